@@ -18,15 +18,12 @@ Expansion: the candidates that each form of the query adds, and the results with
     alone(v)  = candidates in v's lists, and in no list of another variant nor of the relations
     without v = the replay with v's lists left out; one that is switched off is switched on instead
 
-tau and rbo compare the results with and without it (top_lists.py). Lists that belong to no variant (recency, access, relations)
-and bonuses for the best rank or for importance belong to no variant; recency and access lists rank candidates of other lists, and add
-nobody.
+Recency, access and relations, and bonuses for the best rank or for importance, belong to no variant.
 
-What each list has of the score of a recorded fusion: its scores fitted as a linear combination of those of its lists over a set.
-
-The weights are found by least squares on every other query and hold if they give the scores of the rest (R² of at least `FITS`). A list's
-share is what its part of the score differs by within the list, of the sum over the lists: weights alone say nothing where scales differ.
-Where no combination fits, or no share is small, the first results are compared with those of each list.
+Of a recorded fusion nothing can be switched off: its scores over a set are fitted as a linear combination of those of its lists, by least
+squares on every other query; the weights hold if they give the scores of the rest (R² of at least `FITS`). A list's share is then what its
+part of the score differs by within a query, of the sum over the lists: weights alone say nothing where scales differ. Where no combination
+fits, or no share is small, the first results are compared with those of each list.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Drift: the results of one config for the same queries on two evidence files: two snapshots of a store, two embedders, two gathers.
 
 Without judgments: it shows what changed, not what is better. For each query in both files, the results are
-compared in order by rank-biased overlap (`analysis.top_lists.rbo`, 1: the same, 0: none shared), and the scores of the memories that both
+compared in order by rank-biased overlap (`analysis.ranks.rbo`, 1: the same, 0: none shared), and the scores of the memories that both
 return by their mean absolute difference.
 """
 

@@ -486,7 +486,7 @@ def _dropped(trace: Trace, grades: Mapping[str, int], relevant_from: int) -> Nex
 
 
 def _low(trace: Trace, grades: Mapping[str, int], wanted: list[str]) -> NextStep | None:
-    ranks = {result.memory_id: result.rank for result in trace.results}
+    ranks = trace.ranks
     if not wanted:
         return None
     best = min(wanted, key=lambda memory_id: ranks[memory_id])

@@ -1,4 +1,9 @@
-"""Support: how far a memory's text says what a claim says, and whether that is enough to say that it does.
+"""Claims: what an agent said, split into statements; and support: how far a memory's text says what one of them says.
+
+By rules a claim ends at a line break, a sentence end (not after an abbreviation or an initial), a semicolon, or a comma before "and",
+"but", "so", "while" or "whereas" if both sides have at least CLAUSE_WORDS words. Questions, and pieces with fewer than MIN_TERMS search
+terms ("Sure!", "Here you are:"), state nothing and are left out. With a language model the claims are those that it writes, with what a
+pronoun stands for; one whose terms are mostly not in the text is dropped. If the model fails, the rules apply, and the notes say so.
 
     weight(w)   = idf of the rarest of its terms that the store has; * VALUE if w is a value (number, amount, date, version, name)
     share       = max over windows of WINDOW words of the memory of: sum of weight over the claim's words in the window
@@ -32,15 +37,6 @@ What keeps a passage from supporting a claim although it has its words: a negati
                that something was done
 
 The word lists are English; in a store of another language there are neither negations nor plans.
-
-Claims: what an agent said, split into statements that a memory can support one by one.
-
-By rules: a claim ends at a line break, a sentence end (not after an abbreviation or an initial), a semicolon, or a comma before
-"and", "but", "so", "while" or "whereas" if both sides have at least CLAUSE_WORDS words. Bullets, numbers and quotes around it are no
-part of it. Questions, and pieces with fewer than MIN_TERMS search terms ("Sure!", "Here you are:"), state nothing and are left out.
-
-With a language model, the claims are those that it writes, one statement each, with what a pronoun stands for. One whose terms are mostly
-not in the text is dropped. If the model fails, the rules apply, and the notes say so.
 """
 
 from __future__ import annotations
@@ -152,12 +148,12 @@ def _pieces(text: str) -> Iterable[Claim]:
     for match in _END.finditer(text):
         if match[0] == "." and _ABBREVIATION.search(text, max(start, match.start() - 8), match.end()):
             continue
-        yield from _claims_clauses(text, start, match.end())
+        yield from _clauses_in(text, start, match.end())
         start = match.end()
-    yield from _claims_clauses(text, start, len(text))
+    yield from _clauses_in(text, start, len(text))
 
 
-def _claims_clauses(text: str, start: int, end: int) -> Iterable[Claim]:
+def _clauses_in(text: str, start: int, end: int) -> Iterable[Claim]:
     for match in _CLAUSE.finditer(text, start, end):
         if min(len(text[start : match.start()].split()), len(text[match.end() : end].split())) >= CLAUSE_WORDS:
             yield _trimmed(text, start, match.start())
@@ -395,7 +391,7 @@ def _sentences(text: str, words: Sequence[Word]) -> Span:
     )
 
 
-def _support_clauses(text: str, words: Sequence[Word]) -> list[int]:
+def _clause_numbers(text: str, words: Sequence[Word]) -> list[int]:
     """The number of the clause of each word."""
     ends = [found.end() for found in _CLAUSE_END.finditer(text)]
     return [bisect(ends, word.start) for word in words]
@@ -521,9 +517,9 @@ class ClaimWords:
 
     def _parted(self, read: _Read, always: frozenset[int], met: frozenset[int]) -> Iterable[str]:
         """Neighbours in a clause of the claim that no clause of the memory has both: the first two, or more than APART of all."""
-        own = _support_clauses(self._text, self.words)
+        own = _clause_numbers(self._text, self.words)
         theirs: dict[int, set[int]] = {}
-        for clause, here in zip(_support_clauses(read.stated, read.content), read.in_content, strict=True):
+        for clause, here in zip(_clause_numbers(read.stated, read.content), read.in_content, strict=True):
             for i in here:
                 theirs.setdefault(i, set()).add(clause)
         pairs = [*itertools.pairwise(i for i in sorted(met) if self.words[i].keys != NEGATED)]

@@ -278,7 +278,10 @@ def _texts() -> dict[str, dict[str, tuple[str, str]]]:
 def _spec(model: type[BaseModel], name: str, path: str, info: FieldInfo) -> FieldSpec:
     extra = typing.cast(dict[str, Any], info.json_schema_extra)
     rows = (_texts().get(base.__name__, {}).get(name) for base in model.__mro__)
-    label, help = next(row for row in rows if row)
+    found = next((row for row in rows if row), None)
+    if found is None:
+        raise KeyError(f"{model.__name__}.{name} has no label and help in parameters.json")
+    label, help = found
     base, optional = _without_none(info.annotation)
     choices = typing.get_args(base) if typing.get_origin(base) is Literal else ()
     low = high = None

@@ -1,15 +1,8 @@
-"""Chat models: Ollama's chat, or any server with OpenAI's /chat/completions.
+"""Chat models: Ollama's chat, or any server with OpenAI's /chat/completions; and such a model as reranker.
 
 Both ask at temperature 0, do not stream, and give up when the whole reply has not come within `timeout_s`, however slowly
-it drips. Nothing here reads the reply; `prompts` and `grade` do.
-
-Source: docs/internals/specification.md, "expansion" (Ollama or any OpenAI-compatible server).
-
-A language model as reranker: it grades the relevance of a document to a query from 0 to 10.
-
-    raw = the grade, 0..10                                            (divide_by_10 makes it 0..1)
-
-A reply is read in this order, after code fences and thinking are removed; the first match decides:
+it drips. A reranker grades the relevance of a document to a query: its raw score is the grade, 0..10 (divide_by_10 makes it 0..1). Its
+reply is read in this order, after code fences and thinking are removed; the first match decides:
 
     1. a JSON object, by its "grade", "score", "rating" or "relevance":  {"grade": 8}, {"score": "8/10"}
     2. a grade that is named as one:     "8/10", "8 out of 10", "Grade: 8", "the score is **8**"
@@ -18,7 +11,7 @@ A reply is read in this order, after code fences and thinking are removed; the f
 
 Two different grades at the same step, a grade outside 0..10, a percentage, or no number: not a number, and flagged.
 
-Source: the LLM reranking that the CEMS plan replaces; docs/internals/specification.md, "rerank" (`llm`).
+Source: docs/internals/specification.md, "expansion" and "rerank" (`llm`); the LLM reranking that the CEMS plan replaces.
 """
 
 from __future__ import annotations

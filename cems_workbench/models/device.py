@@ -1,19 +1,16 @@
-"""The device that models of torch run on: the processor, CUDA (NVIDIA's, and AMD's under ROCm) or Apple's MPS.
+"""How models run on this machine: those of torch on the processor, CUDA (NVIDIA's, and AMD's under ROCm) or Apple's MPS; the packaged
+networks in sessions of onnxruntime, one text or pair per thread, with the same numbers on every processor.
 
 torch takes seconds to import, so it is asked only where a driver is present. What the device refuses is never lost: a batch that does not
 fit is halved, and after any other failure the model runs on the processor, with a warning.
 
-onnxruntime sessions of the packaged networks: one text or pair per thread, and the same numbers on every processor.
-
-Rounding to 8 bits amplifies: where one last digit differs before it, a score differs by up to 0.1. Processors differ in two operators.
-Without VNNI sums of 8-bit products saturate at 16 bits, unless onnxruntime's precise mode is on, which takes 2.5 times as long where VNNI
-is. Softmax adds in an order that depends on the width of the registers; as a function of other operators it adds as with AVX-512.
-So each network has recorded numbers, and runs here in the first of `WAYS` that gives them. The outcome is kept in the user's cache folder,
-by processor, onnxruntime and network.
+In the packaged networks rounding to 8 bits amplifies: where one last digit differs before it, a score differs by up to 0.1. Processors
+differ in two operators. Without VNNI sums of 8-bit products saturate at 16 bits, unless onnxruntime's precise mode is on, which takes 2.5
+times as long where VNNI is. Softmax adds in an order that depends on the width of the registers; as a function of other operators it adds
+as with AVX-512. So each network has recorded numbers, and runs here in the first of `WAYS` that gives them. The outcome is kept in the
+user's cache folder, by processor, onnxruntime and network.
 
 Source: `kOrtSessionOptionsAvx2PrecisionMode` of onnxruntime; its precise mode is a graph transformer of the extended level (1.32).
-
-The wordpiece tokenizer that both packaged networks read with, parsed once per process.
 """
 
 from __future__ import annotations

@@ -5,20 +5,14 @@
     retries      after 429, 5xx and failed connections; wait first_wait_s * 2^n, or longer if Retry-After says so (tenacity)
     concurrency  at most `max_concurrent` calls at a time in `score_pairs`
     breaker      once the server cannot be reached, or refuses key or model, the rest of the batch is not asked; a shared
-                 `CircuitBreaker` keeps the first for the calls that follow
+                 `CircuitBreaker` keeps the first for the calls that follow: for `PAUSE_FACTOR` times as long as the failure took, at least
+                 `MIN_PAUSE_S` and at most `MAX_PAUSE_S`. Then one call tries the server, while others wait for its outcome, and any
+                 response closes the circuit: a dead server costs a fraction of the time, and one that returns is used again
 
 A call that fails becomes a `CallError` with one of `CAUSES`; httpx's and the ollama client's errors are classified here. A
 backend that knows more of a failure passes another `classify`.
 
-Source: docs/internals/specification.md, "rerank" (max_concurrent, timeout_s, flagged failures).
-
-Circuit breaker: skips calls to servers that could not be reached lately.
-
-A failed connection opens a server's circuit for `PAUSE_FACTOR` times as long as the failure took, at least `MIN_PAUSE_S` and at most
-`MAX_PAUSE_S`. Then the circuit is half open: one call tries the server, once, while other calls wait for its outcome. Any response closes
-the circuit. A dead server thus costs a fraction of the elapsed time, and one that returns is used again.
-
-Source: Nygard, Release It! (2007), circuit breaker.
+Source: docs/internals/specification.md, "rerank" (max_concurrent, timeout_s, flagged failures); Nygard, Release It! (2007).
 """
 
 from __future__ import annotations

@@ -4,10 +4,8 @@ A bundle is this as JSON (`format: cems-workbench-evidence/1`). Scores in lists 
 model and memory; a failed score carries its error and no number. What a bundle lacks (a missing optional
 field) takes the default of `records.Memory`.
 
-Validation of evidence: the same rules and messages for bundles and evidence files.
-
-A fault is one line that names the field as a bundle writes it. Faults that only one format can have (a hit on a missing memory by its
-number) are reported by its reader.
+Bundles and evidence files are checked by the same rules (`check`). A fault is one line that names the field as a bundle writes it; those
+that only one format can have (a hit on a missing memory by its number) are reported by its reader.
 """
 
 from __future__ import annotations

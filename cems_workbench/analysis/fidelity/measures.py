@@ -1,4 +1,4 @@
-"""Measures of fidelity: agreement of the results of a set of queries with a real system's answers.
+"""Measures of fidelity: agreement of the results of a set of queries with a real system's answers; and causes of differences.
 
     same_order   share of queries with the same memories in the same order, to the end
     same_set     share with the same memories, in any order
@@ -7,8 +7,8 @@
     same_scores  share in which every recorded score is ours, memory by memory, whatever the order; a memory that we cut has its score
                  before the cut
     overlap      mean Jaccard overlap of the first k (ten): memories in both / memories in either, 1 for two empty answers
-    rbo          mean rank-biased overlap of the whole orders (`why.side_effects`)
-    tau          mean Kendall's tau of the whole orders (`why.side_effects`)
+    rbo          mean rank-biased overlap of the whole orders (`analysis.ranks`)
+    tau          mean Kendall's tau of the whole orders (`analysis.ranks`)
     score_difference   the largest difference of two scores, over the queries with the same order and recorded scores
 
 `up_to_ties` and `same_scores` are of our results with equal scores of our lists in the recorded order, where the recording has those
@@ -16,7 +16,7 @@ lists: what an engine makes of equal scores is chance, and their ranks change sc
 
 Intervals are those of evaluation: a bootstrap over queries (`evaluation.statistics`).
 
-Causes of a difference from the recorded order or scores of a query; only those that can be shown.
+A difference from the recorded order or scores of a query has the first of these causes that can be shown:
 
     not here         a recorded result is no memory of this store
     equal scores     the two orders differ only among results that the recording itself gives equal scores, or that it gave equal scores
@@ -29,8 +29,6 @@ Causes of a difference from the recorded order or scores of a query; only those 
     vector list      the recording holds its own vector list, and its order is not that of ours
     user filter      the source filters by user after its search, and its own list of that length has just the recorded results
     other            none of these
-
-They are looked for in this order.
 """
 
 from __future__ import annotations

@@ -248,7 +248,7 @@ class MemoryPath:
 
 
 def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListEntry] = ()) -> MemoryPath:
-    """The path of `memory_id`; k counts results. `places` are shown with it: what `exhaustive_ranks` returns."""
+    """The path of `memory_id`; k counts results. `places` are shown with it: what `list_ranks` returns."""
     steps = tuple(
         Step(
             stage.name,

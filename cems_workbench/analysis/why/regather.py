@@ -3,9 +3,8 @@
 Each is actually gathered, without language model and judge, and replayed; only a change that then puts it in the top k is a
 counterfactual. Terms are rare ones of the memory itself that the query lacks.
 
-Exhaustive ranks: the memory's rank in every list if it were as long as the store, and the depth that would contain it.
-
-By exact cosine, by BM25, by ts_rank; a hybrid list is computed from complete lists by meaning and by ts_rank, as in replay.
+How deep a list has to be follows from the memory's rank in it if it were as long as the store, by exact cosine, BM25 or ts_rank; a hybrid
+list is computed from complete lists by meaning and by ts_rank, as in replay.
 
     depth that surely holds a memory of a hybrid list = max(its rank there, ceil(place of its chunk / pool_factor),
                                                             ceil(rank of its chunk inside / inner_factor))

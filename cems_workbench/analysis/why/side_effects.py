@@ -1,6 +1,6 @@
 """Side effects of a change: on the other results of this query, and on every labelled query.
 
-Of this query tau and rbo (`analysis.top_lists`), with the memory taken out of both lists of results. If the memory comes in, the one
+Of this query tau and rbo (`analysis.ranks`), with the memory taken out of both lists of results. If the memory comes in, the one
 result that it displaces does not count; every further result that is gone does.
 
 Of the labelled queries, replayed as one batch and compared query by query:

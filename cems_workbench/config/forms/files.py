@@ -207,7 +207,7 @@ def import_config(text: str, present: PipelineConfig | None = None, source: str 
     """Read a config from text of any form; `source` is its file name, where it has one. Raises InputError.
 
     `present` is what the result is compared with and what the form of another system is laid over; without one that is the preset of the
-    system (`export_names.TARGET_PRESETS`), and nothing is compared.
+    system (`fields.TARGET_PRESETS`), and nothing is compared.
     """
     form = form_of(within_length(text, source), source)
     warnings: list[str] = []

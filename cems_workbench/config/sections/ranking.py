@@ -26,9 +26,9 @@ from cems_workbench.config.fields import (
     planned,
     within,
 )
-from cems_workbench.config.sections.gathering import ListsConfig
+from cems_workbench.config.sections.gathering import ADDED_LISTS, OUR_LISTS
 
-LISTS = tuple(name for name, section in ListsConfig() if hasattr(section, "weight"))
+LISTS = (*OUR_LISTS, *ADDED_LISTS)
 """The sections of `lists` that are a list: those with a weight."""
 
 if TYPE_CHECKING:

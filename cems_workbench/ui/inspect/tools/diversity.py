@@ -112,7 +112,7 @@ def matrix_html(trace: Trace, similar: Pairwise, limit: float | None) -> Markup:
 
 def _draw_duplicates(trace: Trace, line: str, rows: Sequence[tuple[str, str, str, float]], other: str) -> None:
     """Draw memories, each with when dedup drops it, the memory it duplicates or is nearest to, and their cosine."""
-    ranks = {result.memory_id: result.rank for result in trace.results}
+    ranks = trace.ranks
     memories = trace.evidence.memories
     draw_template(
         "inspect/diversity/duplicates.html", line=line, rows=rows, other=other, ranks=ranks, memories=memories

@@ -91,7 +91,7 @@ def draw(context: InspectContext) -> None:
 
 def _candidate(context: InspectContext) -> str:
     """The chosen memory; initially the followed one, else the first result."""
-    ranked = {row.memory_id: row.rank for row in context.trace.results}
+    ranked = context.trace.ranks
     rest = [row.memory_id for row in context.trace.stage(FUSION).rows if row.memory_id not in ranked]
     options = list(dict.fromkeys([*ranked, *rest, *sorted(context.trace.evidence.memories)]))
     key = f"inspect:text_evidence:{hash(context.request)}:{context.followed}"
