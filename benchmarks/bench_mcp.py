@@ -3,7 +3,8 @@
     python -m benchmarks.bench_mcp [--store STORE] [--runs 7] [--against COMMIT]
 
 The store holds the sample data; without one only bytes are printed. Bytes are those of the reply as `json.dumps` writes it. Every call
-is warm: it was made once before; the median of the runs is printed. With a commit its code is measured too, in turns.
+is warm: it was made once before; the median of the runs is printed. With a commit its code is measured too, in turns, and each side
+imports the sample data into its own store: an earlier commit cannot open a store of today.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def listed_bytes(tools: Sequence[Tool]) -> int:
 
 async def measured(store: Path, runs: int) -> dict[str, float]:
     """Bytes, and processor milliseconds by tool where the store exists, of the package that this process imports."""
-    from cems_workbench.mcp.protocol import ServedStore
-    from cems_workbench.mcp.server import WorkbenchServer
+    # Commits differ in the module that ServedStore is in; each server imports it.
+    from cems_workbench.mcp.server import ServedStore, WorkbenchServer  # type: ignore[attr-defined]
 
     async with Client(WorkbenchServer(ServedStore(store))) as client:
         tools = (await client.list_tools()).tools
@@ -76,12 +77,18 @@ async def measured(store: Path, runs: int) -> dict[str, float]:
 
 
 def of_checkout(checkout: Path, store: Path, runs: int) -> dict[str, float]:
-    """The figures of another checkout, by this script."""
-    command = [sys.executable, __file__, "--store", str(store), "--runs", str(runs), "--json"]
-    run = subprocess.run(
-        command, cwd=checkout, env={**os.environ, "PYTHONPATH": str(checkout)}, check=True, stdout=subprocess.PIPE
-    )
-    return dict(json.loads(run.stdout))
+    """The figures of another checkout, by this script, on a store into which its code imports the sample data the first time."""
+    environment = {**os.environ, "PYTHONPATH": str(checkout), "CEMS_WORKBENCH_SERVE": "off"}
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, *arguments, "--store", str(store)]
+        return subprocess.run(
+            command, cwd=checkout, env=environment, check=True, stdout=subprocess.PIPE
+        ).stdout.decode()
+
+    if not store.is_dir():
+        run("-m", "cems_workbench", "import", "sample_data")
+    return dict(json.loads(run(__file__, "--runs", str(runs), "--json")))
 
 
 def main() -> None:
@@ -100,8 +107,8 @@ def main() -> None:
     else:
         from benchmarks.alternate import ROOT, earlier
 
-        with earlier(chosen.against) as checkout:
-            sides = [of_checkout(folder, chosen.store, chosen.runs) for folder in 2 * (checkout, ROOT)]
+        with earlier(chosen.against) as checkout, tempfile.TemporaryDirectory() as stores:
+            sides = [of_checkout(folder, Path(stores) / folder.name, chosen.runs) for folder in 2 * (checkout, ROOT)]
         for name in sides[0]:
             before, now = (min(sides[i][name], sides[i + 2][name]) for i in (0, 1))
             print(f"{name:24}{before:10,.1f}{now:10,.1f}  {now / before if before else 1:.2f}")

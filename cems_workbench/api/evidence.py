@@ -263,7 +263,7 @@ class SearchTransformer:
     config: PipelineConfig
 
     def transform(self, queries: pd.DataFrame) -> pd.DataFrame:
-        """Search every query, and give a row for each result: the columns of the query, and those of `RESULTS`.
+        """Search every query, and give a row for each result: the columns of the query, and `RESULT_COLUMNS`.
 
         `score` is 1/(rank + 1), since PyTerrier sorts by it, and `rank` counts from 0; `pipeline_score` is the
         score that the last stage gave. Where `project` and `as_of` are columns, they are the query's. A query without results has no row.

@@ -1,6 +1,6 @@
 """The command line: the same capabilities as the app, without a browser.
 
-Exit codes: 0 done, 1 a check failed, 2 bad input (one line, no traceback), 130 interrupted.
+Exit codes: 0 done, 1 a check failed, 2 bad input (one line, no traceback), 3 a check cannot tell, 130 interrupted.
 """
 
 from __future__ import annotations

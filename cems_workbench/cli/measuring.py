@@ -276,26 +276,28 @@ def _streamed(
     from cems_workbench.jobs.evaluation import evaluate_streamed
     from cems_workbench.platform.atomic_write import write_atomically
 
-    with ExitStack() as stack:
-        progress = stack.enter_context(progress_bar(quiet))
-        file = None
-        if run_out is not None:
-            part = stack.enter_context(write_atomically(run_out))
-            file = stack.enter_context(part.open("w", encoding="utf-8", newline="\n"))
+    named = [(one.name, one) for one, _ in configs]
+    try:
+        with ExitStack() as stack:
+            progress = stack.enter_context(progress_bar(quiet))
+            file = None
+            if run_out is not None:
+                part = stack.enter_context(write_atomically(run_out))
+                file = stack.enter_context(part.open("w", encoding="utf-8", newline="\n"))
 
-        def each(batch: LabelledBatch, found: Sequence[Rankings]) -> None:
-            if file is not None:
-                file.write(run_lines(batch, found[0]))
-            if counted is not None:
-                counted(batch, found)
+            def each(batch: LabelledBatch, found: Sequence[Rankings]) -> None:
+                if file is not None:
+                    file.write(run_lines(batch, found[0]))
+                if counted is not None:
+                    counted(batch, found)
 
-        named = [(one.name, one) for one, _ in configs]
-        try:
             return evaluate_streamed(
                 stream, named, measures, how.judge_kind, seed=how.seed, each=each, progress=progress
             )
-        except (OSError, ValueError) as error:
-            raise InputError(f"{run_out}: cannot be written: {error}") from None
+    except (OSError, ValueError) as error:
+        if run_out is None:
+            raise
+        raise InputError(f"{run_out}: cannot be written: {error}") from None
 
 
 def evidence_files(names: Sequence[str], gathering: bool = False) -> list[Path] | None:

@@ -193,12 +193,13 @@ MAX_PROBLEMS = 50
 
 
 def say_left_out(lines: Sequence[object], *, more: int = 0, all_in_json: bool = True) -> None:
-    """Say on stderr which rows were left out, the first ones; `more` were left out that have no line."""
+    """Say on stderr which rows were left out, the first ones; `more` were left out that have no line, and are not in JSON either."""
     for line in lines[:MAX_PROBLEMS]:
         taken = isinstance(line, RowError) and line.taken
         say(f"{'taken in part' if taken else 'left out'}: {line}", err=True)
     if (rest := len(lines) - MAX_PROBLEMS + more) > 0:
-        say(f"left out: {rest} more rows{'; --json lists them all' if all_in_json else ''}", err=True)
+        listed = f"; --json lists {f'the first {len(lines)}' if more else 'them all'}" if all_in_json else ""
+        say(f"left out: {rest} more rows{listed}", err=True)
 
 
 def print_rows(table: ResultTable) -> None:

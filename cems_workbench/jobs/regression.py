@@ -9,7 +9,7 @@ A recorded measurement is a side as its card has it (`recorded`): values by quer
 evidence counts as failed.
 
 Timeline: the measures of configs on a query set over time. A measurement is a saved experiment, or one of `watch`. Its card records its
-conditions (`Made`): if they differ between two neighbours, the config alone does not explain the difference.
+conditions (`made_with`): if they differ between two neighbours, the config alone does not explain the difference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from cems_workbench.evaluation.evaluate import Evaluation, number
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.metrics import MEASURES, Measure, parse_measures, standard_measures
 from cems_workbench.evaluation.report import experiment_card, markdown_report, read_comparison
-from cems_workbench.evaluation.verdict import Verdict
+from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, Verdict, verdict_of_values
 from cems_workbench.jobs.evaluation import (
     LabelledEvidence,
     agreed,
@@ -247,11 +247,9 @@ def watch(
     # A card has no results: those with the same values of every measure count as the same.
     same = np.array_equal(then.values, now.values, equal_nan=True)
     comparison = compare([then, now], seed=seed, overlaps=[float(same)])
-    guards = asserted.guards(least)
-    why = [_why_not_held(guard, now) for guard in guards]
-    outcomes = [Outcome(True, f"not held: {said}", str(guard)) for guard, said in zip(guards, why, strict=True) if said]
-    held = [text for text, said in zip(asserted.no_loss, why, strict=True) if not said]
-    found = got_worse(comparison, replace(asserted, no_loss=held), outcomes)
+    told = [_without_values(guard, names, now, asserted) for guard in asserted.guards(least)]
+    held = [text for text, outcome in zip(asserted.no_loss, told, strict=True) if outcome is None]
+    found = got_worse(comparison, replace(asserted, no_loss=held), [one for one in told if one is not None])
     changed = changed_between(card, before.card) or ()
     since = [
         {
@@ -276,14 +274,22 @@ def watch(
     )
 
 
-def _why_not_held(guard: NoLoss, now: Evaluation) -> str:
-    """Why a guard cannot be checked with a recorded measurement; empty where it can."""
+def _without_values(guard: NoLoss, names: tuple[str, str], now: Evaluation, asserted: Asserted) -> Outcome | None:
+    """What a guard comes to that has no value both times: not held, or without a p a verdict that cannot tell. None for one with values;
+    `names` are those of the recorded measurement and of the present."""
     if guard.measure not in now.measures:
-        return f"{guard.scoped} is of all queries together: it has no value of each"
+        return Outcome(
+            True, f"not held: {guard.scoped} is of all queries together: it has no value of each", str(guard)
+        )
     kinds = np.array([guard.query_type in (None, kind) for kind in now.types], dtype=bool)
-    if np.isnan(now.values[kinds, now.measures.index(guard.measure)]).all():
-        return f"{guard.scoped}: no query has a value both times"
-    return ""
+    if not np.isnan(now.values[kinds, now.measures.index(guard.measure)]).all():
+        return None
+    if guard.level is not None:
+        return Outcome(True, f"not held: {guard.scoped}: no query has a value both times", str(guard))
+    tolerance, lacking = asserted.tolerance, missing_score_lines([now.lacking])
+    tolerance = DEFAULT_TOLERANCE if tolerance is None else tolerance
+    none = verdict_of_values(names[::-1], guard.measure, np.zeros(0), guard.query_type, tolerance, lacking=lacking)
+    return guard.decided(none, asserted.cannot_tell)
 
 
 def recorded(per_query: Mapping[str, Mapping[str, float | None]], now: Evaluation) -> tuple[Evaluation, Evaluation]:

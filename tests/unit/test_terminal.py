@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import shlex
 import sys
 import time
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import Annotated, get_origin, get_type_hints
 
 import pytest
+import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cems_workbench.analysis.fidelity.nearest import MAX_CONFIGS
+from cems_workbench.analysis.losses_of_set import MAX_ROWS
 from cems_workbench.cli import options
-from cems_workbench.cli.options import _layout, print_table, progress_bar
+from cems_workbench.cli.ci import WRITTEN_GUARD
+from cems_workbench.cli.measuring import CI_GUARD, WATCH_GUARD
+from cems_workbench.cli.options import OPTIONS, _layout, print_table, progress_bar, say_left_out
 from cems_workbench.cli.terminal import (
     ProgressLines,
     literal,
@@ -26,6 +34,7 @@ from cems_workbench.cli.terminal import (
     say_wrapped,
 )
 from cems_workbench.command_words import command_line, program, words_of
+from cems_workbench.jobs.nearest import MAX_SCORES
 from cems_workbench.pipeline.gather import Request
 
 
@@ -200,3 +209,40 @@ def test_a_command_says_lines_on_stderr_unless_it_prints_json(quiet, lines, caps
         time.sleep(0.3)
     out, err = capsys.readouterr()
     assert out == "" and err.splitlines() == ["embedding memories: 3 of 9"] * lines
+
+
+def test_options_json_has_a_row_of_every_option_and_no_other() -> None:
+    files = [path for path in Path(options.__file__).parent.glob("*.py") if path.stem != "__init__"]
+    modules = {path.stem.rstrip("_"): import_module(f"cems_workbench.cli.{path.stem}") for path in files}
+    typer.main.get_command(modules["main"].commands)  # raises for an option without a row
+    sources = "".join(path.read_text("utf-8") for path in files)
+    unread = [row for row in OPTIONS["shared"] if f": {row}" not in sources]
+    for of in OPTIONS.keys() - {"shared"}:
+        module, _, name = of.partition(".")
+        hints = get_type_hints(inspect.unwrap(getattr(modules[module], name)), include_extras=True)
+        unread += [f"{of}: {row}" for row in OPTIONS[of] if row not in hints or get_origin(hints[row]) is Annotated]
+    assert not unread
+
+
+@pytest.mark.parametrize(
+    ("of", "row", "field", "value"),
+    [
+        ("fidelity.fidelity_command", "trials", "help", MAX_CONFIGS),
+        ("fidelity.fidelity_command", "scores", "help", MAX_SCORES),
+        ("evaluate.evaluate_command", "shown", "max", MAX_ROWS),
+        ("measuring.Guards", "no_loss", "help", f"ci check: {CI_GUARD}, of watch: {WATCH_GUARD}"),
+        ("shared", "WrittenNoLossOption", "help", f"default: {WRITTEN_GUARD})"),
+    ],
+)
+def test_an_option_says_the_figures_of_the_code(of: str, row: str, field: str, value: object) -> None:
+    assert str(value) in str(OPTIONS[of][row][field])
+
+
+@pytest.mark.parametrize(
+    ("more", "said"), [(0, "2 more rows; --json lists them all"), (9, "11 more rows; --json lists the first 52")]
+)
+def test_rows_left_out_that_are_not_in_json_either_are_not_promised(
+    capsys: pytest.CaptureFixture[str], more: int, said: str
+) -> None:
+    say_left_out([f"line {k}" for k in range(52)], more=more)
+    assert capsys.readouterr().err.splitlines()[-1] == f"left out: {said}"
