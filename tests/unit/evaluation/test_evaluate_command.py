@@ -180,6 +180,21 @@ def test_bad_input_is_one_line_and_exit_code_2(command, evidence_path, arguments
     assert reason in done.err and len(done.err.splitlines()) == 1
 
 
+def test_a_stream_names_the_run_that_cannot_be_written_and_blames_no_other_fault_on_it(
+    command: Command, evidence_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cems_workbench.jobs.evaluation.MAX_QUERIES_IN_MEMORY", 0)
+    done = command("evaluate", evidence_path, "--run-out", "no/such/folder/run")
+    assert done.code == 2 and "no/such/folder/run: cannot be written: " in done.err
+
+    def unreadable(*_: object, **__: object) -> None:
+        raise OSError(5, "Input/output error", "disk")
+
+    monkeypatch.setattr("cems_workbench.jobs.evaluation.evaluate_streamed", unreadable)
+    done = command("evaluate", evidence_path)
+    assert done.code == 2 and "Input/output error" in done.err and "cannot be written" not in done.err
+
+
 def test_losses_are_told_first_and_their_rows_say_what_happened(command: Command, evidence_path: Path) -> None:
     done = command("evaluate", evidence_path, "--losses", "--cutoff", 5)
     lines = done.out.splitlines()
