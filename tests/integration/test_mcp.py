@@ -9,6 +9,7 @@ import queue
 import re
 import shlex
 import shutil
+import socket
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping
@@ -425,6 +426,14 @@ def test_http_serves_who_has_the_token_and_writes_nothing_without_write(store: P
     finally:
         served.close()
     assert people_keep(store) == before
+
+
+def test_a_port_that_is_taken_is_a_line(reader: ServedStore) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(InputError, match="in use; name another one with --port"):
+            serve_http(WorkbenchServer(reader), taken.getsockname()[1], None, print)
 
 
 async def over_http(url: str) -> dict[str, Any]:

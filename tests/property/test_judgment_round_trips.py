@@ -17,7 +17,17 @@ from hypothesis import strategies as st
 from records import IDS, MEMORIES, QUERIES, RELATIONS, TIMES, WORDS, judgments
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import DataSet, detect, judgment_writers, read, runs, write_dataset, write_judgments
+from cems_workbench.formats import (
+    FORMATS,
+    DataSet,
+    dataset_writers,
+    detect,
+    judgment_writers,
+    read,
+    runs,
+    write_dataset,
+    write_judgments,
+)
 from cems_workbench.formats.base import csv_table
 from cems_workbench.formats.base.judgments import clean_words
 from cems_workbench.formats.base.records import derived_id
@@ -299,6 +309,15 @@ def test_every_form_is_tested_here():
         "srw-json",
         "cems-feedback",
     }
+
+
+READ_ALONE = """queries-csv facts-jsonl messages-jsonl cems-export convomem markdown-notes mcp-memory-server memory-records
+memoryagentbench ltr-text cems-hook-events openinference-spans openinference-traces query-log observations expected-ids rag-samples"""
+
+
+def test_every_form_that_is_read_is_written_but_those_that_only_make_memories_and_logs():
+    assert set(FORMATS) == {*dataset_writers(), *judgment_writers(), *READ_ALONE.split()}
+    assert not set(dataset_writers()) & set(judgment_writers())
 
 
 SUFFIX = {"memories-csv": "csv", "beir": "folder", "mteb": "folder"}

@@ -400,6 +400,15 @@ def test_the_thresholds_to_try_fall_from_the_maximum_and_the_minimum_is_among_th
     assert all(low <= value <= high + 1e-9 for value in tried)
 
 
+def test_float_steps_end_where_the_memory_agent_ends() -> None:
+    """Measured in the memory agent: 12 passes from 0.95 and 8 from 0.75, and the minimum 0.35 is never tried."""
+    steps = {"threshold.adaptive.steps": "float"}
+    configs = [with_values(PipelineConfig(), {**steps, "threshold.adaptive.max": most}) for most in (0.95, 0.75)]
+    tried = [adaptive_thresholds(config.threshold) for config in configs]
+    assert [(len(each), each[-1]) for each in tried] == [(12, 0.39999999999999963), (8, 0.39999999999999986)]
+    assert tried[0][:2] == [0.95, 0.8999999999999999]
+
+
 PRESETS = [preset(name).config for name in preset_names()]
 
 

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,21 @@ def test_experimental_function_warns_on_first_use_only() -> None:
         "Twice the value.\n\nArgs:\n    value: any number.\n\nExperimental since 0.1.0: may change in any version."
     )
     assert list(inspect.signature(double).parameters) == ["value"]
+
+
+def test_marked_class_stays_a_class() -> None:
+    @experimental(since="0.1.0")
+    @dataclass(frozen=True, slots=True)
+    class Pair:
+        """Two numbers."""
+
+        first: int
+        second: int = 2
+
+    with pytest.warns(ExperimentalWarning, match="Pair is experimental"):
+        pair = Pair(1)
+    assert pair == Pair(1, 2) and isinstance(pair, Pair)
+    assert inspect.getdoc(Pair) == "Two numbers.\n\nExperimental since 0.1.0: may change in any version."
 
 
 def test_deprecated_method_names_its_replacement() -> None:

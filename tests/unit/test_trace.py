@@ -282,6 +282,18 @@ def test_tasks_do_not_mix(tmp_path: Path) -> None:
     check_unmixed(spans_of(tmp_path / "trace.jsonl"), 20, 4)
 
 
+def test_threads_do_not_mix(tmp_path: Path) -> None:
+    @trace.retrieval()
+    def ask(query: str) -> list[str]:
+        with ThreadPoolExecutor(2) as inner:
+            listed = list(inner.map(trace.carry(bm25), [query, query]))
+        return [one for one, _ in listed[0]]
+
+    with trace.to(tmp_path / "trace.jsonl"), ThreadPoolExecutor(8) as pool:
+        list(pool.map(ask, [f"q{n}" for n in range(40)]))
+    check_unmixed(spans_of(tmp_path / "trace.jsonl"), 40, 3)
+
+
 def check_unmixed(spans: list[dict[str, Any]], queries: int, per_query: int) -> None:
     by_trace: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for span in spans:

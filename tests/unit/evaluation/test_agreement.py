@@ -150,6 +150,14 @@ def test_without_a_shared_pair_or_a_second_grade_nothing_is_defined(judgments):
     assert [pair.kappa.value for pair in agreement.pairwise_kappa(table)] in ([], [None])
 
 
+def test_alpha_by_type_of_query_and_how_krippendorff_reads_it():
+    grades = np.array([[0, 3, 0, 3, 0, 3], [0, 3, 0, 0, 3, 0]])
+    found = agreement.alpha_by_type(judged(grades), {"q000": "temporal", "q001": None}, SCALE, draws=50)
+    assert found["temporal"].value == pytest.approx(1.0) and found[""].value < 0
+    read = [agreement.alpha_reading(Estimate(value, None, None, 9)) for value in (0.5, 0.667, 0.8)]
+    assert read == ["unreliable", "tentative", "reliable"]
+
+
 @pytest.mark.parametrize(
     ("kappa", "read"),
     [

@@ -48,6 +48,11 @@ def test_ranx_gives_the_same_figures(loaded: cw.LoadedEvidence) -> None:
     assert [found[measure] for measure in theirs] == pytest.approx(list(report.means.values()))
 
 
+def test_a_run_is_written_for_trec_eval(loaded: cw.LoadedEvidence, tmp_path: Path) -> None:
+    path = cw.evaluate(loaded).save_run(tmp_path / "run.txt")
+    assert path.read_text().splitlines()[0] == "q1 Q0 a 1 1.0 as_listed"
+
+
 def test_a_comparison_is_that_of_the_command(loaded, tmp_path, monkeypatch, capsys):
     from cems_workbench.cli import main
 

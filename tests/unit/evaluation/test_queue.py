@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
@@ -129,6 +130,25 @@ def test_a_label_given_while_another_asks_for_a_card_is_seen_before_the_card_is_
 
     monkeypatch.setattr(store.queues.claims, "claim", late)
     assert place(work.next_card("Ann")) == ("r", "m2")
+
+
+def test_eight_reviewers_working_off_one_queue_label_every_pair_once(tmp_path):
+    """Sessions of one app: threads over one store. None is lost, none doubled, nobody meets a lock."""
+    with Store.open(tmp_path / "store") as store:
+        ids = [f"m{n}" for n in range(60)]
+        memories = tuple(Memory(key, f"text {key}") for key in ids)
+        store.add(ParsedInput("t.jsonl", "t", memories=memories, queries=(Query("q", "what?"),)))
+        work = queue(store, [f"q{n}" for n in range(60)])
+
+        def session(reviewer):
+            while (card := work.next_card(reviewer)) is not None:
+                grade(store, card, reviewer)
+
+        with ThreadPoolExecutor(8) as threads:
+            list(threads.map(session, (f"r{n}" for n in range(8))))
+        labels = store.judgments.read()
+        assert sorted(label.memory_id for label in labels) == sorted(ids)
+        assert len({label.judge for label in labels}) > 1
 
 
 def test_in_a_shuffled_queue_every_reviewer_has_an_order_of_their_own(store):

@@ -31,7 +31,7 @@ from cems_workbench.formats.base.payload import (
     used_names,
 )
 from cems_workbench.formats.base.payload import memory_of as memory_of_payload
-from cems_workbench.records import Chunk, Memory
+from cems_workbench.records import Chunk, Memory, Query, Relation
 
 GOOD_ROW = {"id": "good", "content": "kept"}
 
@@ -875,3 +875,26 @@ def test_a_layout_found_for_one_payload_holds_for_no_other(payloads: list[dict[s
         alone = names_of(None)
         assert found_values(payload, shared) == found_values(payload, alone)
         assert unread(payload, shared) == unread(payload, alone)
+
+
+def test_what_cannot_be_read_of_relations_and_of_wordings_is_said(write):
+    ends = {"source_id": "a", "target_id": "b"}
+    bad = [
+        {**ends, "weight": 0.1},
+        {**ends, "target_id": "c", "weight": 1.1},
+        {**ends, "target_id": "a"},
+        {"source_id": "a"},
+    ]
+    parsed = read(write("r.jsonl", ends, {**ends, "kind": "cites", "weight": 0.5}, *bad))
+    assert parsed.relations == (Relation("a", "b"), Relation("a", "b", "cites", 0.5))
+    assert [row[:2] for row in problems(parsed)] == [
+        (3, "source_id, target_id, kind"),
+        (4, "weight"),
+        (5, "target_id"),
+        (6, "target_id"),
+    ]
+    given = {"query": "when?", "searched": "when time", "engine_queries": {"lexical": "time"}}
+    asked = read(write("q.jsonl", {"qid": "q1", **given}, {"qid": "q2", "queries": ["what?", "which one?"]}))
+    assert asked.queries == (Query("q1", **given), Query("q2", "what?", wordings=("which one?",)))
+    wrong = read(write("w.jsonl", {"qid": "a", "query": "x", "engine_queries": ["y"]}, {"qid": "b", "queries": [""]}))
+    assert [row[:2] for row in problems(wrong)] == [(1, "engine_queries"), (2, "queries")]

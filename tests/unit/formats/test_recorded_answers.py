@@ -466,3 +466,15 @@ def test_an_experiment_of_the_search_relevance_workbench_is_a_run_by_words(pairw
     found = [(one.query, [row.memory_id for row in one.returned]) for one in recording.answers]
     assert found == [("where is the key", ["a", "b"]), ("which lamp", [])]
     assert recording.doubts[-1] == "answers of 2 search configurations: those of A were read"
+
+
+def test_one_score_is_read_of_all_rows_of_an_answer() -> None:
+    """lancedb 0.40.0, run on 2026-11-29: with return_score="all" a hybrid search has `_score` where a word is found."""
+    rows = [
+        {"id": "a", "text": "a", "_relevance_score": 0.032, "_score": 1.05, "_distance": 0.4},
+        {"id": "b", "text": "b", "_relevance_score": 0.016, "_score": None, "_distance": 0.2},
+    ]
+    assert [row.score for row in parse_response(json.dumps(rows)).returned] == [0.032, 0.016]
+    # A score that one row lacks is no score of the answer.
+    rows = [{"id": "a", "score": 7.0, "_distance": 0.1}, {"id": "b", "score": None, "_distance": 0.3}]
+    assert [row.score for row in parse_response(json.dumps(rows)).returned] == [-0.1, -0.3]

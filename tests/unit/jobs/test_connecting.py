@@ -332,6 +332,19 @@ def check(store: Store, embedder: Counting | None = None, after: timedelta = tim
     return found
 
 
+def test_the_age_of_a_snapshot_is_told_in_the_largest_unit_that_tells_enough(store: Store) -> None:
+    passed = [timedelta(seconds=59), timedelta(minutes=119), timedelta(hours=47), timedelta(days=9)]
+    assert [store_status.age(each) for each in passed] == ["just now", "119 min ago", "47 h ago", "9 days ago"]
+    source = Planted({name: taken(name) for name in "abcd"})
+    take_snapshot(store, source, NOW)
+    source.memories, source.fails_after = {name: taken(name, marker="2") for name in "abcd"}, 2
+    with pytest.raises(SourceError):
+        take_snapshot(store, source, NOW + timedelta(hours=4))
+    (record,) = store.sources.read()
+    line = store_status.snapshot_line(record, NOW + timedelta(hours=5))
+    assert line == "interrupted 60 min ago; the last complete one 5 h ago"
+
+
 def test_a_source_that_is_as_the_store_has_it_is_well(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     source = Planted({name: taken(name) for name in "abc"})
     report = take_snapshot(store, source, NOW)

@@ -247,6 +247,33 @@ def test_a_pair_that_the_reranker_fails_on_stays_unscored(tmp_path: Path, resour
     assert report.content_hash == read_evidence_file(evidence.path).content_hash == evidence.content_hash
 
 
+def test_the_button_of_the_banner_scores_and_the_banner_is_gone(tmp_path: Path, resources: Resources) -> None:
+    from streamlit.testing.v1 import AppTest
+
+    def banner(path: "Path", resources: "Resources", locked: "str | None") -> None:  # noqa: UP037
+        import streamlit as st
+        from test_scoring import RERANKED, evaluated
+
+        from cems_workbench.evaluation.evidence_file import read_evidence_file
+        from cems_workbench.ui.evaluate import setup
+
+        rows = setup.of_evaluated(evaluated(read_evidence_file(path), RERANKED))
+        if setup.draw_missing_scores("test", rows, resources, locked=locked):
+            st.rerun()
+
+    evidence = written(tmp_path / "holed.evidence", with_holes(np.random.default_rng(3)), resources)
+    (expected,) = banner_lines(of_evaluated(evaluated(evidence, RERANKED)))
+    given = {"path": evidence.path, "resources": resources}
+    shut = AppTest.from_function(banner, kwargs={**given, "locked": "the file is read-only"}).run()
+    assert not shut.exception and not shut.button
+    assert "cannot be added here: the file is read" in shut.warning[0].value.replace("\\", "")
+    page = AppTest.from_function(banner, kwargs={**given, "locked": None}).run()
+    assert expected in page.warning[0].value.replace("\\", "")
+    page.button(key="test:score").click().run(timeout=20)
+    assert not page.exception and not page.warning and not page.button
+    assert read_evidence_file(evidence.path).content_hash != evidence.content_hash
+
+
 MEASURED = parse_measures("hit@1 recall@3")
 
 

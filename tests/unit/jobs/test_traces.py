@@ -493,6 +493,13 @@ def test_settings_of_a_recording_are_laid_over_the_config_as_variables_of_cems()
     assert (setting.name, setting.warnings) == ("a, cems_head", ())
 
 
+def test_a_config_stays_as_chosen_where_that_is_asked_and_no_setting_sets_another_one() -> None:
+    setting = setting_for(recorded(config={"relevance_threshold": "0.1"}, max_tokens=1200), HEAD, as_chosen=True)
+    assert (setting.config, setting.applied) == (HEAD, ())
+    setting = setting_for(recorded(config={"x": "1'\nCEMS_RELEVANCE_THRESHOLD='0.9"}), HEAD)
+    assert setting.config.filter.min_score == HEAD.filter.min_score
+
+
 def test_a_setting_that_no_parameter_has_is_a_warning_that_names_it() -> None:
     setting = setting_for(recorded(config={"relevance_treshold": "0.1", "score_gap_ratio": "much"}), HEAD)
     unknown, refused = setting.warnings

@@ -18,7 +18,7 @@ from cems_workbench.records import Memory, Query
 from cems_workbench.tuning.holdout import split
 from cems_workbench.tuning.objective import Goal, RerankedCost, parse_goal, parse_guard
 from cems_workbench.tuning.optimizer import Search, Trial, optimize, simplest_of_best, statistical_ties
-from cems_workbench.tuning.scorer import BatchScorer, measurable
+from cems_workbench.tuning.scorer import BatchScorer, measurable, search_marks
 from cems_workbench.tuning.space import SearchSpace, axis_for, parse_axis, replaced, searchable
 
 NDCG, HIT = parse_measure("nDCG@10"), parse_measure("hit@1")
@@ -44,6 +44,14 @@ def space(*texts: str) -> SearchSpace:
 
 def scorer(*measures: object, part: int = 50) -> BatchScorer:
     return BatchScorer(batch(), measures or (NDCG,), part=part)  # type: ignore[arg-type]
+
+
+def test_scores_that_were_kept_are_not_used_once_somebody_judged_anew() -> None:
+    grades = dict(zip(batch().qids, batch().grades, strict=True))
+    (qid, first), *_ = grades.items()
+    same, other = (batch().regraded(grades | {qid: each}) for each in (first, dict.fromkeys(first, 3)))
+    kept = search_marks("hash", batch(), [NDCG], 0)
+    assert search_marks("hash", same, [NDCG], 0) == kept != search_marks("hash", other, [NDCG], 0)
 
 
 def run(score: BatchScorer, *texts: str, trials: int = 60, seed: int = 3, **options: object) -> Search:
