@@ -16,15 +16,10 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import column, text_sha, to_naive
-
-if TYPE_CHECKING:
-    pass
-
 
 ReplyKey = tuple[str, str, str]
 """(model, prompt version, digest of the prompt text)"""

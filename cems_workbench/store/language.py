@@ -195,7 +195,6 @@ class TextRules:
 
 def _hash_again(cursor: duckdb.DuckDBPyConnection, rule: TextRule) -> None:
     """Write `text_sha` of every memory, deleted ones included, as the rule makes its text."""
-
     version, columns = next_version(cursor), ", ".join(memories.FIELDS)
     (last,) = cursor.execute("SELECT coalesce(max(rowid), -1) FROM memories").fetchall()[0]
     for start in range(0, last + 1, BATCH_ROWS):

@@ -13,16 +13,12 @@ fill the holes. Both follow from the lengths of the rows, which are computed her
 
 Rows of a table that was updated, deleted from or vacuumed lie elsewhere; a connected source reads its `ctid` instead.
 
-How long a value is after PostgreSQL's own compression, pglz with its default strategy.
-
-A value becomes items of one bit each, eight bits before the items they announce: a literal byte, or a reference of 2 bytes
-(3 from a length of 18 on) to the same bytes less than 4,095 before. At each place the earlier places with an equal hash
-of four bytes are visited, latest first, and the longest match counts; the search ends early when a match is good enough,
-where "good enough" starts at 128 bytes and falls by a tenth with each place visited. Every byte enters the history,
-inside a reference too, so the chains of equal hashes depend on the value alone and numpy finds them beforehand.
-
-A value stays uncompressed if it has fewer than 32 bytes, if less than a quarter is saved, or if no reference
-appears in the first 1,024 bytes of output.
+Compression is pglz with its default strategy. A value becomes items of one bit each, eight bits before the items they announce: a literal
+byte, or a reference of 2 bytes (3 from a length of 18 on) to the same bytes less than 4,095 before. At each place the earlier places with
+an equal hash of four bytes are visited, latest first, and the longest match counts; the search ends early when a match is good enough,
+where "good enough" starts at 128 bytes and falls by a tenth with each place visited. Every byte enters the history, inside a reference
+too, so the chains of equal hashes depend on the value alone and numpy finds them beforehand. A value stays uncompressed if it has fewer
+than 32 bytes, if less than a quarter is saved, or if no reference appears in the first 1,024 bytes of output.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """ts_rank and ts_rank_cd of many texts at once, from an inverted index; to the last bit what comparing each text with the query gives.
 
 A posting is a lexeme's frequency in a text, which is all that ts_rank needs; positions are stored for phrases. Texts keep their input
-order: where it is the row order of a server's table (`ORDER BY ctid`), `tie_order.py` orders equal ranks as the server does.
+order: where it is the row order of a server's table (`ORDER BY ctid`), equal ranks are ordered as the server does.
 
-PostgreSQL's order of rows with equal sort keys: its sort is not stable, but deterministic.
-
-A full sort is the quicksort of Bentley and McIlroy ("Engineering a Sort Function", 1993): the middle of three as pivot, of three such
-middles above 40 rows, insertion below 7; a stretch that is already in order stays. With a LIMIT, and more than twice as many
-rows, a heap of that many rows is kept whose root is the worst, and read backwards. Both swap rows that do not compare, so
-the order of ties depends on the rows around them. Known limit: rows that outgrow `work_mem` are merged from a file, in another order.
+The server's sort is not stable, but deterministic: a full sort is the quicksort of Bentley and McIlroy ("Engineering a Sort Function",
+1993): the middle of three as pivot, of three such middles above 40 rows, insertion below 7; a stretch that is already in order stays.
+With a LIMIT, and more than twice as many rows, a heap of that many rows is kept whose root is the worst, and read backwards. Both swap
+rows that do not compare, so the order of ties depends on the rows around them. Known limit: rows that outgrow `work_mem` are merged from
+a file, in another order.
 """
 
 from __future__ import annotations

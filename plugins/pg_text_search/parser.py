@@ -10,12 +10,11 @@ The kinds are those of a database with a UTF-8 locale; with the locale "C" every
 
 Known to differ from the server: which kind some marks are of (Khmer signs, Arabic and Hebrew points) when a word begins with one.
 
-The English Snowball stemmer ("Porter 2") in the version that PostgreSQL carries, 18 included.
-
-Snowball 3 changed English: "universities" became "universiti", "geologist" "geolog", "organized" "organiz", "international"
-"internat". PyStemmer follows Snowball, so of 69,000 distinct words of our data sets it stems 108 otherwise than PostgreSQL. This is the
-algorithm as it stood before, from its description (https://snowballstem.org/algorithms/english/stemmer.html). What it says about
-apostrophes is left out: no token of the parser has one.
+Words are stemmed by the English Snowball stemmer ("Porter 2") in the version that PostgreSQL carries, 18 included. Snowball 3 changed
+English: "universities" became "universiti", "geologist" "geolog", "organized" "organiz", "international" "internat". PyStemmer follows
+Snowball, so of 69,000 distinct words of our data sets it stems 108 otherwise than PostgreSQL. This is the algorithm as it stood before,
+from its description (https://snowballstem.org/algorithms/english/stemmer.html). What it says about apostrophes is left out: no token of
+the parser has one.
 """
 
 from __future__ import annotations

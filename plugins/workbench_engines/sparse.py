@@ -2,10 +2,8 @@
 
     text -> lemmas, if asked -> words without stop words -> stems, if asked -> weights -> score
 
-The formulas are in `sparse_index.py`. A text of which no lemma is left is searched as it is; a query of which none
+A text of which no lemma is left is searched as it is; a query of which none
 is left finds nothing. Equal scores are in order of insertion; Qdrant leaves them in an order that differs from store to store.
-
-Source: ACE 0.8.0; mem0 2.2.1 on Qdrant with fastembed 0.9.1; docs/internals/specification.md, "lists".
 
 Lemmas of English words by spaCy's small model: "attended" is "attend", "memories" is "memory", "older" is "old".
 
@@ -13,10 +11,6 @@ What is left of a text is in lower case, without punctuation, without spaCy's st
 alone; a word in -ing stays beside its lemma, because the same "meeting" is now a noun, now a verb.
 
 spaCy and its model are optional (`pip install '.[lemmas]'`). The model is loaded at the first text, and one at most is in memory.
-
-Source: mem0 2.2.1, keyword search; spaCy 3.8, en_core_web_sm without parser and entities.
-
-Sparse BM25: every text is a vector with a weight per term, the query is one too, and the score is their dot product.
 
     weight(t) = f (k1 + 1) / (f + k1 (1 - b + b L / mean)),   t occurs f times in a text of L terms
     score     = Σ over the query's terms  q(t) * idf(t) * weight(t)
@@ -29,7 +23,8 @@ Weights, and the sum in the order of the terms' numbers, are in single precision
 there are equal here. A term's number is the first 32 bits of its SHA-256.
 
 Source: ACE 0.8.0 (k1 1.5, b 0.75, mean 50, no idf, query as a text); fastembed 0.9.1 Qdrant/bm25 as mem0 2.2.1 calls it (k1 1.2, b 0.75,
-mean 256, idf, query as a text).
+mean 256, idf, query as a text), on Qdrant; its keyword search with spaCy 3.8, en_core_web_sm without parser and entities;
+docs/internals/specification.md, "lists".
 """
 
 from __future__ import annotations

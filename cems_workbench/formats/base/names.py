@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cems_workbench.formats.base.fields import FieldError, items_in
-from cems_workbench.formats.base.files import as_object
 
 NAMES: Mapping[str, tuple[str, ...]] = {
     "qid": ("qid", "query_id", "queryid", "q_id", "topic", "topic_id", "topicid"),
@@ -153,9 +152,7 @@ def items_of(field: str, value: Any, grade: int) -> list[tuple[Any, Any]]:
 
 def _split(field: str, text: str) -> list[Any]:
     """The ids in a text: a list in JSON or as Python writes it, or ids between ; | or lines, else between commas. Raises FieldError."""
-    if text.lstrip().startswith("{"):
-        return [as_object(text)] if as_object(text) else items_in(field, "[")
-    if text.lstrip().startswith("["):
-        return items_in(field, text)
+    if text.lstrip().startswith(("[", "{")):
+        return items_in(field, text if text.lstrip().startswith("[") else f"[{text}]")
     separator = next((each for each in _SEPARATORS if each.search(text.strip())), None)
     return [part for part in (separator.split(text.strip()) if separator else [text.strip()]) if part]

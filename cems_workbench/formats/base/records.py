@@ -4,10 +4,9 @@ Grades are whole numbers in every way of writing them: 3, "3", 3.0, "3,0" of a G
 are the same grade. A fraction, a word and a truth value are never rounded or guessed: `store/stated_grades.py` takes them by a mapping that
 the user states.
 
-External traces, as a format reads them: queries with the lists and stages that another pipeline recorded of each.
-
-`Format.traces` gives them a portion at a time. Which memory a document is, is found for all documents of a portion at once, before its
-queries are made: `Trace.queries` takes the answer.
+External traces are queries with the lists and stages that another pipeline recorded of each. `Format.traces` gives them a portion at a
+time. Which memory a document is, is found for all documents of a portion at once, before its queries are made: `Trace.queries` takes the
+answer.
 """
 
 from __future__ import annotations

@@ -6,10 +6,8 @@ old index or the new one.
 The manifest names the store and content of the index and has checksums of each file and of the manifest. An index is used only if it is
 complete and belongs to this store; that is verified once, and again when a file's size or time changes.
 
-Column file: named arrays in one memory-mapped file.
-
-The first line is JSON with the type, shape and offset of each array. Arrays start at multiples of 64 bytes, in native byte order. The
-file has no checksum; the manifest that names it has.
+A column file has named arrays in one memory-mapped file: the first line is JSON with the type, shape and offset of each array, which start
+at multiples of 64 bytes, in native byte order. It has no checksum; the manifest that names it has.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ ALIGNMENT_BYTES = 64
 MAX_HEADER_BYTES = 1_000_000
 
 
-def create(path: Path, columns: Mapping[str, tuple[DTypeLike, Sequence[int]]]) -> dict[str, Column]:
+def create_columns(path: Path, columns: Mapping[str, tuple[DTypeLike, Sequence[int]]]) -> dict[str, Column]:
     """Create a file for these columns (type and shape); returns writable arrays mapped onto it.
 
     Raises OSError if the disk is full.
@@ -64,14 +62,14 @@ def create(path: Path, columns: Mapping[str, tuple[DTypeLike, Sequence[int]]]) -
     return {name: _array(mapped, kind, shape, offsets[name]) for name, (kind, shape) in specs.items()}
 
 
-def write(path: Path, columns: Mapping[str, Column]) -> None:
+def write_columns(path: Path, columns: Mapping[str, Column]) -> None:
     """Write these arrays to a file. Raises OSError."""
-    arrays = create(path, {name: (column.dtype, column.shape) for name, column in columns.items()})
+    arrays = create_columns(path, {name: (column.dtype, column.shape) for name, column in columns.items()})
     for name, column in columns.items():
         arrays[name][...] = column
 
 
-def read(path: Path) -> dict[str, Column]:
+def read_columns(path: Path) -> dict[str, Column]:
     """The arrays of a file, read-only. Raises OSError, and ValueError for a file of another format."""
     with path.open("rb") as file:
         header = file.readline(MAX_HEADER_BYTES)

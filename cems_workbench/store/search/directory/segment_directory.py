@@ -182,7 +182,7 @@ def read_deleted(directory: Path, segment: Segment) -> NDArray[np.int64]:
     if not segment.deleted:
         return np.zeros(0, np.int64)
     try:
-        numbers: NDArray[np.int64] = index_directory.read(directory / segment.deleted)["memories"]
+        numbers: NDArray[np.int64] = index_directory.read_columns(directory / segment.deleted)["memories"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"index {directory / segment.deleted} is damaged ({error}); doctor --repair rebuilds it"
@@ -193,7 +193,7 @@ def read_deleted(directory: Path, segment: Segment) -> NDArray[np.int64]:
 def write_deleted(directory: Path, segment: Segment, memories: NDArray[np.int64]) -> Segment:
     """The segment with exactly these memories deleted. Raises OSError."""
     name = f"{segment.name.removesuffix(SEGMENT)}-{os.urandom(3).hex()}{DELETED}"
-    index_directory.write(directory / name, {"memories": memories})
+    index_directory.write_columns(directory / name, {"memories": memories})
     return Segment(segment.name, name)
 
 

@@ -77,7 +77,7 @@ def merge(path: Path, parts: Sequence[LiveSegment]) -> None:
         "word_counts": compact(words.counts),
         "memory_word_ends": compact(word_ends),
     }
-    made = index_directory.create(
+    made = index_directory.create_columns(
         path,
         {name: (column.dtype, column.shape) for name, column in columns.items()}
         | {

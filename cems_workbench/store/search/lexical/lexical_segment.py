@@ -58,7 +58,7 @@ class LexicalSegment:
         """Open a segment's file, or take its columns. Raises StoreError if the file is missing or damaged."""
         self.path = path
         try:
-            columns = index_directory.read(path) if columns is None else columns
+            columns = index_directory.read_columns(path) if columns is None else columns
             self._columns = {name: columns[name] for name in COLUMNS}
             self.masks = FilterMasks(self._columns["filters"], json.loads(self._columns["labels"].tobytes()))
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -210,7 +210,7 @@ class SegmentDraft:
 
     def write(self, path: Path) -> None:
         """Write the segment. Raises OSError."""
-        index_directory.write(path, self._inverted())
+        index_directory.write_columns(path, self._inverted())
 
     def in_memory(self) -> LexicalSegment:
         """The segment without a file."""

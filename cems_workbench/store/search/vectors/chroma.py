@@ -80,9 +80,9 @@ def connect(directory: Path, url: str | None) -> ClientAPI:
         problem = "cannot be used" if isinstance(error, ResponseError) else "cannot be reached"
         target = f"index {directory} cannot be opened"
         if url:
+            target = f"server of the settings {problem}"
             with suppress(ModelError):
-                url = server_name(url)  # without credentials and query string
-            target = f"server {url if '@' not in url else 'of the settings'} {problem}"
+                target = f"server {server_name(url)} {problem}"  # without credentials and query string
         raise StoreError(f"Chroma {target}: {connection_reason(error) or _first_line(error)}") from error
 
 
@@ -346,7 +346,7 @@ class ChromaDirectory:
         return client
 
 
-WRITES = frozenset({"upsert", "update", "delete"})
+READS, WRITES = ("count", "get", "query"), ("upsert", "update", "delete")
 
 
 class SharedCollection:
@@ -359,7 +359,9 @@ class SharedCollection:
         self._warm_client: ClientAPI | None = None
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """A method as Chroma's: count, get and query, or one that writes."""
+        """A method as Chroma's; raises AttributeError for one of which it is not known here whether it writes."""
+        if name not in READS + WRITES:
+            raise AttributeError(name)
 
         def call(**arguments: Any) -> Any:
             with self._current(writing=name in WRITES) as collection:

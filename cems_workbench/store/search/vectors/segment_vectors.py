@@ -86,7 +86,7 @@ class VectorSegment:
     def __init__(self, path: Path) -> None:
         """Open a segment's file. Raises StoreError if it is missing or damaged."""
         try:
-            columns = index_directory.read(path)
+            columns = index_directory.read_columns(path)
             self.columns: dict[str, Column] = {name: columns[name] for name in COLUMNS}
             self.labels: dict[str, list[str | None]] = json.loads(self.columns["labels"].tobytes())
             self.masks = FilterMasks(self.columns["filters"], self.labels)

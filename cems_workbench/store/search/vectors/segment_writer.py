@@ -112,7 +112,7 @@ def _create_file(path: Path, columns: dict[str, Column], rows: int, dimension: i
     specs: dict[str, Any] = {name: (column.dtype, column.shape) for name, column in columns.items()}
     coded = rows if rows >= MIN_CODED_ROWS else 0
     specs["vectors"] = (np.float32, (rows, dimension))
-    arrays = index_directory.create(
+    arrays = index_directory.create_columns(
         path, specs | {"codes": (np.int8, (coded, dimension)), "steps": (np.float32, (coded,))}
     )
     for name, column in columns.items():
