@@ -154,6 +154,14 @@ def test_the_recent_access_pool_is_the_newest_and_every_lexical_hit(opened: Reso
     assert any("5 most recently accessed" in text for _, text in replay(found, preset("recollection").config).warnings)
 
 
+def test_the_newest_created_are_three_times_the_limit_and_every_lexical_hit(opened: Resources) -> None:
+    chosen = {"lists__candidate_set__mode": "newest_created", "lists__candidate_set__size": 1, "assembly__limit": 2}
+    found = evidence(opened, **chosen, lists__candidate_set__size_factor=3, lists__vector__depth=None)
+    newest = opened.store.memories.newest_by_creation(6)
+    assert set(ids(found, "vector:0")) == set(newest) | set(ids(found, "lexical:0"))
+    assert "the 6 most recently created memories and the lexical hits only" in str(found.notes["warnings"])
+
+
 @pytest.mark.parametrize(("query", "lexical"), [(None, True), ("zzzqqq", False)])
 def test_without_a_lexical_hit_the_newest_are_ranked_instead(
     opened: Resources, query: str | None, lexical: bool
@@ -429,6 +437,24 @@ def test_a_strong_signal_skips_expansion_and_says_so(opened: Resources, backend:
         ["wired deploy rollback"],
         ["the strong-signal probe fired: no expansion was made"],
     )
+
+
+def test_a_strong_signal_skips_neither_what_was_typed_nor_anything_while_it_is_off(opened: Resources) -> None:
+    assert gathered(opened, "manual", fires=True) == (["wired deploy rollback", "undo a release"], [])
+    texts, _ = gathered(opened, "dictionary", fires=True, expansion__skip_on_strong_signal__enabled=False)
+    assert texts == ["wired deploy rollback", f"{SHIPPED['wired']} deploy rollback"]
+
+
+def test_a_conversational_query_gets_no_lexical_list_and_no_expansion(opened: Resources) -> None:
+    skips = {"expansion__skip_if_conversational": True, "lists__lexical__skip_if_conversational": True}
+    skips |= {"expansion__backend": "dictionary", "expansion__skip_on_strong_signal__enabled": False}
+    for query, enabled, lexical, variants in (
+        ("is this wired up and working in production", True, False, 1),
+        ("is this wired up and working in production", False, True, 2),
+        ("how does hybrid search work", True, True, 1),
+    ):
+        found = evidence(opened, query, query__conversational__enabled=enabled, **skips)
+        assert ("lexical" in {ranked.source for ranked in found.lists}, len(found.variants)) == (lexical, variants)
 
 
 def test_an_expansion_may_replace_what_is_searched_while_rerankers_read_the_query(opened: Resources) -> None:

@@ -132,6 +132,8 @@ def test_a_server_that_is_not_there_is_asked_once_and_everything_still_runs(reso
 
 def test_a_typo_is_corrected_learned_and_forgotten_for_good_when_the_model_refuses_it(resources: Resources) -> None:
     typed, on = "how does elasticsaerch fail", {"query__typo_correction__enabled": True}
+    found(resources, typed, **on, query__typo_correction__auto_learn=False)
+    assert resources.store.corrections.read() == []
     evidence = found(resources, typed, **on)
     assert evidence.query == typed
     assert evidence.searched == evidence.notes["query"]["searched"] == "how does elasticsearch fail"

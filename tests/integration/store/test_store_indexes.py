@@ -14,6 +14,7 @@ from cems_workbench.records import Memory
 from cems_workbench.store import ANY, Filter, Store
 from cems_workbench.store.search.lexical import tokenizer
 from cems_workbench.store.search.vectors import vector_index
+from cems_workbench.store.search.vectors.chroma import connect
 
 
 def fresh(store, embedder):
@@ -281,6 +282,13 @@ def test_an_unreachable_chroma_server_is_one_clear_line(tmp_path, embedder, rows
         assert report.embedded == 1 and "Chroma server 127.0.0.1:9 cannot be reached" in report.notes[0]
         assert len(store.indexes.open(embedder).vectors.search(np.ones(16), 3)) == 1
         assert "\n" not in report.notes[0] and "hunter" not in report.notes[0]
+
+
+@pytest.mark.parametrize("url", ["ftp://h/x?token=SECRET", "http://h:99999/?token=SECRET", "http://a:SECRET@h:99999/"])
+def test_a_url_that_is_none_is_not_named(url, tmp_path):
+    with pytest.raises(StoreError, match="Chroma server of the settings cannot be reached") as error:
+        connect(tmp_path, url)
+    assert "SECRET" not in str(error.value)
 
 
 def test_bm25_scores_are_lucenes(store, embedder, rows):

@@ -463,6 +463,17 @@ def test_ages_fall_in_the_class_that_their_last_day_belongs_to(store, rows):
     }
 
 
+def test_length_classes_double_and_counts_leave_deleted_memories_out(store, rows):
+    lengths = [Memory(f"m{length}", "x" * length, access_count=1) for length in (1, 49, 50, 99, 100, 399)]
+    store.add(rows([*lengths, Memory("b", "x" * 99, pinned=True, category="fact"), Memory("d", "x")]))
+    store.memories.delete("d")
+    found = store.memories.statistics(NOW)
+    assert found.lengths == (("0–49", 2), ("50–99", 3), ("100–199", 1), ("200–399", 1))
+    assert (found.median_length, found.longest) == (99, 399)
+    assert (found.memories, found.deleted, found.pinned, found.never_accessed) == (7, 1, 1, 1)
+    assert found.categories == ((None, 6), ("fact", 1))
+
+
 def test_exact_duplicates_are_equal_to_the_character(store, rows):
     texts = {"a": "same", "b": "same", "c": "Same", "d": "other", "e": "other", "f": "other", "g": "same"}
     store.add(rows([Memory(name, text) for name, text in texts.items()]))
