@@ -209,5 +209,5 @@ class DriftReport(Result):
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The drift as plain values, as `drift --json` prints it."""
+        """The drift as plain values."""
         return self.found.to_json()
