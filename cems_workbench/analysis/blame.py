@@ -228,9 +228,9 @@ class Blame:
         if len(self.claims) == 1:
             return self.claims[0].sentence
         counts = {
-            "on a stale one": sum(first.stale is not None for first in found),
-            "on one judged irrelevant": sum(first.irrelevant for first in found),
-            "on one that the query does not return": sum(
+            "by a stale one": sum(first.stale is not None for first in found),
+            "by one judged irrelevant": sum(first.irrelevant for first in found),
+            "by one that the query does not return": sum(
                 first.standing is not None and first.standing.rank is None for first in found
             ),
         }
