@@ -2,7 +2,7 @@
 
     {qid, memory_id, grade, judge?, kind?, judged_at?, note?}
 
-qid, memory_id and grade may have the names of other tools (`base/judgment_names.py`): `query_id`, `doc_id`, `relevance` of ir_datasets,
+qid, memory_id and grade may have the names of other tools (`base/names.py`): `query_id`, `doc_id`, `relevance` of ir_datasets,
 `query-id`, `corpus-id`, `score` of MTEB, `qid,docno,label` of PyTerrier. A row may have the words of its query as `query`, beside the qid
 or, in JSON, instead of it. An empty cell is absent; a row of a table without a grade is a pair to be judged.
 

@@ -1,6 +1,6 @@
 """TREC qrels: one judgment a line, `qid 0 docno rel`, separated by blanks; the second column is not used and may be absent.
 
-Lines of `qid docno rel 0` are those of ir_datasets' export as TSV. A first line that names the columns (`base/judgment_names.py`)
+Lines of `qid docno rel 0` are those of ir_datasets' export as TSV. A first line that names the columns (`base/names.py`)
 decides their order. Lines that begin with # are comments.
 
 Grades may be any integer (TREC uses negative ones for spam). The judge is "human".

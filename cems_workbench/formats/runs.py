@@ -5,7 +5,7 @@
     a table         CSV or TSV, JSON lines or a JSON list whose names say what is what, such as qid, docno, rank, score (PyTerrier,
                     ir_datasets); `query` has the words
     by query        {qid: {docno: score}} (ranx, BEIR, pytrec_eval)
-    ranked ids      a row for each query, {query_id, retrieved_ids}, the names as in `base/expected_names.py`
+    ranked ids      a row for each query, {query_id, retrieved_ids}, the names as in `base/names.py`
     SRW             experiments and evaluation results of the Search Relevance Workbench: {searchText, documentIds}, or pairs of snapshots
 
 The order is that of the ranks; equal ranks, as BEIR's 0 everywhere, and rows without one are in the order of their scores. trec_eval and

@@ -1,6 +1,6 @@
 """Evaluation sets with a row for each query and the ids that should come to it, `{query, expected_ids, id?}`: the commonest small set.
 
-    the ids     `expected_ids`, `relevant_ids`, `gold_ids`, `expected_memory_ids`, `expected_files`, … (`base/expected_names.py`): a list,
+    the ids     `expected_ids`, `relevant_ids`, `gold_ids`, `expected_memory_ids`, `expected_files`, … (`base/names.py`): a list,
                 one text, or `{id: grade}`; an item may be an object with id and grade. Without a grade it is 1
     not these   `noise_ids`, `negatives`, …: grade 0
     the query   `query`, `question`, …, and `id`, `qid` or `query_id`; either is enough, an id alone is that of a query of the store

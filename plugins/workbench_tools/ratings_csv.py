@@ -51,7 +51,7 @@ from cems_workbench.records import Judgment, ParsedInput, RowError
 HEADER = ("query", "docid", "rating")
 PAIR = HEADER[:2]
 COLUMNS = {"query": ("query", "query_text"), "docid": NAMES["memory_id"], "rating": NAMES["grade"]}
-"""Their names in Quepid's exports and other tables, as `judgment_names.plain` gives them."""
+"""Their names in Quepid's exports and other tables, as `names.plain` gives them."""
 RESERVED = frozenset(
     (
         *("constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString"),
