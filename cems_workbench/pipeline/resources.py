@@ -181,7 +181,7 @@ class Resources:
             return False
         late = states[0].content_version - min(state.version or 0 for state in states)
         self._indexes = (-1, self.store.indexes.open(self.embedder))
-        if late:  # else they are current, and a search lacks nothing
+        if not all(state.fresh for state in states):  # else a search lacks nothing
             self._tell_behind(self.store.indexes.builder(), late)
         return True
 

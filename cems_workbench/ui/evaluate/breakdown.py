@@ -1,7 +1,4 @@
-"""Breakdowns of a comparison: by query type, by query with links into Inspect, by judge, and by part of a config (ablation).
-
-Calibrate: abstain signals as probabilities of an answer, reliability diagrams, and thresholds for a target probability.
-"""
+"""Views of what was measured: by query type, query, judge and part of a config (ablation), and abstain signals as probabilities."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice, cached_result, open_measured
 from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, lines, reliability_chart
 from cems_workbench.ui.kit.html import plain, tick
-from cems_workbench.ui.kit.tables import Column, draw_values, pick_row
+from cems_workbench.ui.kit.tables import Column, draw_result, draw_values, pick_row
 from cems_workbench.ui.kit.widgets import progress_bar, remembered, switch
 
 if TYPE_CHECKING:
@@ -152,7 +149,7 @@ def draw_judges(measured: Sequence[EvaluatedConfig]) -> None:
         st.warning(plain(line), icon=":material/warning:")
     for number, table in enumerate(view.tables()):
         if table.rows:
-            draw_values(table.columns, table.rows, key=f"evaluate:honest:{number}", help=HELP)
+            draw_result(table, key=f"evaluate:honest:{number}", help=HELP)
 
 
 TABLES = {

@@ -1,10 +1,7 @@
 """Losses: where a config loses the relevant memories of all queries, as a sentence, a picture, and the queries behind each branch.
 
-With several configs the first is shown beside another, with what the other saves and breaks.
-
-Drawing of the loss map: the pipeline from left to right as a band of relevant memories, with a branch where some leave.
-
-Heights are numbers of memories, drawn to one scale for all figures of the page. A click on a branch chooses it.
+With several configs the first is shown beside another, with what the other saves and breaks. The picture is the pipeline from left to right
+as a band of relevant memories, with a branch where some leave; heights are numbers of memories, to one scale for all figures of the page.
 """
 
 from __future__ import annotations
@@ -72,8 +69,7 @@ NOTE = {
     "font": {"size": 12},
     "captureevents": False,
 }
-WITHIN, LOSS_FLOW_BRANCH, CHOSEN = 0.38, 0.6, 0.95
-"""Opacity of the band, of a branch, and of the chosen one."""
+BAND_OPACITY, BRANCH_OPACITY, CHOSEN_OPACITY = 0.38, 0.6, 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +141,7 @@ def _band(flow: Flow, after: Sequence[int], scale: float) -> dict[str, Any]:
     end = len(flow.stages) + 1
     x = [column for column in range(end) for _ in range(2)]
     y = [count * scale for pair in pairwise([flow.relevant, *after]) for count in pair]
-    area = {"x": [*x, end, end, 0], "y": [*y, after[-1] * scale, 0.0, 0.0], "fillcolor": BAND, "opacity": WITHIN}
+    area = {"x": [*x, end, end, 0], "y": [*y, after[-1] * scale, 0.0, 0.0], "fillcolor": BAND, "opacity": BAND_OPACITY}
     return AREA | area
 
 
@@ -160,7 +156,7 @@ def _shapes(one: _Leaving, flow: Flow, chosen: bool) -> tuple[dict[str, Any], di
         "x": [*x, *x[::-1]],
         "y": [*(middle - half for middle in y), *(middle + half for middle in y[::-1])],
         "fillcolor": colour,
-        "opacity": CHOSEN if chosen else LOSS_FLOW_BRANCH,
+        "opacity": CHOSEN_OPACITY if chosen else BRANCH_OPACITY,
     }
     line = {"width": 3 if chosen else 1.5, "color": colour}
     leader = LINE | {"x": [one.end] * 3, "y": [y[-1] - half, y[-1], down[-1]], "line": line}
@@ -224,7 +220,7 @@ def _layout(flow: Flow, leaving: Sequence[_Leaving], scale: float, narrow: bool)
 
 
 K, TYPES, PROJECTS = "evaluate:losses:k", "evaluate:losses:types", "evaluate:losses:projects"
-BESIDE, LOSSES_BRANCH, GROUPS = "evaluate:losses:beside", "evaluate:losses:branch", "evaluate:losses:groups"
+BESIDE, BRANCH, GROUPS = "evaluate:losses:beside", "evaluate:losses:branch", "evaluate:losses:groups"
 NOTHING = "no other config"
 MAX_SHOWN = 50
 """Queries of a branch that are listed: each is replayed for the words on what happened."""
@@ -294,11 +290,11 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     if not any(one.lost for one in losses.maps):
         return
     options = _options(losses)
-    chosen = st.session_state.get(LOSSES_BRANCH)
+    chosen = st.session_state.get(BRANCH)
     if chosen not in options:  # where the first config loses most; the other, if the first loses nothing
         chosen = max([one for one in options if one.of == "first"] or options, key=options.__getitem__)
     # Also if unchanged: the browser keeps showing its number of before otherwise.
-    st.session_state[LOSSES_BRANCH] = chosen
+    st.session_state[BRANCH] = chosen
     _draw_figures(configs, losses, chosen)
     if losses.differences:
         _draw_table(losses)
@@ -390,7 +386,7 @@ def _choose_clicked(key: str, of: Literal["first", "other"], branches: Sequence[
     """Choose the clicked branch; the figure's first curves are the branches."""
     points = st.session_state[key]["selection"]["points"]
     if points and points[-1]["curve_number"] < len(branches):
-        st.session_state[LOSSES_BRANCH] = Chosen(of, branches[points[-1]["curve_number"]])
+        st.session_state[BRANCH] = Chosen(of, branches[points[-1]["curve_number"]])
 
 
 def _draw_table(losses: Losses) -> None:
@@ -432,7 +428,7 @@ def _draw_rows(
         )
 
     help = "Or click a branch of the picture."
-    chosen = st.selectbox("Lost memories", list(options), key=LOSSES_BRANCH, format_func=text, help=help)
+    chosen = st.selectbox("Lost memories", list(options), key=BRANCH, format_func=text, help=help)
     rows = _rows_in_words(configs[chosen.at], losses, chosen)
     picked = pick_row(rows, LOST, key=f"evaluate:losses:rows:{chosen.key}", most=MAX_TABLE_ROWS)
     other = configs[1 - chosen.at] if len(configs) > 1 else None

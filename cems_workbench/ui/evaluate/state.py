@@ -81,7 +81,7 @@ class EvaluateState:
     offered: OpenedFile | None = None
     """An evidence file of another store, until the user decides whether to use it."""
     log_sample: LogSample | None = None
-    """Queries that could not be gathered in the previous rerun, with the reason; shown once."""
+    """The query set sampled last from a log."""
     next_query_set: str | None = None
     """Selection requested in the previous rerun; the next rerun sets the box to it, as with the two below."""
     next_configs: tuple[str, ...] | None = None

@@ -3,10 +3,8 @@
 A moved slider replays once, and so does a new query without a reranker. With a reranker a new query replays once for the order of the
 lists, once more if the cache has scores, once after each batch of the reranker, and once with all scores.
 
-Judged queries of the store and their evidence, for the query picker and for tools that measure a change on all of them.
-
-Evidence is gathered once per gather parameters and store content, for all sessions; picker and tools share it. A built set is cached
-in the session.
+Evidence of the judged queries is gathered once per gather parameters and store content, for all sessions: the query picker and tools that
+measure a change on all of them share it. A built set is cached in the session.
 """
 
 from __future__ import annotations

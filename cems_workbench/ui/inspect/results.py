@@ -31,6 +31,7 @@ from cems_workbench.pipeline.stages.lists import shown_only
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import delta_sign, delta_text, lost_results_html
+from cems_workbench.ui.inspect.context import token_count_text
 from cems_workbench.ui.kit.charts import part_colour
 from cems_workbench.ui.kit.html import asset, capital, draw, plain, render
 from cems_workbench.ui.kit.tables import short_id
@@ -261,12 +262,8 @@ def facts_of(
     if memory.priority != 1.0:
         facts.append(Fact("Adjust multiplies its score by this", f"priority {memory.priority:g}"))
     if tokens is not None:
-        config = trace.config.assembly
-        counter = (
-            "a token is counted as 4 characters" if config.token_counter == "chars4" else "counted in cl100k tokens"
-        )
-        of = " for the text with the best score" if config.text == "version" else ""
-        facts.append(Fact(f"Its share of the token budget{of}; {counter}", f"{tokens} tokens"))
+        counted = token_count_text(trace.config.assembly)
+        facts.append(Fact(f"Its share of the token budget. {counted}", f"{tokens} tokens"))
     return facts
 
 

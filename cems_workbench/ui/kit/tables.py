@@ -127,8 +127,11 @@ def draw_values(
 
 
 def draw_result(table: Table, *, key: str, **options: Any) -> None:
-    """Draw a table of a result, as many rows as it shows; options as for `draw_values`."""
-    draw_values(table.columns, table.rows[: table.shown], key=key, **options)
+    """Draw what a person is shown of a result's table, to sort and search; options as for `draw_values`. `widgets.show` wraps texts."""
+    drawn = table.drawn
+    draw_values(drawn.columns, drawn.rows, key=key, **options)
+    if drawn.left_out:
+        st.caption(f"and {drawn.left_out} more")
 
 
 def pick_row(

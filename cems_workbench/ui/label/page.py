@@ -190,14 +190,6 @@ def _form(resources: Resources) -> QueuePlan | None:
     return QueuePlan(name.strip() or hint, selection, chosen, int(depth), ORDERS[order][0], int(overlap), bool(fresh))
 
 
-def draw_queues(queue: LabelQueue, resources: Resources) -> None:
-    """Draw the queue, its coverage, and its actions."""
-    _draw_settings(queue)
-    _coverage(queue, resources)
-    _prelabel(queue, resources)
-    _draw_delete(queue, resources)
-
-
 def _draw_settings(queue: LabelQueue) -> None:
     """Draw the queue's settings, and the progress per reviewer."""
     created, settings = f"{queue.record.created_at:%Y-%m-%d %H:%M} UTC", queue.record.settings
@@ -301,21 +293,21 @@ def _draw_delete(queue: LabelQueue, resources: Resources) -> None:
 
 
 CACHE_S = 60
-"""Cache time of the lines."""
+"""Seconds for which the lines on the team's database are kept."""
 
 
-def draw(resources: Resources) -> None:
-    """Draw the notice; nothing for a store with its own labels."""
+def _draw_team(resources: Resources) -> None:
+    """Draw where a team's labels are stored; nothing for a store with its own labels."""
     where = resources.store.team.place
     if not where:
         return
     st.caption(plain(f"Labels are stored in the team's database {where}"))
-    for line in _lines(str(resources.store.path), resources):
+    for line in _team_lines(str(resources.store.path), resources):
         st.caption(plain(line))
 
 
 @st.cache_data(ttl=CACHE_S, show_spinner=False)
-def _lines(store: str, _resources: Resources) -> list[str]:
+def _team_lines(store: str, _resources: Resources) -> list[str]:
     return team_status(_resources.store)
 
 
@@ -325,7 +317,7 @@ def draw_label(resources: Resources) -> None:
     name_box, queue_box, new_box = st.columns([2, 4, 1.4], vertical_alignment="bottom")
     with name_box:
         session.ask()
-    draw(resources)
+    _draw_team(resources)
     queue = choose(resources, queue_box, new_box)
     name = session.reviewer()
     if queue is None:
@@ -338,12 +330,16 @@ def draw_label(resources: Resources) -> None:
 
 
 def draw_queue(resources: Resources) -> None:
-    """Draw the queue's settings, progress and coverage."""
+    """Draw the queue's settings, progress and coverage, and its actions."""
     queue_box, new_box = st.columns([6, 1.4], vertical_alignment="bottom")
-    draw(resources)
-    queue = choose(resources, queue_box, new_box)
-    if queue is not None:
-        draw_queues(state.open_queue(resources, queue), resources)
+    _draw_team(resources)
+    name = choose(resources, queue_box, new_box)
+    if name is not None:
+        queue = state.open_queue(resources, name)
+        _draw_settings(queue)
+        _coverage(queue, resources)
+        _prelabel(queue, resources)
+        _draw_delete(queue, resources)
 
 
 VIEWS = {

@@ -6,31 +6,34 @@ A component is compared with its nominal weight; a variant can be switched, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from cems_workbench.analysis.component_effects import Effect, component_effects
+from cems_workbench.analysis.component_effects import (
+    Effect,
+    VariantPart,
+    VariantToggle,
+    component_effects,
+    leave_one_variant_out,
+    variant_parts,
+)
 from cems_workbench.analysis.ranks import target_rank
+from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.list_sources import list_label
+from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext, View
+from cems_workbench.ui.inspect.variants import draw_shares, draw_switches
 from cems_workbench.ui.kit.charts import bar_chart, draw_chart, hover
-from cems_workbench.ui.kit.html import tick
+from cems_workbench.ui.kit.html import draw as draw_template
+from cems_workbench.ui.kit.html import excerpt, plain, tick, write_stylesheet
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-
-from dataclasses import replace
-
-from cems_workbench.analysis.component_effects import VariantPart, VariantToggle, leave_one_variant_out, variant_parts
-from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.gather import Request
-from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.variants import draw_shares, draw_switches
-from cems_workbench.ui.kit.html import draw as draw_template
-from cems_workbench.ui.kit.html import excerpt, plain, write_stylesheet
 
 MIN_EFFECT = 1e-9
 HELP = (
