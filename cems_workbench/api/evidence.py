@@ -1,7 +1,4 @@
-"""The evidence of a query set, gathered from a store or read from a file, and what a config returns differently on two such files.
-
-A config as a PyTerrier transformer, usable in its pipelines and experiments.
-"""
+"""The evidence of a query set, gathered or read from a file; what a config returns differently on two; a config for PyTerrier."""
 
 from __future__ import annotations
 

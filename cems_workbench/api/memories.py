@@ -1,7 +1,4 @@
-"""Memories: one across all queries, a query without one or with one that does not exist yet, and those that may supersede earlier ones.
-
-What an agent said, traced to the memories that say so.
-"""
+"""Memories: one across all queries, one left out or added, those that supersede earlier ones; an answer traced to its memories."""
 
 from __future__ import annotations
 

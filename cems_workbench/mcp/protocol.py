@@ -1,13 +1,7 @@
-"""What a tool takes and gives: arguments with their bounds, replies as plain JSON, and texts of memories marked as data.
+"""What a tool takes and gives: arguments with their bounds, replies as plain JSON, texts of memories marked as data; and the served store.
 
 Text under `untrusted` was written by the memory's author. A model must read it as data, never as instructions. So it is never part of
 a sentence of ours; it is truncated, and `read_memory` pages through the rest.
-
-The store of a server, and the rights of the agent.
-
-It is opened when a tool first needs it, so that the server starts at once. While the store is missing or locked by another process, every
-call returns that error. A client has the role of a reader, or with `write` that of a reviewer, as on the pages (`jobs.access`), and may
-open the files that a page may open.
 """
 
 from __future__ import annotations
@@ -200,7 +194,12 @@ MAX_NAMES = 20
 
 
 class ServedStore:
-    """A store with the rights of the client; methods may be called from any thread."""
+    """A store with the rights of the client; methods may be called from any thread.
+
+    It is opened when a tool first needs it, so that the server starts at once. While it is missing or locked by another process, every call
+    returns that error. A client has the role of a reader, or with `write` that of a reviewer, as on the pages (`jobs.access`), and may open
+    the files that a page may open.
+    """
 
     def __init__(self, path: Path | None = None, *, write: bool = False, judge: str = "agent") -> None:
         """`judge` is the judge name of the labels. Raises InputError if it is not a valid name, or if a setting is invalid."""

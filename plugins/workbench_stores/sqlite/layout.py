@@ -5,10 +5,6 @@ is a path, and so is `column.key`.
 
 Every string that ends up in a statement is SQL: quote names with `schema.quoted`, pass values in `values`. In `source` the rows of memories
 are `FROM` something: name its tables with aliases, and use these in all expressions.
-
-Rows of a table without JSON, read column by column: one pass over each instead of a dozen calls for each row.
-
-It does what `source` does row by row, for rows with nothing odd; `taken` gives None if there is any other.
 """
 
 from __future__ import annotations
@@ -208,7 +204,10 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class PlainRows:
-    """How the rows of a layout become columns: where in a row each field may be, likelier places first."""
+    """How the rows of a layout without JSON become columns: where in a row each field may be, likelier places first.
+
+    One pass over each column does what a dozen calls in `source` do for each row, if no row is odd; `taken` gives None if one is.
+    """
 
     layout: Layout
     places: Mapping[str, tuple[int, ...]]
