@@ -1,19 +1,14 @@
-"""Ranks in every list and after every stage, and how they differ from those of another config on the same evidence.
+"""Ranks in every list and after every stage, where a memory is lost, and how ranks differ from those of another config.
 
-A delta is `before - now` places: the baseline's rank less the present one, so that a positive number is a gain. Memories
-without a rank in the baseline are new; those with a rank only there are gone. All of it is read from two traces.
-
-How alike two top-k lists of results are.
+A delta is `before - now` places, so that a positive number is a gain. Memories without a rank in the baseline are new; those with a rank
+only there are gone. How alike two top-k lists of results are is
 
 tau   Kendall's: 1 - 2·K / pairs over the union of both; a pair in opposite orders costs 1, a pair of which only one list knows
       the order 1/2, a pair that neither knows together 1 (Fagin et al. 2003, p = 1/2)
 rbo   rank-biased overlap, extrapolated, p = 0.9: a change at the top weighs more (Webber et al. 2010, eq. 32)
 
-Rank flow: the rank of the first memories in every list and after every stage, and where each was lost.
-
-Drawn are memories among the first N after fusion or any later stage, so that replaced ones are shown next to their replacements,
-and the requested memories (followed and judged ones). Stages without an effect are folded.
-Everything is read from the trace.
+Rank flow draws the memories among the first N after fusion or any later stage, so that replaced ones are shown next to their replacements,
+and the requested memories (followed and judged ones). Stages without an effect are folded. Everything is read from traces.
 """
 
 from __future__ import annotations

@@ -13,18 +13,12 @@ The last is stated only of a group of far vectors whose cosines with each other 
 such as its title, are, and their cosines follow too. Measured with all-MiniLM-L6-v2 on 60 memories of sample_data: vectors of other
 texts have r up to 0.70 for 6, 0.28 for 20 and 0.11 for 60; turned at random, as those of another model are, 1.
 
-Source: Mantel (1967), "The detection of disease clustering and a generalized regression approach".
+Where a memory would be with the vector of its text is found by ranking the query again with that one (`edited_evidence`). An answer of an
+index is checked against the exact one: cos(q, m) for every embedding m that passes the query's filter. Its recall at k is found / k: of the
+k exactly nearest, those among the first k of the answer; if several tie with the k-th, any of them counts.
 
-Whether the vector that came with a memory from its source is that of its text, and where the memory would be if it were.
-
-The vector is replaced by the one that the embedder gives the text, and the query is ranked again (`edited_evidence`).
-
-Index check: the exact result of a vector search, and the recall of another result.
-
-    cos(q, m) = q · m / (|q| |m|) for every embedding m that passes the query's filter, in blocks of numpy
-    recall at k = found / k: of the k exactly nearest, those among the first k of the answer
-
-If several memories tie with the k-th, any of them counts. Source: the recall of ANN-Benchmarks (Aumüller et al. 2020).
+Source: Mantel (1967), "The detection of disease clustering and a generalized regression approach"; the recall of ANN-Benchmarks (Aumüller
+et al. 2020).
 """
 
 from __future__ import annotations

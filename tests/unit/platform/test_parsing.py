@@ -134,8 +134,6 @@ NOT_ATOMIC = {
     "serve/server.py": "the name of its process, for the system",
     "store/team/session.py": "claims on cards, worthless once their process has ended",
     "store/database.py": "the count of commits",
-    "trace/sink.py": "spans, appended",
-    "sources/sqlite/copying.py": "a private copy of a database, in a temporary directory",
     "jobs/traces.py": "rows of a file that is written atomically",
     "formats/base/files.py": "an unpacked copy, in a temporary directory",
 }
