@@ -222,13 +222,11 @@ def _scored(row: Mapping[str, Any]) -> list[Any]:
         raise fields.FieldError(
             "scores", f"must be a list of {len(results or [])} numbers, one a result, found {found}"
         )
-    plain = str | int
-    return [
-        {"score": score, **(one if isinstance(one, dict) else {"id": one})}
-        if isinstance(one, dict | plain) and not isinstance(one, bool)
-        else one
-        for one, score in zip(results or [], scores, strict=True)
+    with_ids = [
+        {"id": one} if isinstance(one, str | int) and not isinstance(one, bool) else one for one in results or []
     ]
+    pairs = zip(with_ids, scores, strict=True)
+    return [{"score": score, **one} if isinstance(one, dict) else one for one, score in pairs]
 
 
 def sniff(sample: Sample) -> bool:

@@ -284,10 +284,11 @@ class Supersessions:
 
     @persistent
     def _write(self, decision: SupersessionDecision) -> None:
+        *verdict, moment, why = astuple(decision)
         with self._team.transaction(of=decision.author) as session:
             session.change(
                 f"INSERT INTO supersession_decisions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-                [*(to_naive(each) if isinstance(each, datetime) else each for each in astuple(decision))],
+                [*verdict, to_naive(moment), why],
             )
 
     def undo(self, author: str) -> SupersessionDecision | None:
