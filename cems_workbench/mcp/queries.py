@@ -85,7 +85,7 @@ class Why(Page, Asked):
 
 
 def why(served: ServedStore, asked: Why) -> Reply:
-    """Why a memory is missing: the stage that lost it, its way, its rank in each list, and the smallest changes that return it.
+    """Why a memory is missing: the stage that lost it, its path, its rank in each list, and the smallest changes that return it.
 
     fix: the first of counterfactuals, to try first. Of each: rank then; order_kept (Kendall's tau of the other results, 1: same order);
     others_dropped beyond the one that makes room; gathers: searches again; on_judged: nDCG@10 on judged queries.

@@ -232,7 +232,7 @@ def test_an_upload_keeps_the_good_rows_and_lists_the_bad_ones(open_memories: Ope
     assert (counts.iloc[0]["added"], counts.iloc[0]["left out"]) == (2, 3)
     assert [(row["file"], row["row"]) for _, row in errors.iterrows()] == [("rows.jsonl", n) for n in (2, 3, 4)]
     assert list(counts["format"]) == ["memories-jsonl", "qrels"]
-    assert [one.value for one in page.error] == [plain("picture.png: is no text, and in no known format")]
+    assert [one.value for one in page.error] == [plain("picture.png: is neither text nor in a known format")]
     assert store(page).memories.count() == total + 2, "a field that cannot be read costs the field"
     assert all(index.fresh for index in store(page).indexes.states(session.resources().embedder.model_id))
 

@@ -319,5 +319,7 @@ def test_a_loss_since_the_last_time_fails_and_what_changed_is_named(
     lines = figure(found, "nDCG@10").data
     assert [line.name for line in lines] == ["cems", "recollection"]
     assert list(lines[0].marker.symbol) == ["circle", "circle", "circle-open"]
-    nothing = command(*asked[:-1], "no-such-type:nDCG@10", "--json")  # without a p: a gate must not pass for want of queries
+    nothing = command(
+        *asked[:-1], "no-such-type:nDCG@10", "--json"
+    )  # without a p: a gate must not pass for want of queries
     assert nothing.code == 3 and [one["verdict"] for one in json.loads(nothing.out)["assertions"]] == ["cannot tell"]

@@ -276,7 +276,7 @@ class Why:
 
     @property
     def way(self) -> Table:
-        """Its way: a row for each stage."""
+        """The path of the memory: a row for each stage."""
         rows = (
             (
                 step.stage,
@@ -287,7 +287,7 @@ class Why:
             )
             for step in self.path.steps
         )
-        return Table(("stage", "rank in", "rank", "score", "what happened"), tuple(rows), "its way")
+        return Table(("stage", "rank in", "rank", "score", "what happened"), tuple(rows), "path through the stages")
 
     @property
     def in_lists(self) -> Table:

@@ -121,7 +121,7 @@ def _none(sample: Sample) -> str:
     if head.startswith(b"SQLite format 3"):
         return f"is a SQLite file: connect sqlite:{sample.path.absolute()} reads it, import does not"
     if b"\0" in head:
-        return "is no text, and in no known format"
+        return "is neither text nor in a known format"
     names = _names(sample)
     if run := _is_run(sample, names):
         return run

@@ -254,7 +254,7 @@ def test_what_cannot_be_unpacked_is_one_line(tmp_path: Path, monkeypatch: pytest
         (b"PK\x03\x04 no zip", "cannot be unpacked: File is not a zip file"),
         (b"PAR1 no parquet", "cannot be unpacked: "),
         (b"\x28\xb5\x2f\xfd...", "is packed with zstd"),
-        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "is no text, and in no known format"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "is neither text nor in a known format"),
         (gzip.compress(b"a" * 257 + b"ustar" + b"x" * 90), "is an archive of files"),
     ]:
         path = tmp_path / "m.jsonl.gz"
@@ -336,8 +336,8 @@ def test_a_folder_without_anything_to_read_says_what_it_holds(tmp_path: Path) ->
     assert str(caught.value) == (
         f"{tmp_path} has no file to read: 1 hidden: names that begin with a dot are not looked at; LICENSE: the format is not recognised; "
         "data: is a directory of 2 .jsonl, 1 .md; import it by its own path; run.txt: is a TREC run, qid Q0 docno rank score tag: what a "
-        "system answered. fidelity FILE reads it, import does not; setup.py: the format is not recognised; 212 .png: is no text, and in no "
-        "known format"
+        "system answered. fidelity FILE reads it, import does not; setup.py: the format is not recognised; 212 .png: is neither text nor "
+        "in a known format"
     )
 
 
