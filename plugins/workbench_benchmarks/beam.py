@@ -8,10 +8,7 @@ whose type is the ability, each turn in `source_chat_ids` a judgment 1. Where th
 of a plan are moved behind the last of the plan before, as the benchmark's download does it. An id that several turns have is
 ambiguous: the later turns are `ID.2`, `ID.3` …, and evidence that names it is reported.
 
-Written, it is a list of `{conversation_id, chat, probing_questions}`, whose source_chat_ids are the turns judged above 0.
-
-A turn's time is the day of the last anchor before it and its place in the chat in seconds; so days and places are taken from the
-turns' times again.
+A turn's time is the day of the last anchor before it and its place in the chat in seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +27,15 @@ from cems_workbench.formats.base.fields import MONTHS, FieldError, UnknownFields
 from cems_workbench.formats.base.files import parse_json, read_document
 from cems_workbench.formats.base.format import Format, first_row
 from cems_workbench.progress import Progress
-from cems_workbench.records import Memory, ParsedInput, Query, RowError
+from cems_workbench.records import ParsedInput, Query, RowError
 from workbench_benchmarks.conversations import (
     FIELDS,
     QUERIES,
-    ConversationForm,
-    Part,
     Reading,
     Rows,
     an_object,
-    conversation_writer,
     name_of,
     rows_of,
-    said_by,
-    spread,
     within,
 )
 
@@ -58,13 +50,8 @@ ABSTENTION = "abstention"
 MARKER = re.compile(r"\s*->->\s*[\d,\s]+$")
 """The plan's place that the data set's generation left at the end of a question."""
 PROJECT = "beam/"
-PLAN_MARKER = " ->-> 0"
-"""A plan's place, which reading takes off; put where a text, or nothing but such a place, has to be guarded."""
 _PLAN = re.compile(r"plan-[0-9]+")
 _TURN_ID = re.compile(r"(-?[0-9]{1,18})(?:\.([0-9]{1,9}))?")
-_QUESTION = re.compile(r"(.+)-([1-9][0-9]{0,8})", re.DOTALL)
-EMPTY_TURN = {"role": "user", "content": ""}
-EMPTY_QUESTION = {"question": ""}
 
 
 _HOW_MADE = """answer ideal_response ideal_answer ideal_summary rubric difficulty complexity_factors conversation_reference
@@ -287,85 +274,6 @@ def _is_conversation(row: Any) -> bool:
     return isinstance(row, dict) and isinstance(row.get("chat"), list) and QUESTIONS in row
 
 
-def _owner(memory: Memory) -> str:
-    """The conversation of a turn; raises ValueError."""
-    name = (memory.project or "").removeprefix(PROJECT)
-    if memory.project != PROJECT + name or not memory.id.startswith(f"{name}/"):
-        raise ValueError("is no turn of a BEAM conversation (project beam/NAME, id NAME/0)")
-    if not _TURN_ID.fullmatch(memory.id.removeprefix(f"{name}/")):
-        raise ValueError("has an id whose last part is no whole number")
-    if memory.content != memory.author:  # a turn without words
-        said_by(memory)
-    return name
-
-
-def _asked_in(query: Query) -> str:
-    """The conversation of a question; raises ValueError."""
-    name = (query.project or "").removeprefix(PROJECT)
-    place = query.qid.removeprefix(f"{name}/")
-    if query.project != PROJECT + name or place == query.qid or not _QUESTION.fullmatch(place):
-        raise ValueError("is no question of a BEAM conversation (project beam/NAME, qid NAME/ABILITY-1)")
-    return name
-
-
-def _build(part: Part) -> tuple[dict[str, Any], int]:
-    """The row of a conversation, and how many places it holds."""
-    chat, held = _chat(part)
-    questions: dict[str, list[tuple[int, dict[str, Any]]]] = {}
-    for query in part.queries:
-        match = _QUESTION.fullmatch(query.qid.removeprefix(f"{part.name}/"))
-        if match is not None:
-            ids = [_id(part.name, label.memory_id) for label in part.evidence.get(query.qid, ())]
-            row = {"question": query.query, "source_chat_ids": ids}
-            questions.setdefault(match[1], []).append((int(match[2]), row))
-    told = {}
-    for ability, items in questions.items():
-        told[ability], empty = spread(items, EMPTY_QUESTION)
-        held += empty
-    return {"conversation_id": part.name, "chat": [chat], "probing_questions": told}, held
-
-
-def _chat(part: Part) -> tuple[list[dict[str, Any]], int]:
-    """The turns in their order, an anchor where the day changes, and how many places are held."""
-    turns = sorted(part.memories, key=lambda turn: (turn.created_at is not None, _second(turn), _place(part, turn)))
-    last: date | None = None
-    placed: list[tuple[int, dict[str, Any]]] = []
-    for number, memory in enumerate(turns, start=1):
-        day = None if memory.created_at is None else memory.created_at.date()
-        anchor = (
-            {"time_anchor": f"{MONTHS[day.month - 1].capitalize()}-{day.day:02d}-{day.year:04d}"}
-            if day and day != last
-            else {}
-        )
-        last = day or last
-        turn = {"id": _id(part.name, memory.id), "role": memory.author, "content": _content(memory), **anchor}
-        placed.append((number if memory.created_at is None else _second(memory), turn))
-    return spread(placed, EMPTY_TURN)
-
-
-def _second(memory: Memory) -> int:
-    """The second of the day: a turn's place in the chat."""
-    at = memory.created_at
-    return 0 if at is None else at.hour * 3600 + at.minute * 60 + at.second
-
-
-def _id(name: str, memory_id: str) -> int:
-    return int(memory_id.removeprefix(f"{name}/").partition(".")[0])
-
-
-def _place(part: Part, memory: Memory) -> tuple[int, int]:
-    number, _, times = memory.id.removeprefix(f"{part.name}/").partition(".")
-    return int(number), int(times or 1)
-
-
-def _content(memory: Memory) -> str:
-    """The words of a turn, guarded where reading would take their end for a plan's place."""
-    if memory.content == memory.author:
-        return PLAN_MARKER
-    said = said_by(memory)
-    return said + PLAN_MARKER if MARKER.search(said) else said
-
-
 FORMAT = Format(
     NAME,
     "BEAM conversations with probing questions",
@@ -373,7 +281,6 @@ FORMAT = Format(
     sniff=first_row(_is_conversation),
     read=read,
     folder=folder,
-    dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, _parse), place=8),
     place=2,
     shape="objects with chat and probing_questions",
     needs=(("chat",), ("probing_questions",)),

@@ -1,12 +1,7 @@
-"""What the formats of conversations share: their times, whose turn a memory is, which labels are evidence, and the check before writing.
-
-A conversation is written only if it reads back the same: what its reader turns into another memory or query is removed, and the rest
-is rebuilt, until all of it comes back under its own id with its own words. Fields that come back otherwise are counted.
-"""
+"""What the formats of conversations share: their rows, turns, questions and times, and what is said of a whole file."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,13 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.errors import InputError
 from cems_workbench.formats.base import memory_fields
 from cems_workbench.formats.base.fields import MONTHS, FieldError, UnknownFields
 from cems_workbench.formats.base.files import is_document, read_document, read_objects
-from cems_workbench.formats.base.format import DataSet, DatasetWriter, Exported, Losses, judged
-from cems_workbench.formats.base.judgments import one_grade_each
-from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 
@@ -40,10 +31,6 @@ TIME_FORMS = "'1:56 pm on 8 May, 2023', '2023/05/20 (Sat) 02:21' or 2023-05-20T0
 """The times that `said_at` reads, as an error names them."""
 ASKED_WITHIN = "each query names the project of its conversation; evaluate --per-query-project searches it there alone"
 """The note of an input with several conversations."""
-WRITTEN_PATH = Path("written.json")
-"""What a document is called that is read back before it is written."""
-MAX_EMPTY_TURNS = 10_000
-"""How many places of one conversation are held by empty turns at most."""
 
 SHOWN = 3
 """Names that a note lists."""
@@ -174,32 +161,6 @@ def within(node: Any, wanted: Callable[[Any], bool]) -> Iterator[Any]:
             waiting.extend(reversed(list(one.values()) if isinstance(one, dict) else one))
 
 
-@dataclass
-class Part:
-    """One conversation: its name in the file, its turns, its questions, and the turns that answer each question."""
-
-    name: str
-    memories: list[Memory] = field(default_factory=list)
-    queries: list[Query] = field(default_factory=list)
-    evidence: dict[str, list[Judgment]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationForm:
-    """A form that conversations are written in.
-
-    `memory` and `query` give the name of the conversation something belongs to, or raise ValueError with the reason why it
-    can be in none. `build` makes the document of a part and says how many places it holds; `parse` reads it.
-    """
-
-    memory: Callable[[Memory], str]
-    query: Callable[[Query], str]
-    build: Callable[[Part], tuple[dict[str, Any], int]]
-    parse: Callable[[Rows, Path, list[RowError]], ParsedInput]
-    by_question: bool = False
-    """Whether each question has its own conversation, which may have no turns, and every turn belongs to a question."""
-
-
 def said_at(value: Any) -> datetime | None:
     """A time as benchmarks of conversations write it, in UTC where it has no zone: LoCoMo's, LongMemEval's, a day in words, ISO 8601,
     or seconds to nanoseconds since 1970. None for anything else."""
@@ -244,150 +205,3 @@ def _in_words(text: str) -> datetime | None:
     return None
 
 
-def conversation_writer(form: ConversationForm, place: int) -> DatasetWriter:
-    """The writer of a format with this form."""
-    return DatasetWriter(
-        lambda dataset, path, progress: _write(form, dataset, path, progress),
-        ("memories", "queries", "judgments"),
-        place,
-    )
-
-
-def _write(form: ConversationForm, dataset: DataSet, path: Path, progress: Progress) -> Exported:
-    """Write a list of conversations as one JSON document; raises InputError when there is none among the memories."""
-    losses = Losses()
-    parts = _sorted_in(form, dataset, losses, progress, path.name)
-    rows = {"memories": 0, "queries": 0, "judgments": 0}
-    with output_path(path) as place, place.open("w", encoding="utf-8", newline="") as file:
-        for number, part in enumerate(parts):
-            progress(f"checking {path.name}", number, len(parts))
-            document = _writable(form, part, losses)
-            if document is None:
-                continue
-            file.write("[\n" if not rows["memories"] + rows["queries"] else ",\n")
-            file.write(json.dumps(document, ensure_ascii=False))
-            rows["memories"] += len(part.memories)
-            rows["queries"] += len(part.queries)
-            rows["judgments"] += sum(map(len, part.evidence.values()))
-        file.write("\n]\n")
-        if not rows["memories"] + rows["queries"]:
-            why = f", e.g. {losses.left_out[0]}" if losses.left_out else ""
-            raise InputError(f"{path}: there is no conversation to write{why}")
-    return Exported.of(rows, losses)
-
-
-def _sorted_in(form: ConversationForm, dataset: DataSet, losses: Losses, progress: Progress, name: str) -> list[Part]:
-    """The conversations, in the order in which they come first."""
-    parts: dict[str, Part] = {}
-    place_of: dict[str, str] = {}
-    for memory in dataset.counted(progress, name):
-        try:
-            owner = form.memory(memory)
-        except ValueError as error:
-            losses.leave_out(memory.id, str(error))
-            continue
-        place_of[memory.id] = owner
-        parts.setdefault(owner, Part(owner)).memories.append(memory)
-    asked: dict[str, Part] = {}
-    for query in dataset.queries:
-        try:
-            owner = form.query(query)
-            if owner not in parts and not form.by_question:
-                raise ValueError("there is no turn of its conversation")
-        except ValueError as error:
-            losses.leave_out(query.qid, str(error))
-            continue
-        asked[query.qid] = parts.setdefault(owner, Part(owner))
-        asked[query.qid].queries.append(query)
-    for judgment in one_grade_each(dataset.judgments, losses.left_out):
-        part = asked.get(judgment.qid)
-        if part is None or place_of.get(judgment.memory_id) != part.name:
-            losses.leave_out(judged(judgment), "is not of a question and a turn of one conversation")
-        elif judgment.grade <= 0:
-            losses.leave_out(judged(judgment), f"grade {judgment.grade} is no evidence, and the form has nothing else")
-        else:
-            part.evidence.setdefault(judgment.qid, []).append(judgment)
-    return list(parts.values())
-
-
-def _writable(form: ConversationForm, part: Part, losses: Losses) -> dict[str, Any] | None:
-    """The document of a part of which everything comes back; what does not is taken out of the part. None if that is all."""
-    while part.queries if form.by_question else part.memories:
-        document, held = form.build(part)
-        back = form.parse([(1, document)], WRITTEN_PATH, [])
-        memories = {memory.id: memory for memory in back.memories}
-        queries = {query.qid: query for query in back.queries}
-        ids, qids = {memory.id for memory in part.memories}, {query.qid for query in part.queries}
-        lost = {one.id for one in part.memories if one.id not in memories or memories[one.id].content != one.content}
-        silent = {one.qid for one in part.queries if one.qid not in queries or queries[one.qid].query != one.query}
-        if not (lost or silent):
-            if memories.keys() <= ids and queries.keys() <= qids:
-                _compare(part, memories, queries, back.judgments, losses)
-                losses.held += held
-                return document
-            lost, silent = ids, qids  # under other names only
-        _take_out(part, lost, silent, losses)
-    for name in (*(memory.id for memory in part.memories), *(query.qid for query in part.queries)):
-        losses.leave_out(
-            name, "nothing of its conversation can be written" if part.queries else "its question is not here"
-        )
-    return None
-
-
-def _take_out(part: Part, lost: set[str], silent: set[str], losses: Losses) -> None:
-    for memory in part.memories:
-        if memory.id in lost:
-            losses.leave_out(memory.id, "would be read back under another id or with another text")
-    for query in part.queries:
-        if query.qid in silent:
-            losses.leave_out(query.qid, "would be read back under another id or in other words")
-    part.memories = [memory for memory in part.memories if memory.id not in lost]
-    part.queries = [query for query in part.queries if query.qid not in silent]
-    for qid, labels in part.evidence.items():
-        for label in labels:
-            if label.memory_id in lost or qid in silent:
-                losses.leave_out(judged(label), "its question or its turn is left out")
-    part.evidence = {
-        qid: [label for label in labels if label.memory_id not in lost]
-        for qid, labels in part.evidence.items()
-        if qid not in silent
-    }
-
-
-def _compare(
-    part: Part,
-    memories: Mapping[str, Memory],
-    queries: Mapping[str, Query],
-    judgments: Iterable[Judgment],
-    losses: Losses,
-) -> None:
-    for memory in part.memories:
-        losses.compare(memory.id, memory, memories[memory.id])
-    for query in part.queries:
-        losses.compare(query.qid, query, queries[query.qid])
-    back = {(judgment.qid, judgment.memory_id): judgment for judgment in judgments}
-    for qid, labels in part.evidence.items():
-        for label in labels:
-            if (read := back.get((qid, label.memory_id))) is None:
-                losses.leave_out(judged(label), "the evidence of a question cannot name this turn")
-            else:
-                losses.compare(judged(label), label, read)
-        part.evidence[qid] = [label for label in labels if (qid, label.memory_id) in back]
-
-
-def said_by(memory: Memory) -> str:
-    """The words of a turn, without the author that its text begins with; raises ValueError when it does not."""
-    if memory.author is None or not memory.content.startswith(f"{memory.author}: "):
-        raise ValueError('its text does not read "author: words"')
-    return memory.content.removeprefix(f"{memory.author}: ")
-
-
-def spread(placed: Sequence[tuple[int, dict[str, Any]]], empty: Mapping[str, Any]) -> tuple[list[dict[str, Any]], int]:
-    """Items at their places (from 1) with `empty` in between, and how many; one after the other where places collide."""
-    places = [place for place, _ in placed]
-    if not places or min(places) < 1 or len(set(places)) < len(places) or max(places) - len(places) > MAX_EMPTY_TURNS:
-        return [item for _, item in placed], 0
-    row = [dict(empty) for _ in range(max(places))]
-    for place, item in placed:
-        row[place - 1] = item
-    return row, len(row) - len(places)

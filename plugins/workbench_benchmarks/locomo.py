@@ -8,10 +8,7 @@ Also read: one list of turns with timestamps instead of sessions, under a key fo
 session begins with another timestamp and D1:3 is the third turn of the first; sessions as a list (LoCoMo-Refined's conversations.jsonl),
 with the questions in another file; a row for each question; JSON lines of all these.
 
-Written, it is a list of `{sample_id, conversation, qa}`, whose evidence is the turns judged above 0.
-
-A turn's time is that of its session, to the minute, and its place in it in seconds; so the session's time and the places are taken
-from the turns' times again.
+A turn's time is that of its session, to the minute, and its place in it in seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.fields import MONTHS, FieldError, UnknownFields, required_text, storable, text
+from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, storable, text
 from cems_workbench.formats.base.files import Sample, take_sample
 from cems_workbench.formats.base.format import Format
 from cems_workbench.progress import Progress
@@ -35,19 +32,13 @@ from workbench_benchmarks.conversations import (
     FIELDS,
     TIME_FORMS,
     TIMES,
-    ConversationForm,
-    Part,
     Reading,
-    Rows,
     an_object,
-    conversation_writer,
     first_of,
     is_said,
     name_of,
     rows_of,
     said_at,
-    said_by,
-    spread,
     turns_of,
 )
 
@@ -59,13 +50,6 @@ _NUMBERED = re.compile(r"(?:session|s|D)?[\s_-]*(\d{1,6})", re.IGNORECASE)
 _TURN = re.compile(r"D\s*:?\s*([0-9]{1,6})\s*:\s*([0-9]{1,6})", re.IGNORECASE)
 _BETWEEN = re.compile(r"""[\s;,()\[\]{}'"]+""")
 PROJECT = "locomo/"
-_SESSION_NAME = re.compile(r"(.*)/session_([0-9]{1,6})", re.DOTALL)
-_QUESTION = re.compile(r"(.*)/q([0-9]{3,9})", re.DOTALL)
-_CAPTION = re.compile(r"(.*) \[shared image: (.*)\]", re.DOTALL)
-_NUMBERS = re.compile(r"(\d+)")
-EMPTY_TURN = {"speaker": "", "dia_id": "", "text": ""}
-EMPTY_QUESTION = {"question": "", "evidence": []}
-Turns = list[tuple[Memory, dict[str, Any]]]
 
 # Names of fields, likelier ones first.
 NAMES = ("conversation_id", "sample_id", "dialogue_id", "id")
@@ -219,10 +203,6 @@ def _parse(rows: Sequence[tuple[str, int, Any]], path: Path, errors: list[RowErr
     whole.counted["conversations"] = list(readings)[1:]
     whole.counted["not read"] = [f"{', '.join(names)} of {kind}" for kind, names in whole.not_read.items() if names]
     return whole.parsed(NAME)
-
-
-def _parse_rows(rows: Rows, path: Path, errors: list[RowError]) -> ParsedInput:
-    return _parse([(str(path), number, row) for number, row in rows], path, errors)
 
 
 def _read_row(reading: _Reading, number: int, row: dict[str, Any]) -> None:
@@ -539,100 +519,6 @@ def sniff(sample: Sample) -> bool:
     return bool(rows) and _is_ours(rows[0])
 
 
-def _owner(memory: Memory) -> str:
-    """The conversation of a turn; raises ValueError."""
-    name = (memory.project or "").removeprefix(PROJECT)
-    session = _SESSION_NAME.fullmatch(memory.session or "")
-    if memory.project != PROJECT + name or session is None or session[1] != name:
-        raise ValueError("is no turn of a LoCoMo conversation (project locomo/NAME, session NAME/session_N)")
-    if not memory.id.startswith(f"{name}/"):
-        raise ValueError(f"has an id that does not begin with its conversation, {name}/")
-    said_by(memory)
-    return name
-
-
-def _asked_in(query: Query) -> str:
-    """The conversation of a question, by its qid, or by its project if the qid is its own id; raises ValueError."""
-    if _placed(query.qid)[1]:
-        return _placed(query.qid)[0]
-    name = (query.project or "").removeprefix(PROJECT)
-    if query.project != PROJECT + name or not name or not query.qid.startswith(name):
-        raise ValueError("is no question of a LoCoMo conversation (qid NAME/q001)")
-    return name
-
-
-def _placed(qid: str) -> tuple[str, int]:
-    """The conversation of a question, and its place there, that a qid such as NAME/q001 names; 0 if it names no place."""
-    match = _QUESTION.fullmatch(qid)
-    number = int(match[2]) if match else 0
-    return (match[1], number) if match and match[2] == f"{number:03d}" else ("", 0)
-
-
-def _build(part: Part) -> tuple[dict[str, Any], int]:
-    """The document of a conversation, and how many places it holds."""
-    sessions: dict[int, Turns] = {}
-    for memory in part.memories:
-        match = _SESSION_NAME.fullmatch(memory.session or "")
-        if match is not None:
-            sessions.setdefault(int(match[2]), []).append((memory, _turn(part.name, memory)))
-    speakers = list(dict.fromkeys(memory.author for memory in part.memories))[:2]
-    conversation: dict[str, Any] = dict(zip(("speaker_a", "speaker_b"), speakers, strict=False))
-    held = 0
-    for number in sorted(sessions):
-        started, turns, empty = _session(sessions[number])
-        if started is not None:
-            conversation[f"session_{number}_date_time"] = _clock(started)
-        conversation[f"session_{number}"] = turns
-        held += empty
-    rows = [(_placed(query.qid), query.qid, _question(part, query)) for query in part.queries]
-    numbered = [(number, row) for (name, number), _, row in rows if number and name == part.name]
-    questions, empty = spread(numbered, EMPTY_QUESTION)
-    named = [{"qa_id": qid, **row} for (name, number), qid, row in rows if not (number and name == part.name)]
-    return {"sample_id": part.name, "conversation": conversation, "qa": [*questions, *named]}, held + empty
-
-
-def _turn(name: str, memory: Memory) -> dict[str, Any]:
-    said = said_by(memory)
-    turn = {"speaker": memory.author, "dia_id": memory.id.removeprefix(f"{name}/")}
-    caption = _CAPTION.fullmatch(said)
-    if caption is None or not caption[2].strip() or (caption[1] and not caption[1].strip()):
-        return {**turn, "text": said}
-    return {**turn, "blip_caption": caption[2], "text": caption[1]}
-
-
-def _session(turns: Turns) -> tuple[datetime | None, list[dict[str, Any]], int]:
-    """When a session began, its turns in their order, and how many places are held."""
-    times = [memory.created_at for memory, _ in turns if memory.created_at is not None]
-    if len(times) < len(turns):
-        return None, [turn for _, turn in sorted(turns, key=_natural)], 0
-    first = min(times)
-    # The whole minute in which it began, a second or more before its first turn.
-    earlier = min(timedelta(seconds=1), first - datetime.min.replace(tzinfo=first.tzinfo))
-    started = (first - earlier).replace(second=0, microsecond=0)
-    ordered = sorted(turns, key=lambda pair: (pair[0].created_at, _natural(pair)))
-    placed = [(int((memory.created_at or started).timestamp() - started.timestamp()), turn) for memory, turn in ordered]
-    return started, *spread(placed, EMPTY_TURN)
-
-
-def _natural(pair: tuple[Memory, dict[str, Any]]) -> list[tuple[int, str]]:
-    """D1:2 before D1:10."""
-    return [(int(part), "") if part.isdecimal() else (0, part) for part in _NUMBERS.split(pair[0].id)]
-
-
-def _question(part: Part, query: Query) -> dict[str, Any]:
-    evidence = [label.memory_id.removeprefix(f"{part.name}/") for label in part.evidence.get(query.qid, ())]
-    category: int | str | None = next((number for number, kind in TYPES.items() if kind == query.type), query.type)
-    row: dict[str, Any] = {"question": query.query, "evidence": evidence}
-    return row if category is None else {**row, "category": category}
-
-
-def _clock(moment: datetime) -> str:
-    """The data set's '1:56 pm on 8 May, 2023'."""
-    month = MONTHS[moment.month - 1].capitalize()
-    half = "pm" if moment.hour >= 12 else "am"
-    return f"{moment.hour % 12 or 12}:{moment.minute:02d} {half} on {moment.day} {month}, {moment.year:04d}"
-
-
 FORMAT = Format(
     NAME,
     "a conversation with sessions and questions",
@@ -640,7 +526,6 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     folder=folder,
-    dataset=conversation_writer(ConversationForm(_owner, _asked_in, _build, _parse_rows), place=6),
     place=1,
     shape="session_1, session_2 … or a list of turns with speakers, and qa, or questions with evidence",
     needs=(("conversation", "session_1"), ("qa", "session_1")),

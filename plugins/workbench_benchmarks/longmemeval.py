@@ -10,13 +10,10 @@ benchmark, and is none here, unless the question had no other. Questions whose i
 their labels out, and so are they here (xiaowu0162/LongMemEval, src/retrieval/run_retrieval.py).
 
 LongMemEval-V2 is named and not read: its questions name no trajectory that answers them.
-
-Written, it is a list of questions, each with its haystack of sessions; has_answer marks the turns judged above 0.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -30,7 +27,7 @@ from cems_workbench.formats.base.files import Sample, take_sample, type_name
 from cems_workbench.formats.base.format import Format
 from cems_workbench.formats.base.memory_fields import is_false, is_true
 from cems_workbench.progress import Progress
-from cems_workbench.records import Memory, ParsedInput, Query, RowError
+from cems_workbench.records import ParsedInput, Query, RowError
 from workbench_benchmarks.conversations import (
     ASKED_WITHIN,
     FIELDS,
@@ -38,18 +35,13 @@ from workbench_benchmarks.conversations import (
     SHOWN,
     TIME_FORMS,
     TIMES,
-    ConversationForm,
-    Part,
     Reading,
     Rows,
     an_object,
-    conversation_writer,
     first_of,
     is_said,
     rows_of,
     said_at,
-    said_by,
-    spread,
     turns_of,
 )
 
@@ -68,10 +60,6 @@ QUESTION_FIELDS = (
 )
 WRAPPERS = ("data", "samples", "questions")
 PROJECT = "longmemeval/"
-DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_POSITION = re.compile(r"/([1-9][0-9]{0,8})")
-EMPTY_TURN = {"role": "user", "content": ""}
-Turns = list[tuple[int, Memory]]
 V2 = "LongMemEval-V2, which names no memory that answers a question and is not read"
 V2_FILES = {
     "questions.jsonl": "its questions, each with an answer and how it is scored",
@@ -294,77 +282,6 @@ def sniff(sample: Sample) -> bool:
     return bool(rows) and (_is_question(rows[0]) or _v2_file(sample.path, rows[0]) is not None)
 
 
-def _owner(memory: Memory) -> str:
-    """The question in whose haystack a turn is; raises ValueError."""
-    qid, session = (memory.project or "").removeprefix(PROJECT), memory.session or ""
-    if memory.project != PROJECT + qid or not session.startswith(f"{qid}/"):
-        raise ValueError("is no turn of a haystack (project longmemeval/QID, session QID/NAME)")
-    if not memory.id.startswith(session) or not _POSITION.fullmatch(memory.id[len(session) :]):
-        raise ValueError("has an id that is not its session's and its place in it, as QID/NAME/1")
-    said_by(memory)
-    return qid
-
-
-def _asked_of(query: Query) -> str:
-    """The haystack of a question: its own; raises ValueError when it is asked of anything else."""
-    if query.project != PROJECT + query.qid:
-        raise ValueError("is not asked of a haystack of its own (project longmemeval/QID)")
-    return query.qid
-
-
-def _build(part: Part) -> tuple[dict[str, Any], int]:
-    """The row of a question, and how many places of turns it holds."""
-    sessions: dict[str, Turns] = {}
-    for memory in part.memories:
-        name = (memory.session or "").removeprefix(f"{part.name}/")
-        sessions.setdefault(name, []).append((int(memory.id.rpartition("/")[2]), memory))
-    started = {name: _start(turns) for name, turns in sessions.items()}
-    order = sorted(sessions, key=lambda name: (started[name] is None, str(started[name] or ""), name))
-    answers = {label.memory_id: {"has_answer": True} for labels in part.evidence.values() for label in labels}
-    haystack, held = [], 0
-    for name in order:
-        turns, empty = spread(
-            [
-                (place, {"role": memory.author, "content": said_by(memory), **answers.get(memory.id, {})})
-                for place, memory in sorted(sessions[name], key=lambda pair: pair[0])
-            ],
-            EMPTY_TURN,
-        )
-        haystack.append(turns)
-        held += empty
-    row = _question(part.queries[0]) if part.queries else {"question_id": part.name}
-    return {
-        **row,
-        "haystack_session_ids": order,
-        "haystack_dates": [_date(started[name]) for name in order],
-        "haystack_sessions": haystack,
-    }, held
-
-
-def _question(query: Query) -> dict[str, Any]:
-    row = {"question_id": query.qid, "question": query.query, "question_date": _date(query.as_of)}
-    return row if query.type is None else {**row, "question_type": query.type}
-
-
-def _start(turns: Turns) -> datetime | None:
-    """When a session began: its turns follow by seconds; None when one has no time."""
-    begins = []
-    for place, memory in turns:
-        try:
-            begins.append(None if memory.created_at is None else memory.created_at - timedelta(seconds=place))
-        except OverflowError:
-            return None
-    return None if None in begins else min(begin for begin in begins if begin is not None)
-
-
-def _date(moment: datetime | None) -> str:
-    """The data set's '2023/05/20 (Sat) 02:21', empty for None."""
-    if moment is None:
-        return ""
-    day = f"{moment.year:04d}/{moment.month:02d}/{moment.day:02d} ({DAYS[moment.weekday()]})"
-    return f"{day} {moment.hour:02d}:{moment.minute:02d}"
-
-
 FORMAT = Format(
     NAME,
     "LongMemEval questions with their haystacks of sessions",
@@ -372,7 +289,6 @@ FORMAT = Format(
     sniff=sniff,
     read=read,
     folder=folder,
-    dataset=conversation_writer(ConversationForm(_owner, _asked_of, _build, _parse, by_question=True), place=7),
     place=12,
     shape="objects with a question and haystack_sessions",
     needs=(("question",), ("haystack_sessions",)),

@@ -121,7 +121,7 @@ BAD_ARGUMENTS = {
     "judgments --rule loudest": "majority, strictest, decided",
     "judgments --query-set none": "no query set 'none'",
     "agreement --level ratio": "nominal, ordinal, interval",
-    "dataset --format beam2 --out x": "did you mean beam",
+    "dataset --format beir2 --out x": "did you mean beir",
     "dataset --format qrels --out x": "judgments --format qrels",
     "dataset --format beir --project none --out x": "no memory of project 'none'",
     "supersessions --minimum 7": "minimum must be between 0 and 1, found 7",

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 import tempfile
-from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from records import IDS, MEMORIES, QUERIES, RELATIONS, TIMES, WORDS, judgments
+from records import MEMORIES, QUERIES, RELATIONS, judgments
 
-from cems_workbench.errors import InputError
 from cems_workbench.formats import (
     FORMATS,
     DataSet,
@@ -35,7 +32,7 @@ from cems_workbench.formats.cems_feedback import Feedback, counts, feedback_of
 from cems_workbench.formats.cems_feedback import write as write_feedback
 from cems_workbench.formats.queries import write as queries_written
 from cems_workbench.formats.runs import RunRow, run_of
-from cems_workbench.records import Judgment, Memory, Query, RowError
+from cems_workbench.records import Judgment, Query, RowError
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 HOSTILE = st.sampled_from(
@@ -312,7 +309,8 @@ def test_every_form_is_tested_here():
 
 
 READ_ALONE = """queries-csv facts-jsonl messages-jsonl cems-export convomem markdown-notes mcp-memory-server memory-records
-memoryagentbench ltr-text cems-hook-events openinference-spans openinference-traces query-log observations expected-ids rag-samples"""
+memoryagentbench ltr-text locomo longmemeval beam cems-hook-events openinference-spans openinference-traces query-log
+observations expected-ids rag-samples"""
 
 
 def test_every_form_that_is_read_is_written_but_those_that_only_make_memories_and_logs():
@@ -394,219 +392,3 @@ def test_no_cell_of_the_memories_is_a_formula(memories):
         for cell in row:
             assert not cell.startswith(("=", "+", "-", "@", "\t", "\r"))
             assert csv_table.guarded(csv_table.restored(cell)) == cell
-
-
-ROW_NAMES = st.sampled_from(["26", "conv-1", "a/b", "é 1", "x.2"])
-DAYS = st.integers(1, 28)
-BROKEN = st.sampled_from([{}, "text", None, {"speaker": "Ann"}, {"role": "user", "content": " "}, {"content": "x"}])
-
-CLOCKS = st.builds(
-    "{}:{:02d} {} on {} {}, {}".format,
-    st.integers(1, 12),
-    st.integers(0, 59),
-    st.sampled_from(["am", "pm"]),
-    DAYS,
-    st.sampled_from(["May", "june"]),
-    st.integers(1990, 2030),
-)
-
-
-@st.composite
-def locomo(draw):
-    """A conversation as LoCoMo has it, with broken turns and questions among the others."""
-    sessions, ids = {}, []
-    for number in draw(st.lists(st.integers(1, 40), min_size=1, max_size=3, unique=True)):
-        turns = []
-        for place in range(1, draw(st.integers(1, 4)) + 1):
-            ids.append(f"D{number}:{place}")
-            turn = {"speaker": draw(st.sampled_from(["Ann", "Bo: x", "é"])), "dia_id": ids[-1], "text": draw(WORDS)}
-            if draw(st.booleans()):
-                turn["blip_caption"] = draw(WORDS)
-            turns.append(turn)
-            turns += draw(st.lists(BROKEN, max_size=1))
-        sessions[f"session_{number}"] = turns
-        sessions[f"session_{number}_date_time"] = draw(CLOCKS | st.just("once"))
-    evidence = st.lists(st.sampled_from([*ids, "D99:1", "D"]), max_size=3)
-    asked = st.fixed_dictionaries({"question": WORDS, "evidence": evidence, "category": st.integers(0, 6)})
-    qa = draw(st.lists(asked | BROKEN, max_size=4))
-    return {"sample_id": draw(ROW_NAMES), "conversation": sessions, "qa": qa}
-
-
-DATES = st.builds(
-    "{:04d}/{:02d}/{:02d} (Sat) {:02d}:{:02d}".format,
-    st.integers(1990, 2030),
-    st.integers(1, 12),
-    DAYS,
-    st.integers(0, 23),
-    st.integers(0, 59),
-)
-
-
-@st.composite
-def longmemeval(draw):
-    """A question with its haystack, with broken turns and repeated sessions in it."""
-    turn = st.fixed_dictionaries(
-        {"role": st.sampled_from(["user", "assistant"]), "content": WORDS}, optional={"has_answer": st.booleans()}
-    )
-    sessions = draw(st.lists(st.lists(turn | BROKEN, min_size=1, max_size=3), max_size=3))
-    return {
-        "question_id": draw(ROW_NAMES) + draw(st.sampled_from(["", "_abs"])),
-        "question": draw(WORDS),
-        "question_type": draw(st.none() | WORDS),
-        "question_date": draw(DATES | st.just("once")),
-        "haystack_session_ids": draw(st.lists(st.sampled_from(["s1", "s1.2", "a/1"]), max_size=3)),
-        "haystack_dates": draw(st.lists(DATES | st.just(""), max_size=3)),
-        "haystack_sessions": sessions,
-    }
-
-
-@st.composite
-def beam(draw):
-    """A conversation as BEAM has it, with ids that repeat, and broken turns and questions."""
-    anchors = st.builds("{}-{}-{}".format, st.sampled_from(["March", "June"]), DAYS, st.integers(1990, 2030))
-    numbers = st.integers(-1, 4)
-    turn = st.fixed_dictionaries(
-        {
-            "id": numbers,
-            "role": st.sampled_from(["user", "assistant"]),
-            "content": WORDS | st.sampled_from(["x ->-> 1,1", "x ->-> 1 ->-> 2", " ->-> 3"]),
-        },
-        optional={"time_anchor": anchors},
-    )
-    item = st.fixed_dictionaries({"question": WORDS, "source_chat_ids": st.lists(numbers, max_size=2)})
-    abilities = st.sampled_from(["event_ordering", "a-1", "é x"])
-    return {
-        "conversation_id": draw(ROW_NAMES),
-        "chat": [{"turns": [draw(st.lists(turn | BROKEN, max_size=6))]}],
-        "probing_questions": draw(st.dictionaries(abilities, st.lists(item | BROKEN, max_size=3), max_size=2)),
-    }
-
-
-DOCUMENTS = {"locomo": locomo(), "longmemeval": longmemeval(), "beam": beam()}
-NAMED = {"locomo": "sample_id", "longmemeval": "question_id", "beam": "conversation_id"}
-
-
-def parsed_from(form, document):
-    with tempfile.TemporaryDirectory() as home:
-        path = Path(home) / "file.json"
-        path.write_text(json.dumps(document), encoding="utf-8")
-        return read(path, form)
-
-
-def through_conversations(form, dataset):
-    """What was said of the writing, and what is read again."""
-    with tempfile.TemporaryDirectory() as home:
-        path = Path(home) / "file.json"
-        done = write_dataset(form, dataset, path)
-        assert detect(path) == form
-        return done, read(path)
-
-
-def by_key(parsed):
-    return (
-        {one.id: one for one in parsed.memories},
-        {one.qid: one for one in parsed.queries},
-        set(parsed.judgments),
-    )
-
-
-@pytest.mark.parametrize("form", DOCUMENTS)
-@given(data=st.data())
-def test_what_is_read_of_a_document_is_written_and_read_again(form, data):
-    rows = data.draw(st.lists(DOCUMENTS[form], min_size=1, max_size=2, unique_by=lambda row: row[NAMED[form]]))
-    first = parsed_from(form, rows)
-    dataset = DataSet(first.memories, len(first.memories), (), first.queries, first.judgments)
-    try:
-        done, second = through_conversations(form, dataset)
-    except InputError as error:  # nothing good was in it
-        assert "no conversation to write" in str(error)
-        assert not first.memories
-        return
-    assert by_key(second)[0] == by_key(first)[0]
-    assert by_key(second)[1] == {qid: one for qid, one in by_key(first)[1].items() if qid not in str(done.left_out)}
-    assert by_key(second)[2] == {one for one in first.judgments if one.qid in by_key(second)[1]}
-    assert done.not_kept == ()
-
-
-PROJECT = {"locomo": "locomo/{}", "longmemeval": "longmemeval/{}", "beam": "beam/{}"}
-
-
-@st.composite
-def stored(draw, form):
-    """Memories and questions that look like a conversation's, or not, as a store may have them after edits."""
-    name = draw(ROW_NAMES)
-    memories, queries = [], []
-    for number in draw(st.lists(st.integers(0, 12), max_size=5, unique=True)):
-        base = draw(MEMORIES)
-        author = draw(st.sampled_from(["user", "Ann", None]))
-        session = {"locomo": f"{name}/session_{number % 3}", "longmemeval": f"{name}/s{number % 2}", "beam": None}[form]
-        place = {"locomo": f"{name}/D1:{number}", "longmemeval": f"{session}/{number}", "beam": f"{name}/{number}"}[
-            form
-        ]
-        ours = draw(st.sampled_from([True, True, False]))
-        memories.append(
-            replace(
-                base,
-                id=place if ours else base.id,
-                content=f"{author}: {base.content}" if draw(st.booleans()) else base.content,
-                author=author,
-                session=session,
-                project=PROJECT[form].format(name) if ours else base.project,
-                created_at=draw(TIMES),
-            )
-        )
-    for number in draw(st.lists(st.integers(0, 5), max_size=2, unique=True)):
-        qid = {"locomo": f"{name}/q{number:03d}", "longmemeval": name, "beam": f"{name}/ability-{number}"}[form]
-        asked = draw(QUERIES)
-        project = PROJECT[form].format(name)
-        ours = draw(st.sampled_from([True, True, False]))
-        queries.append(replace(asked, qid=qid if ours else asked.qid, project=project if ours else asked.project))
-    queries = list({one.qid: one for one in queries}.values())
-    memories = list({one.id: one for one in memories}.values())
-    labels = []
-    if memories and queries:
-        pair = judgments(st.sampled_from([one.qid for one in queries]), st.sampled_from([one.id for one in memories]))
-        labels = draw(st.lists(pair, max_size=4, unique_by=lambda one: (one.qid, one.memory_id)))
-    return DataSet(memories, len(memories), (), queries, labels)
-
-
-@pytest.mark.parametrize("form", DOCUMENTS)
-@given(data=st.data())
-def test_whatever_does_not_come_back_as_it_was_is_named(form, data):
-    dataset = data.draw(stored(form))
-    try:
-        done, back = through_conversations(form, dataset)
-    except InputError as error:
-        assert "no conversation to write" in str(error)
-        return
-    memories, queries, labels = by_key(back)
-    labels = {(one.qid, one.memory_id): one for one in labels}
-    given_memories = {one.id: one for one in dataset.memories}
-    assert memories.keys() <= given_memories.keys()
-    pairs = [
-        *((one, memories.get(one.id), "memories", one.id) for one in given_memories.values()),
-        *((one, queries.get(one.qid), "queries", one.qid) for one in dataset.queries),
-        *((one, labels.get((one.qid, one.memory_id)), "judgments", "") for one in dataset.judgments),
-    ]
-    changed = {}
-    for before, after, kind, name in pairs:
-        if after is None:
-            assert any(line.startswith(f"{name}: ") or kind == "judgments" for line in done.left_out)
-            continue
-        if isinstance(before, Memory):
-            assert after.content == before.content
-        for one in fields(before):
-            if getattr(before, one.name) != getattr(after, one.name):
-                changed[kind, one.name] = changed.get((kind, one.name), 0) + 1
-    assert len(done.left_out) == sum(after is None for _, after, _, _ in pairs)
-    assert {line.split(", e.g.")[0] for line in done.not_kept} == {
-        f"{name} of {count} {kind}" for (kind, name), count in changed.items()
-    }
-    assert done.rows == {"memories": len(memories), "queries": len(queries), "judgments": len(labels)}
-
-
-@given(name=IDS, text=WORDS)
-def test_a_memory_that_is_no_turn_is_refused_with_the_reason(name, text):
-    for form in DOCUMENTS:
-        with tempfile.TemporaryDirectory() as home, pytest.raises(InputError, match="no conversation to write"):
-            write_dataset(form, DataSet([Memory(name, text)]), Path(home) / "file.json")

@@ -36,8 +36,6 @@ class Losses:
     """What is left out of a file as a whole, a line each, and which fields are not kept of how many records."""
 
     left_out: list[str] = field(default_factory=list)
-    held: int = 0
-    """Places that are held by empty turns or questions, so that those after them keep their ids and times."""
     _changed: dict[tuple[str, str], tuple[int, str]] = field(default_factory=dict)
 
     def leave_out(self, name: str, reason: str) -> None:
@@ -104,8 +102,7 @@ class Exported:
     @classmethod
     def of(cls, rows: dict[str, int], losses: Losses, *notes: str) -> Exported:
         """The outcome with these losses."""
-        held = (f"{losses.held} places are held by empty turns or questions, which reading reports",)
-        return cls(rows, tuple(losses.left_out), losses.not_kept(), (*notes, *(held if losses.held else ())))
+        return cls(rows, tuple(losses.left_out), losses.not_kept(), notes)
 
 
 def json_line(row: dict[str, Any]) -> str:

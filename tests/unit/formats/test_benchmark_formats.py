@@ -837,26 +837,6 @@ DATA = Path(__file__).parents[4] / "shared" / "data"
 SAID = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
 
 
-def held_turn(number: int, **more: object) -> Memory:
-    at = SAID + timedelta(seconds=number)
-    return Memory(
-        **{
-            "id": f"7/D1:{number}",
-            "content": f"Ann: words {number}",
-            "project": "locomo/7",
-            "session": "7/session_1",
-            "author": "Ann",
-            "created_at": at,
-            "last_accessed": at,
-            "source_ref": f"locomo:7:D1:{number}",
-            **more,
-        }
-    )  # type: ignore[arg-type]
-
-
-ASKED_FOR = Query("7/q001", "When?", "locomo/7", SAID, "temporal")
-
-
 def test_what_is_wrong_with_our_fields_in_beirs_metadata_costs_that_row_alone(write):
     bad = {"_id": "a", "text": "x", "metadata": {"cems_workbench": {"priority": 9}, "url": "u"}}
     parsed = read(
@@ -864,61 +844,6 @@ def test_what_is_wrong_with_our_fields_in_beirs_metadata_costs_that_row_alone(wr
     )
     assert [memory.id for memory in parsed.memories] == ["c"]
     assert [(error.row, error.field) for error in parsed.errors] == [(1, "priority"), (2, "metadata.cems_workbench")]
-
-
-def test_labels_and_edits_that_locomo_cannot_hold_are_named(tmp_path):
-    labels = [
-        Judgment("7/q001", "7/D1:1", 3, "Ann"),
-        Judgment("7/q001", "7/D1:3", 0),
-        Judgment("7/q001", "m", 1),
-        Judgment("7/q001", "7/D1:4", 1, "Ann"),
-        Judgment("7/q001", "7/D1:4", 0, "Bo"),
-    ]
-    memories = [held_turn(1), held_turn(3, tags=("a",), pinned=True), held_turn(4), Memory("m", "x")]
-    done = write_dataset("locomo", DataSet(memories, 4, (), [ASKED_FOR], labels), tmp_path / "7.json")
-    assert done.left_out == (
-        "m: is no turn of a LoCoMo conversation (project locomo/NAME, session NAME/session_N)",
-        "7/q001 7/D1:4: Ann 1, Bo 0; the format has one grade per pair: adjudicate, or choose a judge",
-        "7/q001 7/D1:3 by human: grade 0 is no evidence, and the form has nothing else",
-        "7/q001 m by human: is not of a question and a turn of one conversation",
-    )
-    assert done.not_kept == (
-        "pinned of 1 memories, e.g. 7/D1:3",
-        "tags of 1 memories, e.g. 7/D1:3",
-        "grade of 1 judgments, e.g. 7/q001 7/D1:1 by Ann",
-        "judge of 1 judgments, e.g. 7/q001 7/D1:1 by Ann",
-    )
-    assert done.notes == ("1 places are held by empty turns or questions, which reading reports",)
-    parsed = read(tmp_path / "7.json")
-    assert [memory.created_at for memory in parsed.memories] == [held_turn(n).created_at for n in (1, 3, 4)]
-    assert [error.field for error in parsed.errors] == ["7 session_1[2].dia_id"]
-
-
-def test_a_deleted_turn_of_a_haystack_leaves_the_others_their_ids(tmp_path):
-    def said(place: int) -> Memory:
-        at = SAID + timedelta(seconds=place)
-        name = f"q/s/{place}"
-        return Memory(
-            name,
-            f"user: {place}",
-            project="longmemeval/q",
-            session="q/s",
-            author="user",
-            created_at=at,
-            last_accessed=at,
-            source_ref=f"longmemeval:{name}",
-        )
-
-    memories, query = (said(2), said(4)), Query("q", "what?", "longmemeval/q", SAID, "multi-session")
-    label = Judgment("q", "q/s/4", 1)
-    done = write_dataset("longmemeval", DataSet(memories, 2, (), [query], [label]), tmp_path / "x.json")
-    (row,) = json.loads((tmp_path / "x.json").read_text())
-    assert row["haystack_dates"] == ["2023/05/08 (Mon) 13:56"]
-    assert [one["content"] for one in row["haystack_sessions"][0]] == ["", "2", "", "4"]
-    assert row["haystack_sessions"][0][3]["has_answer"] is True
-    parsed = read(tmp_path / "x.json")
-    assert (parsed.memories, parsed.queries, parsed.judgments) == (memories, (query,), (label,))
-    assert (done.left_out, done.not_kept) == ((), ())
 
 
 def test_a_failure_leaves_what_was_there(tmp_path):
@@ -938,7 +863,7 @@ def test_a_failure_leaves_what_was_there(tmp_path):
     ("form", "name", "part"),
     [
         ("beir", "full", "new or an empty directory"),
-        ("locomo", "full", "is a directory"),
+        ("memories-jsonl", "full", "is a directory"),
         ("memories-csv", "none/m.csv", "cannot be written"),
         ("memories_csv", "m.csv", "did you mean memories-csv"),
         ("qrels", "q.txt", "judgments --format qrels"),
@@ -948,7 +873,7 @@ def test_what_cannot_be_written_is_one_line(tmp_path, form, name, part):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "kept").write_text("x")
     with pytest.raises(InputError, match=part) as said:
-        write_dataset(form, DataSet([held_turn(1)], 1, (), [ASKED_FOR]), tmp_path / name)
+        write_dataset(form, DataSet([Memory("m", "x")], 1), tmp_path / name)
     assert "\n" not in str(said.value)
     assert (tmp_path / "full" / "kept").read_text() == "x"
 
@@ -975,18 +900,14 @@ def test_memories_are_gone_through_once_and_not_gathered(tmp_path):
 
 @pytest.mark.skipif(not DATA.exists(), reason="the shared data are not here")
 @pytest.mark.parametrize(
-    ("name", "form", "counts"),
-    [
-        ("locomo/26.json", "locomo", (419, 199, 251)),
-        ("locomo/42.json", "locomo", (629, 260, 373)),
-        ("scifact", "beir", (5183, 1409, 339)),
-    ],
+    ("name", "counts"),
+    [("locomo/26.json", (419, 199, 251)), ("locomo/42.json", (629, 260, 373)), ("scifact", (5183, 1409, 339))],
 )
-def test_the_shared_data_are_read_written_and_read_again(tmp_path, name, form, counts):
+def test_the_shared_data_are_read_written_and_read_again(tmp_path, name, counts):
     (first,) = read_path(DATA / name)
     dataset = DataSet(first.memories, len(first.memories), (), first.queries, first.judgments)
-    done = write_dataset(form, dataset, tmp_path / Path(name).name)
-    (second,) = read_path(tmp_path / Path(name).name)
+    done = write_dataset("beir", dataset, tmp_path / "beir")
+    (second,) = read_path(tmp_path / "beir")
     assert (done.left_out, done.not_kept, done.notes) == ((), (), ())
     assert tuple(done.rows.values()) == counts == (len(second.memories), len(second.queries), len(second.judgments))
     assert (second.memories, second.queries, second.judgments) == (first.memories, first.queries, first.judgments)
