@@ -37,10 +37,6 @@ class ModelError(WorkbenchError):
     """A model or model server that cannot be loaded or reached."""
 
 
-class ClusterError(WorkbenchError):
-    """A Dask cluster that cannot be reached, has no workers, or was lost; finished work stays."""
-
-
 class EmbedderMismatchError(ModelError):
     """The stored vectors are of another embedder than the configured one."""
 

@@ -31,9 +31,6 @@ class Settings(BaseSettings):
         repr=False,
         description="PostgreSQL with a team's labels, query sets, configs and looks; empty: the store's own",
     )
-    dask: str = Field(
-        "", description="Address of a Dask scheduler, tcp://HOST:8786, that gathers score and searches run on"
-    )
     preset: str = Field(DEFAULT_PRESET, description="Preset the app opens with, and a command uses where none is named")
     gather_ahead: bool = Field(
         True,

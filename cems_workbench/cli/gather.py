@@ -12,7 +12,6 @@ from cems_workbench.cli.measuring import ConfigsChoice, LimitOption, PerQueryPro
 from cems_workbench.cli.options import (
     AblateOption,
     ConfigChoice,
-    DaskOption,
     JsonOption,
     StoreOption,
     filled_resources,
@@ -33,7 +32,6 @@ def gather_command(
     limit: LimitOption = None,
     seed: SeedOption = 0,
     store: StoreOption = None,
-    dask: DaskOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Gather the evidence of a query set into one file.
@@ -49,7 +47,7 @@ def gather_command(
         sample_queries,
     )
 
-    with progress_bar(as_json) as progress, filled_resources(store, dask) as resources:
+    with progress_bar(as_json) as progress, filled_resources(store) as resources:
         queries, judgments = queries_named(query_set, resources, judged)
         queries = sample_queries(queries, limit, seed)
         asked = {query.qid for query in queries}

@@ -61,7 +61,6 @@ def option(name: str, of: str = "shared") -> Any:
 
 
 StoreOption = Annotated[Path | None, option("StoreOption")]
-DaskOption = Annotated[str | None, option("DaskOption")]
 JsonOption = Annotated[bool, option("JsonOption")]
 
 
@@ -89,12 +88,11 @@ def open_existing_store(store: Path | None) -> Store:
 
 
 @contextmanager
-def filled_resources(store: Path | None, dask: str | None = None) -> Iterator[Resources]:
+def filled_resources(store: Path | None) -> Iterator[Resources]:
     """The store of the command line with its models, closed at the end. Raises StoreError if it has no memories."""
     from cems_workbench.jobs.kept_resources import KEPT
 
-    settings = settings_for(store)
-    with KEPT.filled(settings if dask is None else settings.model_copy(update={"dask": dask})) as resources:
+    with KEPT.filled(settings_for(store)) as resources:
         if resources.stand_in:
             say(f"warning: {resources.stand_in}", err=True)
         yield resources

@@ -24,7 +24,6 @@ from cems_workbench.cli.measuring import (
 )
 from cems_workbench.cli.options import (
     ConfigChoice,
-    DaskOption,
     JsonOption,
     StoreOption,
     account,
@@ -64,7 +63,6 @@ def tune_command(
     per_query_project: PerQueryProjectOption = False,
     seed: int = 0,
     store: StoreOption = None,
-    dask: DaskOption = None,
     without_labels: bool = False,
     html: Path | None = None,
     as_json: JsonOption = False,
@@ -77,7 +75,6 @@ def tune_command(
         raise InputError("--open-holdout: without labels nothing is sealed")
     baseline = choice.read()
     from cems_workbench.api.tuning import TuningReport
-    from cems_workbench.jobs.cluster import cluster_at
     from cems_workbench.jobs.exporting import write_proposal
     from cems_workbench.jobs.tuning import (
         SearchSettings,
@@ -113,14 +110,11 @@ def tune_command(
         data, goal, space or (), group_by=group_by, folds=folds, sealed=sealed, trials=trials, seed=seed
     )
     start_up.freeze()
-    address = settings_for(store).dask if dask is None else dask
-    with cluster_at(address) as cluster, _interruptible() as interrupted, progress_bar(as_json) as progress:
-        result = run_search(planned, lambda name: _watch(name, progress, interrupted), cluster)
+    with _interruptible() as interrupted, progress_bar(as_json) as progress:
+        result = run_search(planned, lambda name: _watch(name, progress, interrupted))
         if without_labels and of_baseline.grades.judgments and not result.tuned.search.cancelled:
             sealing = SearchSettings(planned.group_by, folds, holdout, trials, seed)
             result = _compare_with_judgments(result, of_baseline, sealing, relevant_from, progress, interrupted)
-    if result.not_sent:
-        say(result.not_sent, err=True)
     if open_holdout and not result.tuned.search.cancelled and planned.sealed:
         result = _with_open_holdout(result, store)
     rankings = write_proposal(result, out, card_of(result, datetime.now(UTC).date().isoformat()))

@@ -20,7 +20,6 @@ from typing import ClassVar, Self
 from cems_workbench.config import PipelineConfig, asks_source, preset, with_values
 from cems_workbench.config.presets import DEFAULT
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.cluster import cluster_at
 from cems_workbench.jobs.evidence_memory import EvidenceMemory, MemoryKey
 from cems_workbench.jobs.labelling import QueuePlan, assemble
 from cems_workbench.jobs.query_set_evidence import QuerySelection
@@ -198,8 +197,6 @@ class BackgroundSearch(BackgroundWork):
     """A search for a better config; it stops at the next config, and the trials so far are kept."""
 
     planned: PlannedSearch
-    dask: str = ""
-    """Address of a Dask scheduler whose workers score; empty for this process."""
     progress: SearchProgress = field(default_factory=SearchProgress)
     best: list[float] = field(default_factory=list)
     """The best first objective after each config of the search over all open queries; the first is the baseline's."""
@@ -213,8 +210,7 @@ class BackgroundSearch(BackgroundWork):
 
     def work(self) -> None:
         """Search, then measure how far each value can move."""
-        with cluster_at(self.dask) as cluster:
-            self.result = run_search(self.planned, self._scored, cluster)
+        self.result = run_search(self.planned, self._scored)
         if not self.result.tuned.search.cancelled:
             self.result = with_stability(self.result, lambda _label, done, total: self._watch(STABILITY, done, total))
         if self.result.not_kept:

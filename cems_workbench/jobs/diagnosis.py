@@ -246,7 +246,6 @@ EXTRAS: Mapping[str, str] = {
     "qdrant-client": "qdrant",
     "lancedb": "lancedb",
     "faiss-cpu": "faiss",
-    "distributed": "cluster",
 }
 """Optional packages by the extra that installs each."""
 MAX_MODELS = 8

@@ -25,9 +25,7 @@ def open_resources(settings: Settings, *, create: bool = True) -> Resources:
     Raises StoreLockedError when another process holds the store, StoreError when it cannot be opened.
     """
     store = Store.open(settings.store, create=create, chroma_url=settings.chroma_url, team=settings.team)
-    resources = Resources(store, embedder(for_store(settings, store)), servers(settings))
-    resources.dask = settings.dask
-    return resources
+    return Resources(store, embedder(for_store(settings, store)), servers(settings))
 
 
 def open_filled(settings: Settings) -> Resources:

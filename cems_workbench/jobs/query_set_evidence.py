@@ -22,13 +22,10 @@ import random
 import re
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from cems_workbench import formats
@@ -47,26 +44,23 @@ from cems_workbench.evaluation.evidence_file import (
     read_some,
     replace_relevant_from,
 )
-from cems_workbench.jobs.cluster import Cluster, cluster_at
 from cems_workbench.jobs.kept_resources import Cache, uncached
 from cems_workbench.jobs.traces import is_traced, read_traced, require_replayable
 from cems_workbench.models.embedder import CachedQueries
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.gather import Request, gather, gather_lists, gather_scores, notes_superseded
+from cems_workbench.pipeline.gather import Request, gather, notes_superseded
 from cems_workbench.pipeline.list_provenance import asked_between
 from cems_workbench.pipeline.missing_evidence import portable_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.pipeline.understanding import read_dictionary
-from cems_workbench.progress import Cancelled, Progress, silent
+from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Query, RowError
 from cems_workbench.sources.source import SourceError
 from cems_workbench.store.queries import given_text
 
 PROGRESS_LABEL = "gathering queries"
-QUERIES_PER_THREAD = 2
-"""Queries in the queue for each thread of a cluster, so that no worker is idle."""
 EMBED_BATCH_SIZE = 64
 """Queries embedded at a time: with all cores busy, a call of the model for one text takes as long as for sixty."""
 EVIDENCE_FOLDER, SUFFIX = "evidence", ".evidence"
@@ -240,101 +234,26 @@ def gather_query_set(
         before = len(file.finished)
         gathered = 0
         left_out: list[RowError] = []
-        missing = [(i, query) for i, query in enumerate(queries) if query.qid not in file.finished]
-        asked = _QueryGather(queries, config, resources, file.header.moment, only_project)
-        with ExitStack() as stack:
-            cluster = stack.enter_context(cluster_at(resources.dask))
-            for i, query, found in stack.enter_context(
-                closing(asked.in_parallel(missing, cluster) if cluster is not None else asked.one_by_one(missing))
-            ):
-                progress(PROGRESS_LABEL, i, len(queries))
-                try:
-                    evidence, seconds = found()
-                except InputError as error:
-                    left_out.append(RowError(query_set or "queries", i + 1, str(error), query.qid))
-                    continue
-                require_answered(evidence, config)
-                file.add(query.qid, evidence, seconds)
-                gathered += 1
+        embedded = 0
+        for i, query in enumerate(queries):
+            if query.qid in file.finished:
+                continue
+            progress(PROGRESS_LABEL, i, len(queries))
+            if i >= embedded:
+                embedded = i - i % EMBED_BATCH_SIZE + EMBED_BATCH_SIZE
+                embed_ahead(queries[i:embedded], resources)
+            begun = time.monotonic()
+            try:
+                evidence = gather(request_for(query, file.header.moment, only_project), config, resources)
+            except InputError as error:
+                left_out.append(RowError(query_set or "queries", i + 1, str(error), query.qid))
+                continue
+            require_answered(evidence, config)
+            file.add(query.qid, evidence, time.monotonic() - begun)
+            gathered += 1
         mark = file.finish()
         progress(PROGRESS_LABEL, len(queries), len(queries))
     return GatherReport(path, before, gathered, tuple(left_out), mark, time.monotonic() - started)
-
-
-GatherCall = Callable[[], tuple[Evidence, float]]
-"""Returns the evidence of a query and the seconds it took; raises InputError if the query cannot be searched."""
-
-
-@dataclass
-class _QueryGather:
-    """Gathers the queries of a set in their order; queries are embedded in batches."""
-
-    queries: Sequence[Query]
-    config: PipelineConfig
-    resources: Resources
-    moment: datetime
-    only_project: bool
-    embedded: int = 0
-    """Index of the first query that is not embedded yet."""
-    over: bool = False
-    """Is the gather over, so that pending scores are not needed?"""
-
-    def one_by_one(self, missing: Sequence[tuple[int, Query]]) -> Generator[tuple[int, Query, GatherCall], None, None]:
-        """Yield each query with a call that gathers it."""
-        for i, query in missing:
-            yield i, query, partial(self._gathered, i, query)
-
-    def in_parallel(
-        self, missing: Sequence[tuple[int, Query]], cluster: Cluster
-    ) -> Generator[tuple[int, Query, GatherCall], None, None]:
-        """Yield each query in the same order, while the cluster scores the next ones.
-
-        Lists are searched sequentially. Two queries with the same text are not scored at the same time: the second finds the scores of
-        the first in the cache, as on one machine.
-        """
-        waiting: deque[tuple[int, Query, Future[tuple[Evidence, float]]]] = deque()
-        pool = ThreadPoolExecutor(most := QUERIES_PER_THREAD * cluster.threads, thread_name_prefix="gather")
-        self.resources.elsewhere = cluster.score
-        try:
-            for i, query in missing:
-                while waiting and (len(waiting) >= most or query.query in {asked.query for _, asked, _ in waiting}):
-                    at, first, scored = waiting.popleft()
-                    yield at, first, scored.result
-                try:
-                    task = pool.submit(self._scored, *self._gathered(i, query, gather_lists))
-                except InputError as error:
-                    task = Future()
-                    task.set_exception(error)
-                waiting.append((i, query, task))
-            while waiting:
-                at, first, scored = waiting.popleft()
-                yield at, first, scored.result
-        finally:
-            self.over = True
-            pool.shutdown(cancel_futures=True)  # waits for running batches, so that they are in the cache
-            self.resources.elsewhere = None
-
-    def _gathered(
-        self, i: int, query: Query, by: Callable[[Request, PipelineConfig, Resources], Evidence] = gather
-    ) -> tuple[Evidence, float]:
-        request, begun = self._request(i, query), time.monotonic()
-        return by(request, self.config, self.resources), time.monotonic() - begun
-
-    def _request(self, i: int, query: Query) -> Request:
-        """The request of a query. Embeds the query and those after it."""
-        if i >= self.embedded:
-            self.embedded = i - i % EMBED_BATCH_SIZE + EMBED_BATCH_SIZE
-            embed_ahead(self.queries[i : self.embedded], self.resources)
-        return request_for(query, self.moment, self.only_project)
-
-    def _scored(self, lists: Evidence, seconds: float) -> tuple[Evidence, float]:
-        begun = time.monotonic()
-        evidence = gather_scores(lists, self.config, self.resources, self._unless_over)
-        return evidence, seconds + time.monotonic() - begun
-
-    def _unless_over(self, label: str, done: int, total: int) -> None:
-        if self.over:
-            raise Cancelled
 
 
 def require_answered(evidence: Evidence, config: PipelineConfig) -> None:

@@ -12,7 +12,6 @@ search on the same evidence file resumes, with the same result. `with_stability`
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,6 @@ from cems_workbench.errors import InputError, StoreError, StoreLockedError
 from cems_workbench.evaluation.batch import LabelledBatch, missing_score_lines
 from cems_workbench.evaluation.evidence_file import EvidenceSet, replace_judgments
 from cems_workbench.evaluation.metrics import relevance_words
-from cems_workbench.jobs.cluster import Cluster, ClusterParts
 from cems_workbench.jobs.evaluation import AgreedGrades, LabelledEvidence, labelled, labelled_selection
 from cems_workbench.jobs.kept_resources import Cache, uncached
 from cems_workbench.jobs.query_set_evidence import EVIDENCE_FOLDER, QuerySelection
@@ -49,7 +47,7 @@ from cems_workbench.tuning.holdout import (
 )
 from cems_workbench.tuning.learned import Region, stability
 from cems_workbench.tuning.objective import Goal, Scored
-from cems_workbench.tuning.optimizer import Trial, Watch, unwatched
+from cems_workbench.tuning.optimizer import Watch, unwatched
 from cems_workbench.tuning.scorer import BatchScorer, ScoreCache, measurable, search_marks
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import Plan, Tuned, WatchFactory, evidence_card
@@ -76,10 +74,6 @@ DEFAULT_SPACE = (
     "lists.lexical.normalization",
 )
 """The searched parameters by default."""
-MIN_CLUSTER_S = 300.0
-"""Minimum `seconds_here` of a search on a cluster: one of 79 took 16 s here, and 57 s on two workers."""
-SAVE_INTERVAL_S = 10.0
-"""Seconds between two writes of the scores while searches run in parallel."""
 MAIN_SEARCH = "search"
 """The name of the search over all open queries; the others are folds."""
 
@@ -179,10 +173,6 @@ class PlannedSearch:
         plan = self.plan
         return min(plan.trials, plan.space.size) if plan.space.is_grid else plan.trials * (1 + len(plan.split.folds))
 
-    def seconds_here(self) -> float:
-        """Upper estimate of the time of the search here, from the baseline on one part: pruned configs take less."""
-        return self.score.seconds(self.plan.space.baseline) * self.most_configs
-
 
 @dataclass(frozen=True)
 class ByJudgments:
@@ -231,8 +221,6 @@ class SearchResult:
     """Baseline and proposal, if the evidence lacks something that they need, with their `Rankings.needs`."""
     not_kept: str = ""
     """Why its scores could not be saved; empty if they were."""
-    not_sent: str = ""
-    """Why the search ran here despite a cluster; empty if it ran on the cluster, or without one."""
     by_judgments: ByJudgments | None = None
     """The gains by judgments of a proposal that was tuned without them; None before that is measured, and for a labelled search."""
 
@@ -335,55 +323,31 @@ def planned_search(
     return plan_search(data, queries, SearchSpace.of(data.baseline, axes), goal, settings)
 
 
-def run_search(
-    planned: PlannedSearch, stage: WatchFactory = lambda name: unwatched, cluster: Cluster | None = None
-) -> SearchResult:
+def run_search(planned: PlannedSearch, stage: WatchFactory = lambda name: unwatched) -> SearchResult:
     """Search, choose and cross-validate, starting with the saved scores of an earlier job of the same search.
 
     `stage` makes the watch of each search: `search`, `fold 1`, … A watch may raise `Cancelled`: the trials so far stay in the result and in
     the score file. Raises `Cancelled` if not even the baseline was scored.
-
-    On a cluster its workers score configs, with the same result; a search of less than `MIN_CLUSTER_S` stays here. Raises ClusterError if
-    the cluster goes away.
     """
     _share_judgments(planned.data.labelled)
     planned.score.recall(planned.kept_scores.read())
-    not_sent = ""
-    if cluster is not None and (seconds := planned.seconds_here()) < MIN_CLUSTER_S:
-        cluster = None
-        not_sent = f"searched here, not on the cluster: it takes at most about {max(1, round(seconds))} s"
-
-    kept = time.monotonic()
 
     def started(name: str) -> Watch:
-        if name != MAIN_SEARCH and cluster is None:
+        if name != MAIN_SEARCH:
             keep_scores(planned)
-        watch = stage(name)
-
-        def heard(done: int, total: int, best: Trial) -> None:
-            nonlocal kept
-            watch(done, total, best)
-            if cluster is not None and time.monotonic() > kept + SAVE_INTERVAL_S:
-                keep_scores(planned)
-                kept = time.monotonic()
-
-        return heard
+        return stage(name)
 
     try:
-        if cluster is not None:
-            planned.score.elsewhere = ClusterParts(cluster, planned.score.batches, planned.score.measures)
-        tuned = protocol.tune(planned.plan, planned.score, started, in_parallel=cluster is not None)
+        tuned = protocol.tune(planned.plan, planned.score, started)
     except BaseException:
         keep_scores(planned)
         raise
-    finally:
-        planned.score.elsewhere = None
     configs = [planned.plan.space.baseline, *([] if tuned.kept else [tuned.config])]
     judged = planned.data.batch  # queries without a relevant memory count too, as in an evaluation
     ranked = [before_reranker(config) if planned.data.before_reranker else config for config in configs]
     needs = [(config, judged.rankings(one).needs) for config, one in zip(configs, ranked, strict=True)]
     needed = tuple(row for row in needs if row[1])
-    return SearchResult(planned, tuned, needs=needed, not_kept=keep_scores(planned), not_sent=not_sent)
+    return SearchResult(planned, tuned, needs=needed, not_kept=keep_scores(planned))
 
 
 def searched_anew(planned: PlannedSearch, evidence: EvidenceSet) -> PlannedSearch:

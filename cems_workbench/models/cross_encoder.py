@@ -24,7 +24,7 @@ from typing import Any
 
 from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.device import Choice, Device, TorchModel
-from cems_workbench.models.protocol import TRUNCATED, MadeBy, PairScore
+from cems_workbench.models.protocol import TRUNCATED, PairScore
 from cems_workbench.models.resolve import MISSING_PACKAGE, Resolved, loads_others, locate
 from cems_workbench.records import MS_MARCO, JudgeScale
 
@@ -39,8 +39,6 @@ class CrossEncoderReranker:
 
     def __init__(self, asked: str, device: Choice = "auto") -> None:
         self.resolved: Resolved = find_weights(asked, _cross_encoder_named(asked))
-        self.made_by: MadeBy = (CrossEncoderReranker, (asked,))
-        """By the requested name, so that another machine resolves it, and its device, locally."""
         self.torch = TorchModel(_cross_encoder_named(asked), self._load, device)
 
     @property

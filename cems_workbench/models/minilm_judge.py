@@ -39,7 +39,7 @@ from cems_workbench.models.device import (
     tokenizer_of,
     with_softmax,
 )
-from cems_workbench.models.protocol import INEXACT, TRUNCATED, MadeBy, PairScore
+from cems_workbench.models.protocol import INEXACT, TRUNCATED, PairScore
 from cems_workbench.records import JudgeScale
 
 MODEL_ID = "workbench/minilm-judge"
@@ -72,11 +72,6 @@ class MiniLMJudge:
         self._threads = threads or os.cpu_count() or 1
         self._lock = threading.Lock()
         self._loaded: Weights | None = None
-
-    @property
-    def made_by(self) -> MadeBy | None:
-        """The packaged weights, which every installation has; None for others."""
-        return (MiniLMJudge, ()) if self._folder == FOLDER else None
 
     @property
     def scale(self) -> JudgeScale:

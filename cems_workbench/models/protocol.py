@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -81,11 +81,6 @@ class PairScore:
     error: str | None = None
     detail: Mapping[str, Any] | None = None
 
-
-MadeBy = tuple[Callable[..., "PairScorer"], tuple[Any, ...]]
-"""A scorer's factory and its arguments, both picklable, so that another machine can build the same scorer from its own weights."""
-Elsewhere = Callable[[MadeBy, str, str, Sequence[str]], "list[PairScore]"]
-"""Scores texts on another machine: (recipe of the scorer, its `cache_model`, query, texts) -> one score per text, in order."""
 
 
 class PairScorer(Protocol):

@@ -20,7 +20,7 @@ from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreLocked
 from cems_workbench.models.device import Choice
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.http import CircuitBreaker
-from cems_workbench.models.protocol import Elsewhere, Float32, QueryEmbedder
+from cems_workbench.models.protocol import Float32, QueryEmbedder
 from cems_workbench.platform.atomic_write import write_atomically
 from cems_workbench.platform.waiting import WAITING
 from cems_workbench.progress import Progress, silent
@@ -78,10 +78,6 @@ class Resources:
         """Circuit breaker of the model servers."""
         self.scoring = threading.Lock()
         """Held while a batch is scored and cached: a job resumed after a cancel waits for the unfinished batch."""
-        self.dask = ""
-        """Address of a Dask scheduler whose workers score what a gather needs; empty: it is scored here."""
-        self.elsewhere: Elsewhere | None = None
-        """Scores pairs on another machine, while a gather has one."""
         self._lock = threading.RLock()
         """Held for moments: every page asks for something under it."""
         self._refreshing = threading.RLock()
@@ -107,7 +103,6 @@ class Resources:
             self._leave_engine()
             self._addresses.clear()
             self.breaker = CircuitBreaker()
-            self.elsewhere = None
 
     def take_models(self, before: Resources) -> None:
         """Go on with the loaded models of other resources with the same settings."""

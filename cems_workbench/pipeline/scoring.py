@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any, Literal
@@ -39,7 +38,7 @@ from cems_workbench.config.sections.ranking import RerankConfig
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import LateInteraction
 from cems_workbench.models.minilm_judge import MiniLMJudge
-from cems_workbench.models.protocol import MadeBy, PairScore, PairScorer
+from cems_workbench.models.protocol import PairScore, PairScorer
 from cems_workbench.models.resolve import locate
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, ModelScore
 from cems_workbench.pipeline.replay import Trace
@@ -288,12 +287,7 @@ def cached_or_scored(
     cached_only: bool = False,
 ) -> dict[str, ModelScore]:
     """The score of each chunk, from the cache if it has one; new scores are cached batch by batch."""
-    name = scorer.cache_model(query)
-    cache = resources.store.scores.of(name, query)
-    made_by: MadeBy | None = getattr(scorer, "made_by", None)
-    score = scorer.score
-    if resources.elsewhere is not None and made_by is not None:  # on another machine, which can build this scorer
-        score = partial(resources.elsewhere, made_by, name)
+    cache = resources.store.scores.of(scorer.cache_model(query), query)
     texts = list(dict.fromkeys(chunks.values()))
 
     def cached(texts: Sequence[str]) -> dict[str, PairScore]:
@@ -306,11 +300,10 @@ def cached_or_scored(
     fresh: dict[str, PairScore] = {}
     for start in range(0, len(todo), scorer.batch):
         batch = todo[start : start + scorer.batch]
-        # Only a local model needs the lock; workers of a cluster score at the same time.
-        with resources.scoring if resources.elsewhere is None else nullcontext():
+        with resources.scoring:
             known |= cached(batch)  # another job may have scored them in the meantime
             rest = [text for text in batch if text not in known]
-            scores = dict(zip(rest, score(query, rest), strict=True)) if rest else {}
+            scores = dict(zip(rest, scorer.score(query, rest), strict=True)) if rest else {}
             # Written batch by batch, so that a cancelled job resumes here.
             cache.write(list(scores.items()))
         fresh |= scores

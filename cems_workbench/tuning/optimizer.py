@@ -227,8 +227,6 @@ def optimize(
     try:
         _try_values(state, space.values_of(space.baseline), "baseline")
         if space.is_grid:
-            if (prefetch := getattr(score, "prefetch", None)) is not None:
-                prefetch([config for config in map(space.config, space.grid(trials)) if space.keeps(config)], rows)
             _follow(state, by_grid(space, trials), "grid")
         else:
             _follow(state, by_tpe(space, trials - int(trials * REFINE_SHARE), _objectives(goal), seed), "search")

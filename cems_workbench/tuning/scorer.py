@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -122,22 +121,6 @@ def config_key(config: PipelineConfig) -> PipelineConfig:
     return config if config.name == "trial" else config.model_copy(update={"name": "trial"})
 
 
-class PartScorer(Protocol):
-    """Scores parts of the queries elsewhere; may be called from several threads at once."""
-
-    def __call__(self, config: PipelineConfig, parts: Sequence[int]) -> list[Floats]:
-        """(Qp, M) the scores of each of these parts, in order."""
-
-    def prefetch(self, config: PipelineConfig, parts: Sequence[int]) -> None:
-        """Start scoring these parts, which will be requested soon."""
-
-
-def part_scores(batch: LabelledBatch, config: PipelineConfig, measures: Sequence[Scored]) -> Floats:
-    """(Q, M) scores of the queries of a part under a config; every trial is scored here, in this process or on a worker."""
-    rankings = batch.rankings(config)
-    return np.stack([_values(measure, rankings) for measure in measures], axis=1)
-
-
 class BatchScorer:
     """Scores configs on the queries of a labelled batch, each part of each config at most once."""
 
@@ -166,8 +149,6 @@ class BatchScorer:
         self._part = np.empty(len(rows), dtype=np.int64)
         for number, piece in enumerate(self.parts):
             self._part[piece], self._place[piece] = number, np.arange(len(piece))
-        self.elsewhere: PartScorer | None = None
-        """Scores parts instead of this process while it is set; then several searches may call at once."""
         self._known: dict[tuple[PipelineConfig, int], Floats] = {}
         self._recalled: KnownScores = {}
 
@@ -178,11 +159,9 @@ class BatchScorer:
         wanted = [int(number) for number in np.unique(of_part)]
         missing = self._not_recalled(key, [number for number in wanted if (key, number) not in self._known])
         self.evaluations += len(missing)
-        if self.elsewhere is not None and missing:
-            self._known |= {(key, n): scores for n, scores in zip(missing, self.elsewhere(key, missing), strict=True)}
-        else:
-            for number in missing:
-                self._known[key, number] = part_scores(self._batches[number], key, self.measures)
+        for number in missing:
+            rankings = self._batches[number].rankings(key)
+            self._known[key, number] = np.stack([_values(measure, rankings) for measure in self.measures], axis=1)
         out = np.empty((len(queries), len(self.measures)))
         for number in wanted:
             inside = of_part == number
@@ -196,30 +175,6 @@ class BatchScorer:
         name = config_digest(key)
         self._known |= {(key, n): self._recalled[name, n] for n in missing if (name, n) in self._recalled}
         return [number for number in missing if (key, number) not in self._known]
-
-    def seconds(self, config: PipelineConfig) -> float:
-        """Estimated time of this process to score one config on all queries, measured on one part."""
-        key = config_key(self._ranks_as(config))
-        part_scores(self._batches[0], key, self.measures)  # warm up: what all configs share does not count
-        started = time.perf_counter()
-        part_scores(self._batches[0], key, self.measures)
-        return (time.perf_counter() - started) * len(self._batches)
-
-    @property
-    def batches(self) -> Sequence[LabelledBatch]:
-        """The queries of each part."""
-        return self._batches
-
-    def prefetch(self, configs: Sequence[PipelineConfig], queries: Ints) -> None:
-        """Let the part scorer start with these configs, which will be scored on these rows."""
-        if self.elsewhere is None:
-            return
-        wanted = np.unique(self._part[queries]).tolist()
-        for key in (config_key(self._ranks_as(config)) for config in configs):
-            name = config_digest(key) if self._recalled else ""
-            fresh = [n for n in wanted if (key, n) not in self._known and (name, n) not in self._recalled]
-            if fresh:
-                self.elsewhere.prefetch(key, fresh)
 
     def recall(self, known: KnownScores) -> None:
         """Reuse the scores of an earlier job of the same search; those of another shape are left out."""

@@ -11,11 +11,8 @@ Evidence card of a tuned config: the evidence and queries it was tuned and measu
 from __future__ import annotations
 
 import platform
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
@@ -81,93 +78,25 @@ class Tuned:
         return proposed(space, self.proposal, f"{space.baseline.name}-{self.plan.name_suffix}")
 
 
-def tune(
-    plan: Plan, score: Score, watch_for: WatchFactory = lambda name: unwatched, *, in_parallel: bool = False
-) -> Tuned:
-    """Search, choose and cross-validate. Cancelling keeps the trials so far; a cancel before the last fold leaves no validation.
-
-    With `in_parallel` all searches run in threads at the same time, for a scorer on other machines. No search depends on another, so the
-    result is the same.
-    """
-    with _Searches(plan, score, watch_for, in_parallel) as searches:
-        searched = searches.for_fold(None)
-        proposal = choose(plan.space, searched)
-        tuned = Tuned(plan, searched, proposal, plan.goal.as_measured(proposal.reached)[0], None)
-        if searched.cancelled:
-            return tuned
-        try:
-            train, validation, choices = _cross_validated(plan, score, searched, searches)
-        except Cancelled:
-            return replace(tuned, search=replace(searched, cancelled=True))
-        return replace(tuned, train=train, validation=validation, choices=choices)
+def tune(plan: Plan, score: Score, watch_for: WatchFactory = lambda name: unwatched) -> Tuned:
+    """Search, choose and cross-validate. Cancelling keeps the trials so far; a cancel before the last fold leaves no validation."""
+    searched = _searched(plan, score, watch_for("search"))
+    proposal = choose(plan.space, searched)
+    tuned = Tuned(plan, searched, proposal, plan.goal.as_measured(proposal.reached)[0], None)
+    if searched.cancelled:
+        return tuned
+    try:
+        train, validation, choices = _cross_validated(plan, score, searched, watch_for)
+    except Cancelled:
+        return replace(tuned, search=replace(searched, cancelled=True))
+    return replace(tuned, train=train, validation=validation, choices=choices)
 
 
-class _Searches:
-    """The search over all open queries and one for each fold: each when it is asked for, or all at once in threads."""
-
-    def __init__(self, plan: Plan, score: Score, watch_for: WatchFactory, in_parallel: bool) -> None:
-        self._plan, self._score, self._stage = plan, score, watch_for
-        folds = [] if plan.space.is_grid else range(len(plan.split.folds))  # on a grid every fold has the same trials
-        self._pool = ThreadPoolExecutor(1 + len(folds), thread_name_prefix="search") if in_parallel else None
-        self._watching, self._stopped = threading.Lock(), False
-        self._started: dict[int | None, Future[Search]] = {}
-        if self._pool is not None:
-            for fold in (None, *folds):
-                self._started[fold] = self._pool.submit(self._search(fold, self._stoppable(watch_for(_name(fold)))))
-                self._started[fold].add_done_callback(self._stop_after_error)
-
-    def for_fold(self, fold: int | None) -> Search:
-        """The search on the training queries of a fold, or on all open queries for None. A stopped search is cancelled."""
-        if fold in self._started:
-            return self._started[fold].result()
-        return self._search(fold, self._stage(_name(fold)))()
-
-    def _search(self, fold: int | None, watch: Watch) -> Callable[[], Search]:
-        plan = self._plan
-        rows = plan.split.open if fold is None else plan.split.training(fold)
-        return partial(
-            optimize,
-            plan.space,
-            self._score,
-            plan.goal,
-            rows,
-            types=[plan.types[row] for row in rows.tolist()],
-            trials=plan.trials,
-            seed=plan.seed if fold is None else plan.seed + fold + 1,
-            watch=watch,
-        )
-
-    def _stop_after_error(self, search: Future[Search]) -> None:
-        """The other searches end after their trial."""
-        if search.cancelled() or search.exception() is not None:
-            self._stopped = True
-
-    def _stoppable(self, watch: Watch) -> Watch:
-        """The watch, called for one trial at a time; if it stops one search, all of them stop."""
-
-        def stoppable(done: int, total: int, best: Trial) -> None:
-            with self._watching:
-                if self._stopped:
-                    raise Cancelled
-                try:
-                    watch(done, total, best)
-                except BaseException:
-                    self._stopped = True
-                    raise
-
-        return stoppable
-
-    def __enter__(self) -> _Searches:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped = True
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
-
-def _name(fold: int | None) -> str:
-    return "search" if fold is None else f"fold {fold + 1}"
+def _searched(plan: Plan, score: Score, watch: Watch, fold: int | None = None) -> Search:
+    """The search on the training queries of a fold, or on all open queries."""
+    rows, seed = (plan.split.open, plan.seed) if fold is None else (plan.split.training(fold), plan.seed + fold + 1)
+    types = [plan.types[row] for row in rows.tolist()]
+    return optimize(plan.space, score, plan.goal, rows, types=types, trials=plan.trials, seed=seed, watch=watch)
 
 
 def open_holdout(tuned: Tuned, score: Score, looks: Looks, query_set: str, qids: Sequence[str]) -> Tuned:
@@ -202,7 +131,7 @@ def proposed(space: SearchSpace, trial: Trial, name: str) -> PipelineConfig:
 
 
 def _cross_validated(
-    plan: Plan, score: Score, searched: Search, searches: _Searches
+    plan: Plan, score: Score, searched: Search, watch_for: WatchFactory
 ) -> tuple[float, Gain, tuple[PipelineConfig, ...]]:
     """Mean score of the choices on their training queries, their gain on the left-out queries, and the choices."""
     open_rows = plan.split.open
@@ -212,7 +141,7 @@ def _cross_validated(
         if plan.space.is_grid:
             inner = _restricted(plan, searched, np.isin(open_rows, rows))
         else:
-            inner = searches.for_fold(fold)
+            inner = _searched(plan, score, watch_for(f"fold {fold + 1}"), fold)
             if inner.cancelled:
                 raise Cancelled
         choice = choose(plan.space, inner)

@@ -29,7 +29,6 @@ LEFT_OUT = (
     "qdrant_client",
     "lancedb",
     "faiss",
-    "distributed",
     "langchain_core",
     "llama_index",
 )

@@ -51,7 +51,7 @@ from cems_workbench.ui.evaluate import setup
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.toolbar import diff_table
 from cems_workbench.ui.kit.charts import LEGEND, LIST_COLOURS, draw_chart, hover, layout
-from cems_workbench.ui.kit.html import announce, capital, plain, render
+from cems_workbench.ui.kit.html import announce, plain, render
 from cems_workbench.ui.kit.session import for_all_sessions, may, reviewer
 from cems_workbench.ui.kit.tables import Column, pick_row
 from cems_workbench.ui.kit.widgets import draw_bundled_notice, offer_job, switch
@@ -77,8 +77,6 @@ def draw(result: SearchResult, resources: Resources) -> None:
         right.button("Resume", key="tune:go_on", on_click=start, args=(planned,), **common)
     st.html(gains_html(gain_rows(result), str(goal.objectives[0])))
     st.caption(gap_line(result), help="Large differences between training, folds and hold-out suggest overfitting.")
-    if result.not_sent:
-        st.caption(plain(capital(result.not_sent) + "."))
     _holdout(result, resources)
     if planned.data.stands_in:
         st.markdown("## By judgments")

@@ -23,7 +23,6 @@ from cems_workbench.jobs.tuning import MAIN_SEARCH, PlannedSearch, SearchSetting
 from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import RERANK
-from cems_workbench.settings import settings_for
 from cems_workbench.tuning.holdout import GROUP_WORDS, GROUPINGS, groups_of, natural_grouping
 from cems_workbench.tuning.objective import RERANKED, Goal, Guard, parse_goal, parse_guard
 from cems_workbench.tuning.space import BANDS_PATH, Axis, SearchSpace, axis_for, parse_axis, searchable
@@ -354,7 +353,7 @@ def effort(planned: PlannedSearch) -> str:
 
 def start(planned: PlannedSearch) -> None:
     """Start a search, or resume an identical one."""
-    page.update(running=BackgroundSearch(planned, settings_for().dask).start())
+    page.update(running=BackgroundSearch(planned).start())
 
 
 def draw_start(planned: PlannedSearch) -> None:
