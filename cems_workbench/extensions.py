@@ -31,6 +31,7 @@ from cems_workbench import PLUGINS
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.progress import Cancelled
 
+COMMANDS = "cems_workbench.commands"
 FORMATS = "cems_workbench.formats"
 MEASURES = "cems_workbench.measures"
 RERANKERS = "cems_workbench.rerankers"
@@ -39,8 +40,13 @@ SOURCES = "cems_workbench.sources"
 FUSION_METHODS = "cems_workbench.fusion_methods"
 LEXICAL_ENGINES = "cems_workbench.lexical_engines"
 TEAMS = "cems_workbench.teams"
+VIEWS = "cems_workbench.views"
+VIEWS_OF = ("inspect.views", "inspect.tools", "evaluate", "evaluate.against", "label")
+"""Where pages show views: a group of entry points each, such as `cems_workbench.views.label`, so that a page loads its own alone."""
+WORDS = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
 PATTERNS: Mapping[str, str] = {
-    FORMATS: r"[a-z][a-z0-9]*(-[a-z0-9]+)*",
+    COMMANDS: WORDS,
+    FORMATS: WORDS,
     MEASURES: r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*",
     RERANKERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
     RETRIEVERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
@@ -48,6 +54,7 @@ PATTERNS: Mapping[str, str] = {
     FUSION_METHODS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
     LEXICAL_ENGINES: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
     TEAMS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
+    **{f"{VIEWS}.{place}": WORDS for place in VIEWS_OF},
 }
 """The groups of entry points, and what a name in each of them may look like."""
 
@@ -113,6 +120,11 @@ def declared(group: str, taken: Iterable[str] = ()) -> Mapping[str, EntryPoint]:
     return _declared(group, frozenset(taken))
 
 
+def strangers(group: str) -> Mapping[str, str]:
+    """What other packages declare in a group, and which package each is from; none of it is loaded."""
+    return {name: _package(entry) for name, entry in declared(group).items() if not _is_ours(entry)}
+
+
 @cache
 def _installed() -> Any:
     return metadata.entry_points()
@@ -172,12 +184,15 @@ class Registry(Mapping[str, Item]):
     """The things of one kind by name, in the order of their places, where they have one, then names; loaded when first asked for.
 
     Asked for a name that is that of a module of ours, it loads that module alone.
-    `attribute` is what a module in `package` calls its thing of this `kind`, or a tuple of such things.
-    KeyError for a name that is not known.
+    `attribute` is what a module in `package` calls its thing of this `kind`, or a tuple of such things; without a package all are
+    entry points, and one is loaded alone. `taken` are names of ours that the registry does not hold. KeyError for a name that is not known.
     """
 
-    def __init__(self, group: str, kind: type[Item], package: str, attribute: str) -> None:
+    def __init__(
+        self, group: str, kind: type[Item], package: str = "", attribute: str = "", taken: Iterable[str] = ()
+    ) -> None:
         self._group, self._kind, self._package, self._attribute = group, kind, package, attribute
+        self._taken = frozenset(taken)
         self._items: dict[str, Item] | None = None
         self._origins: dict[str, str] = {}
 
@@ -185,6 +200,10 @@ class Registry(Mapping[str, Item]):
         if self._items is None and name in module_names(self._package):
             item = getattr(import_module(f"{self._package}.{name}"), self._attribute, None)
             if isinstance(item, self._kind) and item.name == name:
+                return item
+        if self._items is None and not self._package:
+            entry = declared(self._group, self._taken).get(name)
+            if entry is not None and (item := self._load(entry)) is not None:
                 return item
         return self._loaded()[name]
 
@@ -228,7 +247,7 @@ class Registry(Mapping[str, Item]):
         with _lock:
             if self._items is None:
                 items = self._ours()
-                for name, entry in declared(self._group, items).items():
+                for name, entry in declared(self._group, {*items, *self._taken}).items():
                     item = self._load(entry)
                     if item is not None:
                         items[name] = item

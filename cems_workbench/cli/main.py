@@ -9,13 +9,14 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from cems_workbench import __version__
+from cems_workbench import __version__, extensions
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.cli.options import grouped, open_existing_store
 from cems_workbench.cli.terminal import first_search, say, say_next
@@ -71,9 +72,21 @@ COMMANDS = {
     "report": "report:group",
     "team": "serve:team_commands",
 }
-"""Module and name of each command, or group of commands, in the order of the help."""
+"""Module and name of each of our commands, or groups of commands, in the order of the help; they stand at the places 10, 20, 30, …"""
 CLASSES = {"connect": "ConnectCommand"}
 """Commands with a class of their module."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command of another package, or a group of commands; by default it is the last of them in the help, where groups follow commands."""
+
+    name: str
+    run: Callable[..., None] | typer.Typer
+    place: int = 1000
+
+
+ADDED = extensions.Registry(extensions.COMMANDS, Command, taken=COMMANDS)
 
 if TYPE_CHECKING:
     commands: typer.Typer
@@ -82,7 +95,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     """`commands`: all of them, built when they are asked for (PEP 562)."""
     if name == "commands":
-        return _registered(tuple(COMMANDS))
+        return _registered(_all())
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -100,14 +113,24 @@ def _registered(names: tuple[str, ...]) -> typer.Typer:
     )
     root.callback()(_root)
     for name in names:
-        module_name, _, attribute = COMMANDS[name].partition(":")
-        module = import_module(f"cems_workbench.cli.{module_name}")
-        command = getattr(module, attribute)
+        kind = None
+        if name in COMMANDS:
+            module_name, _, attribute = COMMANDS[name].partition(":")
+            module = import_module(f"cems_workbench.cli.{module_name}")
+            command, kind = getattr(module, attribute), getattr(module, CLASSES.get(name, ""), None)
+        else:
+            command = ADDED[name].run
         if isinstance(command, typer.Typer):
             root.add_typer(command, name=name)
         else:
-            root.command(name, cls=getattr(module, CLASSES[name]) if name in CLASSES else None)(grouped(command))
+            root.command(name, cls=kind)(grouped(command))
     return root
+
+
+def _all() -> tuple[str, ...]:
+    """The names of all commands in the order of their places."""
+    places = {name: 10 * i for i, name in enumerate(COMMANDS, 1)} | {name: added.place for name, added in ADDED.items()}
+    return tuple(sorted(places, key=places.__getitem__))
 
 
 def _version(wanted: bool) -> None:
@@ -137,7 +160,12 @@ _WARNINGS = _Warnings(logging.WARNING)
 def _command(arguments: Sequence[str]) -> Callable[..., Any]:
     """The command that the arguments name, with its options; all commands where they name none."""
     named = without_switch(list(arguments))[:1]
-    return _built(tuple(named) if named and named[0] in COMMANDS else tuple(COMMANDS))
+    return _built(tuple(named) if named and _is_command(named[0]) else _all())
+
+
+def _is_command(name: str) -> bool:
+    """Whether there is a command of this name; the entry points are read only for one that is not ours."""
+    return name in COMMANDS or name in ADDED
 
 
 @cache
@@ -187,7 +215,7 @@ def _to_begin_with() -> list[list[str] | None]:
 
 def _help() -> str:
     typed = sys.argv[1] if len(sys.argv) > 1 else ""
-    return f"See {command_line([typed, '--help'] if typed in COMMANDS else ['--help'])}"
+    return f"See {command_line([typed, '--help'] if _is_command(typed) else ['--help'])}"
 
 
 def _store_option(arguments: list[str]) -> list[str]:

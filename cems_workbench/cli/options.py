@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
-from functools import wraps
+from functools import cache, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
@@ -33,11 +33,19 @@ if TYPE_CHECKING:
     from cems_workbench.settings import Settings
     from cems_workbench.store import Store
 
-OPTIONS: Mapping[str, Mapping[str, Any]] = json.loads(Path(__file__).with_name("options.json").read_text("utf-8"))
-"""By command (module.function), group of options (module.class) or `shared`: metavar, bounds and help of each option, as typer takes them.
 
-An option is called as its parameter, with two dashes, unless it has `names`; `argument` says that it is none. {names} stand for TERMS.
-"""
+@cache
+def described_in(folder: Path) -> Mapping[str, Mapping[str, Any]]:
+    """What options.json in a folder of commands says of each option, as typer takes it: metavar, bounds and help.
+
+    By command (module.function), group of options (module.class) or `shared`. An option is called as its parameter, with two dashes,
+    unless it has `names`; `argument` says that it is none. {names} stand for TERMS.
+    """
+    described: Mapping[str, Mapping[str, Any]] = json.loads((folder / "options.json").read_text("utf-8"))
+    return described
+
+
+SHARED = described_in(Path(__file__).parent)["shared"]
 PRESETS = ", ".join(preset_names())
 DEFAULT_PRESET_HELP = f"{DEFAULT_PRESET}, or what CEMS_WORKBENCH_PRESET names, as in the app"
 """The default preset, as help texts state it."""
@@ -51,10 +59,10 @@ TERMS = {
 }
 
 
-def option(name: str, of: str = "shared") -> Any:
+def option(name: str, described: Mapping[str, Any] = SHARED) -> Any:
     """The option or argument that options.json describes."""
     about: dict[str, Any] = {
-        key: said.format(**TERMS) if isinstance(said, str) else said for key, said in OPTIONS[of][name].items()
+        key: said.format(**TERMS) if isinstance(said, str) else said for key, said in described[name].items()
     }
     names = about.pop("names", ["--" + name.replace("_", "-")])
     return typer.Argument(**about) if about.pop("argument", False) else typer.Option(*names, **about)
@@ -368,8 +376,13 @@ def _described(hint: Any, name: str, *owners: Any) -> Any:
     """The type of a parameter with its option, which the type of a shared option has already."""
     if get_origin(hint) is Annotated:
         return hint
-    places = (f"{owner.__module__.rpartition('.')[2].rstrip('_')}.{owner.__name__}" for owner in owners)
-    return Annotated[hint, option(name, next(place for place in places if name in OPTIONS.get(place, ())))]
+    places = (
+        described_in(Path(sys.modules[owner.__module__].__file__ or "").parent).get(
+            f"{owner.__module__.rpartition('.')[2].rstrip('_')}.{owner.__name__}", {}
+        )
+        for owner in owners
+    )
+    return Annotated[hint, option(name, next(place for place in places if name in place))]
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

@@ -172,6 +172,11 @@ def extensions_check() -> list[Check]:
         ("source", SOURCE_KINDS),
     )
     added = [f"{kind} {name} of {origin}" for kind, registry in registries for name, origin in registry.origins.items()]
+    for kind, group in (
+        ("command", extensions.COMMANDS),
+        *(("view", f"{extensions.VIEWS}.{at}") for at in extensions.VIEWS_OF),
+    ):
+        added += [f"{kind} {name} of {origin}" for name, origin in extensions.strangers(group).items()]
     problems = extensions.problems()
     if not added and not problems:
         return []

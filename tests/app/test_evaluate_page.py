@@ -33,6 +33,7 @@ from cems_workbench.store import Store
 from cems_workbench.ui.evaluate.page import VIEWS
 from cems_workbench.ui.evaluate.setup import DEFAULT_MEASURES
 from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.views import views_in
 from tests.sample import answered_queries, copied, store_with_set
 
 from .inspect_page import config_of, pinned, set_config
@@ -98,7 +99,7 @@ def test_compare_has_means_within_their_intervals_and_differences_with_wins_and_
 
 def on_losses(page: AppTest) -> AppTest:
     """The view of losses, the first one."""
-    assert next(iter(VIEWS)) == "Losses"
+    assert next(iter(views_in("evaluate", *VIEWS))) == "Losses"
     return show(page, "Losses")
 
 

@@ -21,10 +21,9 @@ from cems_workbench.pipeline.understanding import SHIPPED, read_dictionary
 from cems_workbench.records import Chunk, Memory, ParsedInput, indexed_text
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import fetch_evidence, toolbar
-from cems_workbench.ui.inspect.context import views_in
-from cems_workbench.ui.inspect.searched import TOOLS, VIEWS
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.views import views_in
 from cems_workbench.ui.memories.detail import standing_lines
 from cems_workbench.ui.memories.page import standings
 from tests.sample import FAILING
@@ -202,7 +201,7 @@ def test_a_followed_memory_is_marked_and_its_path_is_shown(open_page: OpenPage) 
     path = html(page, "wb-path")
     assert f"<code>{third}</code>" in path
     assert re.findall(r"<th>(\w+)</th>", path)[:4] == ["stage", "lists", "threshold", "fusion"]
-    for view in views_in(VIEWS):
+    for view in views_in("inspect.views"):
         show(page, view)
     assert f"◆ {third}" in set(ranks(page)["memory"])
 
@@ -299,7 +298,7 @@ def test_every_view_draws_with_an_expansion(open_page: OpenPage, backend: str) -
     page = search(page, WIRED)
     evidence = evidence_of(page)
     assert len(evidence.variants) == 2
-    for view in views_in(VIEWS):
+    for view in views_in("inspect.views"):
         show(page, view)
 
 
@@ -425,9 +424,9 @@ def test_every_view_and_tool_opens_under_cems_head(open_page: OpenPage) -> None:
     set_state(page, preset="cems_head")
     page = search(page, QUERY)
     assert order(page)
-    for view in views_in(VIEWS):
+    for view in views_in("inspect.views"):
         show(page, view)
-    for name in views_in(TOOLS):
+    for name in views_in("inspect.tools"):
         tool(page, name)
         assert not page.error, (name, page.error)
 

@@ -209,12 +209,12 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant, replay
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.records import Memory
-from cems_workbench.ui.inspect.context import views_in
 from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.kit.views import views_in
 memories = {key: Memory(key, text) for key, text in (("a", "x" * 12), ("b", "x" * 4))}
 lists = (RankedList("vector:0", "vector", 0, (Hit("a", 0.9), Hit("b", 0.8))),)
 trace = replay(Evidence(query="q", memories=memories, variants=(Variant("q"),), lists=lists), PipelineConfig())
-views = views_in("cems_workbench.ui.inspect.views")
+views = views_in("inspect.views")
 assert list(views)[-1] == "Lengths"
 views["Lengths"].draw(InspectContext(Request("q"), trace, None, {}, frozenset(), None, None))
 '''
@@ -341,21 +341,21 @@ class Shell:
     def __init__(self, folder: Path) -> None:
         self.folder, self.site = folder, folder / "site-packages"
         self.site.mkdir()
-
-    def run(self, *commands: Sequence[str]) -> list[Finished]:
-        """Each command after the other, in one process: loading a model takes seconds."""
-        environment = {
+        self.environment = {
             **os.environ,
             "PYTHONPATH": f"{self.site}{os.pathsep}{ROOT}",
             "HF_HUB_OFFLINE": "1",
             "COLUMNS": "200",
-            "CEMS_WORKBENCH_STORE": str(self.folder / "store"),
+            "CEMS_WORKBENCH_STORE": str(folder / "store"),
         }
+
+    def run(self, *commands: Sequence[str]) -> list[Finished]:
+        """Each command after the other, in one process: loading a model takes seconds."""
         done = subprocess.run(
             [sys.executable, "-c", DRIVER],
             input=json.dumps(commands),
             cwd=self.folder,
-            env=environment,
+            env=self.environment,
             capture_output=True,
             text=True,
             timeout=SECONDS,
@@ -427,6 +427,47 @@ def test_a_plugin_adds_a_format_a_measure_a_reranker_and_a_retriever(shell: Shel
     assert tuned.code == 0, tuned.err
     assert "titles: {enabled: false, depth: 50," in exported.out
     assert "retriever titles of cems-workbench-example 0.1" in " ".join(doctor.out.split())
+
+
+PAGE_OF_A_PLUGIN = f"""
+import os, sys
+from cems_workbench.ui.kit.views import views_in
+from streamlit.testing.v1 import AppTest
+assert "cems_workbench_example.lengths" not in sys.modules
+tools = views_in("inspect.tools")
+assert list(tools)[-1] == "Lengths" and "Lengths" not in views_in("inspect.views")
+page = AppTest.from_file("{ROOT}/pages/inspect.py", default_timeout=120)
+page.session_state["inspect:query"] = "{QUERY}"
+page.session_state["inspect:section"], page.session_state["inspect:tool"] = "Why, and what if", "Lengths"
+page.run()
+assert not page.exception, page.exception
+print(page.dataframe[-1].value.columns.tolist())
+tools["Lengths"].draw(None)
+"""
+
+
+def test_a_plugin_adds_a_command_and_a_tool_of_inspect(shell: Shell) -> None:
+    project = tomllib.loads((PLUGIN / "pyproject.toml").read_text())["project"]
+    install(shell.site, project["name"], project["entry-points"], PLUGIN / "cems_workbench_example")
+    (shell.folder / "team.notes").write_text("".join(f"# {key}\n{text}\n" for key, text in NOTES.items()))
+    _, listed, helped, refused, doctor = shell.run(
+        ["import", "team.notes"], ["longest", "--show", "2"], ["--help"], ["longest", "--show", "0"], ["doctor"]
+    )
+    assert [line.split() for line in listed.out.splitlines()] == [["46", "rollback"], ["36", "deploy"]]
+    assert re.search(r"doctor .*\n +longest +List the memories with the longest texts\.", helped.out)
+    assert refused.code == 2 and "longest --help" in refused.err
+    said = " ".join(doctor.out.split())
+    assert "command longest of cems-workbench-example 0.1; view lengths of cems-workbench-example 0.1" in said
+    drawn = subprocess.run(
+        [sys.executable, "-c", PAGE_OF_A_PLUGIN],
+        cwd=shell.folder,
+        env=shell.environment,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    assert "['memory', 'tokens', 'share']" in drawn.stdout, drawn.stderr
+    assert "InputError: lengths of cems-workbench-example 0.1 failed: AttributeError" in drawn.stderr
 
 
 def test_plugin_adds_a_live_source(shell: Shell) -> None:

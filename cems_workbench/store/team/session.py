@@ -274,7 +274,7 @@ class SharedTables:
     missing: Callable[[TeamTables, TeamTables], int]
 
 
-SHARED_TABLES = extensions.Registry(extensions.TEAMS, SharedTables, "", "")
+SHARED_TABLES = extensions.Registry(extensions.TEAMS, SharedTables)
 """Every kind of shared database by name; the first opens the addresses."""
 ENV_VARIABLE = "CEMS_WORKBENCH_TEAM"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import streamlit as st
 
@@ -12,35 +12,35 @@ from cems_workbench.ui.evaluate import breakdown, compare, experiments, fidelity
 from cems_workbench.ui.evaluate.state import Choice, measured
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page
+from cems_workbench.ui.kit.views import View, views_in
 from cems_workbench.ui.kit.widgets import errors_shown, switch
 
-VIEWS: Mapping[str, Callable[[Sequence[EvaluatedConfig], Choice, Resources], None]] = {
-    "Losses": lambda evaluated, choice, resources: losses.draw(evaluated, choice),
-    "Compare": lambda evaluated, choice, resources: compare.draw(evaluated, choice),
-    "By type": lambda evaluated, choice, resources: breakdown.draw_types(evaluated),
-    "By query": lambda evaluated, choice, resources: breakdown.draw_queries(evaluated, choice),
-    "Compare judges": lambda evaluated, choice, resources: breakdown.draw_judges(evaluated),
-    "Calibrate": lambda evaluated, choice, resources: breakdown.draw_calibration(evaluated, choice),
-    "Ablation": breakdown.draw_ablation,
-    "Experiments": experiments.draw_experiments,
-}
-
-JUDGED, RECORDED, OVER_TIME = "Judged queries", "Recorded answers", "Over time"
-"""What configs are compared with: judgments, recorded answers, or earlier measurements."""
+VIEWS = (
+    View("Losses", 10, lambda evaluated, choice, resources: losses.draw(evaluated, choice)),
+    View("Compare", 20, lambda evaluated, choice, resources: compare.draw(evaluated, choice)),
+    View("By type", 30, lambda evaluated, choice, resources: breakdown.draw_types(evaluated)),
+    View("By query", 40, lambda evaluated, choice, resources: breakdown.draw_queries(evaluated, choice)),
+    View("Compare judges", 50, lambda evaluated, choice, resources: breakdown.draw_judges(evaluated)),
+    View("Calibrate", 60, lambda evaluated, choice, resources: breakdown.draw_calibration(evaluated, choice)),
+    View("Ablation", 70, breakdown.draw_ablation),
+    View("Experiments", 80, experiments.draw_experiments),
+)
 
 
 @session.show_errors
 def main() -> None:
-    """Draw the page: the basis of comparison, the choice, the offer to gather, and the chosen view."""
+    """Draw the page: what configs are compared with, and its comparison."""
     begin_page("Evaluate")
     resources = session.open_or_explain()
     if resources is None:
         return
-    against = switch("Compare with", (JUDGED, RECORDED, OVER_TIME), "evaluate:against")
-    if against != JUDGED:
-        fidelity.draw(resources) if against == RECORDED else experiments.draw_over_time(resources)
-        session.warm_up(resources)
-        return
+    bases = views_in("evaluate.against", *AGAINST)
+    bases[switch("Compare with", list(bases), "evaluate:against")].draw(resources)
+    session.warm_up(resources)
+
+
+def _draw_judged(resources: Resources) -> None:
+    """Draw the choice of judged queries and configs, the offer to gather, and the chosen view."""
     choice = setup.choose(resources)
     session.warm_up(resources)
     if choice is None:
@@ -61,10 +61,18 @@ def _views(evaluated: Sequence[EvaluatedConfig], choice: Choice, resources: Reso
     if not evaluated[0].batch.queries:
         st.info("No query has both evidence and a judgment of this kind.")
         return
-    view = switch("View", list(VIEWS), "evaluate:view")
+    views = views_in("evaluate", *VIEWS)
+    view = switch("View", list(views), "evaluate:view")
     own = view == "Ablation"  # it shows the gaps of each row itself
     if not own and setup.draw_missing_scores(
         "evaluate", setup.of_evaluated(evaluated), resources, locked=choice.locked
     ):
         st.rerun()
-    VIEWS[view](evaluated, choice, resources)
+    views[view].draw(evaluated, choice, resources)
+
+
+AGAINST = (
+    View("Judged queries", 10, _draw_judged),
+    View("Recorded answers", 20, fidelity.draw),
+    View("Over time", 30, experiments.draw_over_time),
+)

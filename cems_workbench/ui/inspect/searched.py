@@ -34,7 +34,7 @@ from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, state
-from cems_workbench.ui.inspect.context import FUSIONS_HELP, InspectContext, View, about, token_count_text, views_in
+from cems_workbench.ui.inspect.context import FUSIONS_HELP, InspectContext, about, token_count_text
 from cems_workbench.ui.inspect.fetch_evidence import forget_evidence, gather_ahead
 from cems_workbench.ui.inspect.results import (
     draw_side_by_side,
@@ -46,6 +46,7 @@ from cems_workbench.ui.inspect.results import (
 )
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_script
 from cems_workbench.ui.kit.session import for_all_sessions
+from cems_workbench.ui.kit.views import View, views_in
 from cems_workbench.ui.kit.widgets import draw_provenance, errors_shown, switch
 
 
@@ -78,14 +79,13 @@ def path_html(trace: Trace, memory_id: str, k: int | None = None) -> Markup:
     return render("inspect/path.html", path=path, memory=memory, about=about, found=found_chunk(trace, memory_id))
 
 
-VIEWS, TOOLS = "cems_workbench.ui.inspect.views", "cems_workbench.ui.inspect.tools"
 SECTIONS = "what-happened"
 """Anchor of the sections, linked above the results."""
 
 
-def _offered(package: str, context: InspectContext) -> Mapping[str, View]:
+def _offered(where: str, context: InspectContext) -> Mapping[str, View]:
     """The views or tools that can read the trace."""
-    views = views_in(package)
+    views = views_in(where)
     return {title: view for title, view in views.items() if view.external} if context.trace.external else views
 
 
@@ -96,10 +96,10 @@ def draw_sections(context: InspectContext) -> None:
         write_script("scroll_to_tool")
     draw(context)
     if switch("Section", (state.HAPPENED, state.WHY), state.SECTION, remember=False) == state.HAPPENED:
-        views = _offered(VIEWS, context)
+        views = _offered("inspect.views", context)
         chosen = views[switch("View", tuple(views), state.VIEW, remember=False)]
     else:
-        tools = _offered(TOOLS, context)
+        tools = _offered("inspect.tools", context)
         first = next(iter(tools))
         if st.session_state.get(state.TOOL) not in tools:
             st.session_state[state.TOOL] = first

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.PageConfig_pb2 import PageConfig
@@ -165,10 +165,20 @@ def _neutralised(value: Any) -> Any:
     return neutralise(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
+class _Templates(FileSystemLoader):
+    """Those of `ui/templates/`, and as `PACKAGE:NAME.html` those in the folder `templates/` of another package."""
+
+    def get_source(self, environment: Environment, template: str) -> Any:
+        package, _, name = template.rpartition(":")
+        return (
+            PackageLoader(package).get_source(environment, name) if package else super().get_source(environment, name)
+        )
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=_Templates(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

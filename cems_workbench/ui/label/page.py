@@ -29,6 +29,7 @@ from cems_workbench.ui.kit import session, widgets
 from cems_workbench.ui.kit.html import begin_page, plain, write_script
 from cems_workbench.ui.kit.session import require
 from cems_workbench.ui.kit.tables import Column, draw_table, draw_values
+from cems_workbench.ui.kit.views import View, views_in
 from cems_workbench.ui.kit.widgets import cancellable, draw_effects, errors_shown, remembered, switch
 from cems_workbench.ui.label import agreement, card, files, state, superseded
 
@@ -342,14 +343,14 @@ def draw_queue(resources: Resources) -> None:
         _draw_delete(queue, resources)
 
 
-VIEWS = {
-    "Label": draw_label,
-    "Queue": draw_queue,
-    "Superseded": superseded.draw,
-    "Agreement": agreement.draw,
-    "People and judge": agreement.draw_judge,
-    "Files": files.draw,
-}
+VIEWS = (
+    View("Label", 10, draw_label),
+    View("Queue", 20, draw_queue),
+    View("Superseded", 30, superseded.draw),
+    View("Agreement", 40, agreement.draw),
+    View("People and judge", 50, agreement.draw_judge),
+    View("Files", 60, files.draw),
+)
 
 
 @session.show_errors
@@ -359,6 +360,7 @@ def main() -> None:
     resources = session.open_or_explain()
     if resources is None:
         return
-    view = switch("View", list(VIEWS), state.VIEW)
+    views = views_in("label", *VIEWS)
+    view = switch("View", list(views), state.VIEW)
     with errors_shown():
-        VIEWS[view](resources)
+        views[view].draw(resources)

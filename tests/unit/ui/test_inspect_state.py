@@ -5,10 +5,9 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from importlib import import_module
-from itertools import count, pairwise
+from itertools import pairwise
 from pathlib import Path
 from pkgutil import iter_modules
 
@@ -27,10 +26,9 @@ from cems_workbench.config import PipelineConfig, parse_assignment, preset, pres
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.records import Query
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.context import views_in
-from cems_workbench.ui.inspect.searched import TOOLS, VIEWS
 from cems_workbench.ui.inspect.share import present_page, read_saved, search_command
 from cems_workbench.ui.inspect.state import DRAG_S, MAX_STEPS, History, Setting
+from cems_workbench.ui.kit.views import View, views_in
 
 TYPED = with_values(preset("cems").config, {"expansion.backend": "manual"})
 WHOLE = Request("who pays", "harbor/api", datetime(2026, 8, 1, 14, 30, tzinfo=UTC), True, ("who is billed", "payer"))
@@ -278,57 +276,34 @@ def test_every_command_with_a_preset_states_the_choices_and_the_default() -> Non
     assert CliRunner().invoke(commands, ["export", "--help"]).output.count("memory_agent_messages") == 1
 
 
-MODULE = """
-from cems_workbench.ui.inspect.context import View
-
-def draw(context):
-    pass
-
-VIEW = View({title!r}, {place}, draw, {question!r})
-"""
-NUMBERS = count()
+def view(title: str, place: int) -> View:
+    return View(title, place, draw=lambda context: None)
 
 
-@pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """Make a package of views, by module name; the text of a module, or (title, place, question) of one with a record."""
-
-    def make(**modules: str | tuple[str, int, str]) -> str:
-        name = f"views_of_a_test_{next(NUMBERS)}"
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "__init__.py").write_text("")
-        for module, of in modules.items():
-            text = of if isinstance(of, str) else MODULE.format(title=of[0], place=of[1], question=of[2])
-            (folder / f"{module}.py").write_text(text)
-        monkeypatch.syspath_prepend(str(tmp_path))
-        return name
-
-    return make
+def test_views_stand_at_their_places() -> None:
+    assert list(views_in("inspect.views", view("First", 5), view("Last", 20), view("Middle", 10))) == [
+        "First",
+        "Middle",
+        "Last",
+    ]
+    assert view("Why is it missing?", 1).name == "why-is-it-missing"
 
 
-def test_a_view_is_one_file_with_a_record_and_stands_at_its_place(package: Callable[..., str]) -> None:
-    views = views_in(package(zebra=("First", 5, "Why?"), ant=("Last", 20, ""), middle=("Middle", 10, "")))
-    assert list(views) == ["First", "Middle", "Last"]
-    assert views["First"].question == "Why?"
-
-
-@pytest.mark.parametrize(("other", "what"), [(("Same", 2, ""), "title"), (("Other", 1, ""), "place")])
-def test_two_views_of_one_title_or_place_are_an_error(
-    package: Callable[..., str], other: tuple[str, int, str], what: str
-) -> None:
+@pytest.mark.parametrize(("other", "what"), [(view("Same", 2), "title"), (view("Other", 1), "place")])
+def test_two_views_of_one_title_or_place_are_an_error(other: View, what: str) -> None:
     with pytest.raises(ValueError, match=f"two views have the same {what}"):
-        views_in(package(one=("Same", 1, ""), two=other))
+        views_in("inspect.views", view("Same", 1), other)
 
 
-@pytest.mark.parametrize("section", [VIEWS, TOOLS])
+@pytest.mark.parametrize("section", ["inspect.views", "inspect.tools"])
 def test_catalogue_lists_every_record_once_in_the_order_of_places(section: str) -> None:
-    package = import_module(section)
-    modules = [import_module(f"{section}.{module.name}") for module in iter_modules(package.__path__)]
-    records = [one for module in modules for one in getattr(module, "VIEWS", (getattr(module, "VIEW", None),)) if one]
+    package = f"cems_workbench.ui.{section}"
+    modules = [import_module(f"{package}.{module.name}") for module in iter_modules(import_module(package).__path__)]
+    given = [getattr(module, "VIEW", ()) for module in modules]
+    records = [view for each in given for view in (each if isinstance(each, tuple) else [each])]
     listed = list(views_in(section).values())
-    assert listed == sorted(records, key=lambda view: view.place)
-    assert len({view.title for view in listed}) == len({view.place for view in listed}) == len(records)
+    assert [view for view in listed if view in records] == sorted(records, key=lambda view: view.place)
+    assert len({view.title for view in listed}) == len({view.place for view in listed}) == len(listed)
     assert all(view.title and callable(view.draw) for view in listed)
 
 

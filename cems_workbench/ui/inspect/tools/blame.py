@@ -14,11 +14,12 @@ from cems_workbench.analysis.support import Span, marked_pieces
 from cems_workbench.jobs.catalogue import PRESENT_NAME
 from cems_workbench.jobs.memory_use import blame_answer
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.context import InspectContext, View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.html import capital, plain, render, write_stylesheet
 from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.memories import across
 from cems_workbench.ui.memories.state import open_in_memories
 
@@ -121,7 +122,7 @@ def _open_row(counted: across.Counted, row: UseRow) -> None:
     state.show(counted.request(row), counted.asked.config, why=(row.memory_id, counted.asked.k))
 
 
-VIEWS = (
+VIEW = (
     View("Blame", 17, draw_blame, "Which memories does the agent’s answer rest on, and what became of them?"),
     View(
         "Across queries", 15, draw_across, "Which judged queries want, return or lose this memory, and at which stage?"

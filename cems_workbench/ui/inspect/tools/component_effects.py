@@ -24,12 +24,13 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.context import InspectContext, View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.variants import draw_shares, draw_switches
 from cems_workbench.ui.kit.charts import bar_chart, draw_chart, hover
 from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.html import excerpt, plain, tick, write_stylesheet
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
+from cems_workbench.ui.kit.views import View
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -223,7 +224,7 @@ def _add(trace: Trace, request: Request) -> None:
         state.switch_variants(longer, off)
 
 
-VIEWS = (
+VIEW = (
     View("Effective weights", 90, draw_effects, "How much did each list, bonus, factor and cut move this ranking?"),
     View(
         "Expansion", 50, draw_expansion, "What did each query variant contribute, and what are the results without it?"

@@ -26,10 +26,11 @@ from cems_workbench.analysis.diversity import (
 )
 from cems_workbench.pipeline import Trace
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.context import InspectContext, View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.html import render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import switch
 
 MAX_MATRIX_RESULTS = 15

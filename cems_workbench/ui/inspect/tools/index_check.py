@@ -26,11 +26,12 @@ from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.live_engine import LiveEngine
 from cems_workbench.store.search.entries import best_per_memory
 from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
-from cems_workbench.ui.inspect.context import InspectContext, View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.html import excerpt, plain, write_stylesheet
 from cems_workbench.ui.kit.session import is_kept, kept
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
+from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import errors_shown, progress_bar
 
 MAX_IMMEDIATE = 20_000

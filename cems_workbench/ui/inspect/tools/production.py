@@ -34,12 +34,13 @@ from cems_workbench.platform.bidi import neutralise
 from cems_workbench.progress import Progress
 from cems_workbench.records import RecordedAnswer
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.context import LOST_HELP, InspectContext, View, about
+from cems_workbench.ui.inspect.context import LOST_HELP, InspectContext, about
 from cems_workbench.ui.inspect.tables import follow_table
 from cems_workbench.ui.kit import widgets
 from cems_workbench.ui.kit.html import excerpt, full_label, plain, uploaded_text
 from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.ui.kit.views import View
 
 DEPTHS = (1, 3, 5, 10, 20)
 MAX_EXPLANATIONS = 8

@@ -33,12 +33,13 @@ from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import DEFAULT_TEXT_RULE, Memory, TextRule
 from cems_workbench.store.text_rule import chunk_text, searched_text
 from cems_workbench.ui.inspect.alignment import alignment, alignment_html, continues_word, joined
-from cems_workbench.ui.inspect.context import InspectContext, View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.results import shown_title
 from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
 from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import progress_bar
 
 if TYPE_CHECKING:

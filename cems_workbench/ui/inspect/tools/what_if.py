@@ -16,12 +16,13 @@ from cems_workbench.errors import InputError
 from cems_workbench.jobs.memory_use import effect_on_queries
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import IMPORTANCE, Memory
-from cems_workbench.ui.inspect.context import InspectContext, View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.fetch_evidence import evidence_memory
 from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.forms import DAY_HELP, edited_memory, form_values, optional_choice
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import show, switch
 
 EDITED, ABSENT, NEW = MODES = ("Other values", "Without it", "A new memory")

@@ -20,12 +20,13 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.report.investigation import investigation_report
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.context import InspectContext, View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.fetch_evidence import gathered_set, labelled_set, offer_labelled
 from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.html import full_label, plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import report_button, show
 
 MAX_CHANGES = 8

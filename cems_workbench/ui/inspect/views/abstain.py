@@ -13,12 +13,13 @@ from cems_workbench.evaluation.batch import SignalTable
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.stages.abstain import ABSTAIN, CONFIDENCE_FEATURES, asking_all
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.ui.inspect.context import InspectContext, View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.fetch_evidence import judged_signals
 from cems_workbench.ui.inspect.results import notes_html
 from cems_workbench.ui.kit.charts import GREY, LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import switch
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow, PartKind, score_parts
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.ui.inspect.baseline import delta_sign
-from cems_workbench.ui.inspect.context import InspectContext, View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.variants import draw_shares
 from cems_workbench.ui.kit.charts import (
     HOVERTEXT,
@@ -29,6 +29,7 @@ from cems_workbench.ui.kit.charts import (
 )
 from cems_workbench.ui.kit.html import excerpt, literal, plain
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.views import View
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -15,12 +15,13 @@ from cems_workbench.pipeline.stages.judge import JUDGE
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.records import MS_MARCO
 from cems_workbench.ui.inspect import fetch_evidence
-from cems_workbench.ui.inspect.context import InspectContext, View
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.results import notes_html
 from cems_workbench.ui.inspect.tables import OF_ROW, delta_columns, follow_table
 from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, LEGEND, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import excerpt, plain, tick
 from cems_workbench.ui.kit.tables import Column, short_id
+from cems_workbench.ui.kit.views import View
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -17,12 +17,13 @@ from cems_workbench.pipeline.list_scores import VECTOR_SCALES, as_cosine
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, list_label
 from cems_workbench.pipeline.stages.lists import LISTS, ListEntry, ListsFields, ListUse, inner_ranks, shown_only
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
-from cems_workbench.ui.inspect.context import RAW, InspectContext, View, about
+from cems_workbench.ui.inspect.context import RAW, InspectContext, about
 from cems_workbench.ui.inspect.results import notes_html
 from cems_workbench.ui.inspect.tables import follow_table, stale_columns
 from cems_workbench.ui.kit.charts import HOVERTEXT, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import excerpt, plain
 from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.ui.kit.views import View
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -296,4 +297,4 @@ def _draw_cuts(trace: Trace) -> None:
     draw_table(rows, columns, most=10, key="inspect:threshold_cuts")
 
 
-VIEWS = (View("Lists", 30, draw_lists, external=True), View("Threshold", 70, draw_threshold))
+VIEW = (View("Lists", 30, draw_lists, external=True), View("Threshold", 70, draw_threshold))

@@ -20,10 +20,11 @@ from cems_workbench.pipeline.stages import ASSEMBLY, EXPANSION, QUERY
 from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.query import DetectorMatch, limits_met
 from cems_workbench.platform.bidi import neutralise
-from cems_workbench.ui.inspect.context import InspectContext, View, token_count_text
+from cems_workbench.ui.inspect.context import InspectContext, token_count_text
 from cems_workbench.ui.inspect.variants import draw_switches
 from cems_workbench.ui.kit.html import capital, plain, render
 from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.views import View
 
 SCALES = {"raw": "unscaled", "max": "divided by the maximum", "saturating": "s / (1 + s)"}
 
@@ -159,4 +160,4 @@ def context_text(trace: Trace) -> str:
     return "\n\n".join(f"[{result.rank}] {result.content}" for result in trace.results)
 
 
-VIEWS = (View("Query", 20, draw_query), View("Context", 110, draw_context))
+VIEW = (View("Query", 20, draw_query), View("Context", 110, draw_context))

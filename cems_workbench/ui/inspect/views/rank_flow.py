@@ -31,12 +31,13 @@ from cems_workbench.pipeline.list_sources import list_index, list_label
 from cems_workbench.pipeline.stages import JUDGE, LISTS
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import delta_sign
-from cems_workbench.ui.inspect.context import LOST_HELP, InspectContext, View, about
+from cems_workbench.ui.inspect.context import LOST_HELP, InspectContext, about
 from cems_workbench.ui.inspect.results import GRADES
 from cems_workbench.ui.inspect.tables import delta_columns, follow_table, stale_columns
 from cems_workbench.ui.kit.charts import NO_GRID, bold, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import excerpt, full_label, literal, plain, render, tick
 from cems_workbench.ui.kit.tables import Column, short_id
+from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import switch
 
 if TYPE_CHECKING:

@@ -26,13 +26,14 @@ from cems_workbench.pipeline.stages.rerank import (
 )
 from cems_workbench.ui.inspect import fetch_evidence
 from cems_workbench.ui.inspect.alignment import alignment, alignment_html
-from cems_workbench.ui.inspect.context import FACTORS, InspectContext, View
+from cems_workbench.ui.inspect.context import FACTORS, InspectContext
 from cems_workbench.ui.inspect.results import notes_html
 from cems_workbench.ui.inspect.tables import OF_ROW, content_column, delta_columns, follow_table, stale_columns
 from cems_workbench.ui.kit import widgets
 from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.html import excerpt, plain, render
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
+from cems_workbench.ui.kit.views import View
 
 
 def draw_health(context: InspectContext, health: Health) -> None:
@@ -306,4 +307,4 @@ def _factor(name: str, row: AdjustRow) -> float | None:
     return row.factors.get(name)
 
 
-VIEWS = (View("Rerank", 80, draw_rerank), View("Adjust", 90, draw_adjust))
+VIEW = (View("Rerank", 80, draw_rerank), View("Adjust", 90, draw_adjust))
