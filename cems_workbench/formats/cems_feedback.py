@@ -14,7 +14,7 @@ from typing import Any
 
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.files import Sample, read_records
-from cems_workbench.formats.base.format import Format, JudgmentWriter, json_line
+from cems_workbench.formats.base.format import JudgmentWriter, described, json_line
 from cems_workbench.formats.base.records import collect_judgments, reported
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, ParsedInput, RowError
@@ -102,14 +102,10 @@ def sniff(sample: Sample) -> bool:
     return sample.mostly(lambda row: "relevant_ids" in row or "noise_ids" in row)
 
 
-FORMAT = Format(
+FORMAT = described(
+    __file__,
     NAME,
-    "relevance feedback of CEMS: {qid, relevant_ids, noise_ids}",
-    order=3,
-    sniff=sniff,
-    read=read,
+    sniff,
+    read,
     judgments=JudgmentWriter(lambda judgments, words: write(feedback_of(judgments)), place=7),
-    place=8,
-    shape="objects with a qid and relevant_ids or noise_ids",
-    needs=(("qid",), ("relevant_ids", "noise_ids")),
 )

@@ -18,8 +18,8 @@ from typing import Any
 
 from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.csv_table import headers, left_out, open_table, read_rows, written
-from cems_workbench.formats.base.files import TABLES, Sample, read_records
-from cems_workbench.formats.base.format import Format, JudgmentWriter, json_line
+from cems_workbench.formats.base.files import Sample, read_records
+from cems_workbench.formats.base.format import JudgmentWriter, described, json_line
 from cems_workbench.formats.base.judgments import WordsBeside
 from cems_workbench.formats.base.names import (
     IGNORED,
@@ -141,33 +141,24 @@ def sniff_csv(sample: Sample) -> bool:
 
 
 FORMAT = (
-    Format(
+    described(
+        __file__,
         "judgments-jsonl",
-        "one judgment a line: {qid, memory_id, grade, judge, kind, judged_at?, note?}",
-        order=3,
-        sniff=_sniff,
-        read=read_json,
-        breadth=1,
+        _sniff,
+        read_json,
         judgments=JudgmentWriter(
             lambda judgments, words: "".join(f"{json_line(as_row(each))}\n" for each in judgments),
             whole_store=True,
             place=1,
         ),
-        place=10,
-        shape="objects with qid (or query, its words), memory_id and grade, under any of their names, or with qid and answerable",
         needs=tuple(NAMES.values()),
     ),
-    Format(
+    described(
+        __file__,
         "judgments-csv",
-        "the fields of judgments.jsonl as CSV",
-        order=3,
-        sniff=sniff_csv,
-        read=read_csv,
-        suffixes=TABLES,
-        breadth=1,
+        sniff_csv,
+        read_csv,
         judgments=JudgmentWriter(lambda judgments, words: _write_csv(judgments), place=2),
-        place=11,
-        shape="a header with qid, memory_id and grade, under any of their names",
         needs=tuple(NAMES.values()),
     ),
 )

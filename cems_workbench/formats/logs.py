@@ -26,8 +26,8 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
 from cems_workbench.formats.base.fields import FieldError, identifier, required_text, text
-from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, read_records, take_sample
-from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.files import Sample, read_records, take_sample
+from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.names import WANTED, named
 from cems_workbench.formats.base.records import derived_id, reported
 from cems_workbench.formats.responses import oriented, rows_of_answer
@@ -243,15 +243,4 @@ def _is_table(sample: Sample) -> bool:
     return any("results" in names and names & set(QUERY_FIELDS) and not named(names, WANTED) for names in columns)
 
 
-FORMAT = Format(
-    NAME,
-    "what was asked and answered: {time?, query, results, scores?, project?, qid?}",
-    order=2,
-    sniff=sniff,
-    read=read,
-    suffixes=(*OBJECTS, *TABLES),
-    place=0,
-    answers=True,
-    shape="rows with a query and a list of results",
-    needs=(("query", "q", "text"), ("results",)),
-)
+FORMAT = described(__file__, NAME, sniff, read)

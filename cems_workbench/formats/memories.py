@@ -35,12 +35,12 @@ from typing import Any
 from cems_workbench.formats.base import csv_table, fields, memory_fields, payload
 from cems_workbench.formats.base.csv_table import headers, open_table, read_rows, written
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.base.files import TABLES, Sample, read_records
+from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import (
     DataSet,
     DatasetWriter,
     Exported,
-    Format,
+    described,
     objects_writer,
     rows_with,
     write_rows,
@@ -277,60 +277,33 @@ def _sniff_csv(sample: Sample) -> bool:
 
 
 FORMAT = (
-    Format(
+    described(
+        __file__,
         "memories-jsonl",
-        "one memory a line: {id, content, ...}",
-        order=0,
-        sniff=rows_with(*REQUIRED),
-        read=partial(_read_objects, "memories-jsonl", read_memory, unread),
-        breadth=1,
+        rows_with(*REQUIRED),
+        partial(_read_objects, "memories-jsonl", read_memory, unread),
         dataset=objects_writer("memories", as_row, parse_memory, place=1),
-        place=3,
-        shape="objects with id and content",
-        needs=(("id",), ("content",)),
     ),
-    Format(
-        "memories-csv",
-        "the columns of memories.jsonl as CSV",
-        order=0,
-        sniff=_sniff_csv,
-        read=_read_csv,
-        suffixes=TABLES,
-        breadth=1,
-        dataset=DatasetWriter(_write_csv, ("memories",), place=2),
-        place=13,
-        shape="a header with the columns id and content",
-        needs=(("id",), ("content",)),
+    described(
+        __file__, "memories-csv", _sniff_csv, _read_csv, dataset=DatasetWriter(_write_csv, ("memories",), place=2)
     ),
-    Format(
+    described(
+        __file__,
         "facts-jsonl",
-        "one fact a line: {subject, predicate, object, ...}",
-        order=0,
-        sniff=rows_with(*PARTS, without="content"),
-        read=partial(_read_objects, "facts-jsonl", _parse_fact, _unread_of_fact),
-        place=9,
-        shape="objects with subject, predicate and object, without content",
-        needs=(("subject",), ("predicate",), ("object",)),
+        rows_with(*PARTS, without="content"),
+        partial(_read_objects, "facts-jsonl", _parse_fact, _unread_of_fact),
     ),
-    Format(
+    described(
+        __file__,
         "messages-jsonl",
-        "one message a line: {author, content, ...}",
-        order=0,
-        sniff=lambda sample: sum(map(_is_message, sample.rows)) * 2 > len(sample.rows),
-        read=partial(_read_objects, "messages-jsonl", _parse_message, _unread_of_message),
-        place=14,
-        shape="objects with a speaker, role or author and content or text",
-        needs=(("speaker", "role", "author"), ("content", "text")),
+        lambda sample: sum(map(_is_message, sample.rows)) * 2 > len(sample.rows),
+        partial(_read_objects, "messages-jsonl", _parse_message, _unread_of_message),
     ),
-    Format(
+    described(
+        __file__,
         "relations-jsonl",
-        "one edge a line: {source_id, target_id, kind?, weight?, author?}",
-        order=1,
-        sniff=rows_with("source_id", "target_id"),
-        read=_read_relations,
+        rows_with("source_id", "target_id"),
+        _read_relations,
         dataset=objects_writer("relations", relation_row, parse_relation, place=3),
-        place=18,
-        shape="objects with source_id and target_id",
-        needs=(("source_id",), ("target_id",)),
     ),
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 from cems_workbench.formats.base.csv_table import MAX_HEADER_CHARS
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, read_lines, take_sample
-from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.format import JudgmentWriter, described
 from cems_workbench.formats.base.names import fields_of, names_judgments
 from cems_workbench.formats.base.records import collect_judgments, graded, whole_grade
 from cems_workbench.progress import Progress
@@ -190,16 +190,11 @@ def doubt(sample: Sample) -> str:
     return ""
 
 
-FORMAT = Format(
+FORMAT = described(
+    __file__,
     NAME,
-    "TREC judgments: qid 0 docno rel",
-    order=3,
-    sniff=sniff,
-    read=read,
-    suffixes=(".qrels", ".txt", ".tsv", ".trec"),
-    breadth=2,
+    sniff,
+    read,
     judgments=JudgmentWriter(lambda judgments, words: write(judgments), judges=False, fitting=_without_blanks, place=3),
-    place=5,
     doubt=doubt,
-    shape="columns qid, 0, docno and rel between blanks, or a header that names them",
 )

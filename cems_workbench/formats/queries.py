@@ -26,8 +26,8 @@ from cems_workbench.formats.base.csv_table import (
     read_rows,
 )
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.base.files import TABLES, Sample, read_records
-from cems_workbench.formats.base.format import Format, json_line, objects_writer
+from cems_workbench.formats.base.files import Sample, read_records
+from cems_workbench.formats.base.format import described, json_line, objects_writer
 from cems_workbench.formats.base.names import IGNORED, NAMES, RUN, WORDS, fields_of, names_judgments, plain
 from cems_workbench.formats.base.records import collect
 from cems_workbench.progress import Progress
@@ -152,27 +152,8 @@ def _sniff_csv(sample: Sample) -> bool:
 
 
 FORMAT = (
-    Format(
-        "queries-jsonl",
-        "one query a line: {qid, query, project?, as_of?, type?, answerable?, searched?, engine_queries?, queries?}",
-        order=2,
-        sniff=_sniff,
-        read=_read,
-        dataset=objects_writer("queries", as_row, parse_query, place=4),
-        place=4,
-        shape="objects with qid and query, without results",
-        needs=(("qid",), ("query", "queries")),
+    described(
+        __file__, "queries-jsonl", _sniff, _read, dataset=objects_writer("queries", as_row, parse_query, place=4)
     ),
-    Format(
-        "queries-csv",
-        "the fields of queries.jsonl as CSV",
-        order=2,
-        sniff=_sniff_csv,
-        read=_read_csv,
-        suffixes=TABLES,
-        breadth=1,
-        place=5,
-        shape="a header with qid and query, under any of their names, and no document, grade or results",
-        needs=(NAMES["qid"], TEXTS),
-    ),
+    described(__file__, "queries-csv", _sniff_csv, _read_csv, needs=(NAMES["qid"], TEXTS)),
 )

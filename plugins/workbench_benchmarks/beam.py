@@ -23,14 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.fields import MONTHS, FieldError, UnknownFields, required_text, text
+from cems_workbench.formats.base.fields import MONTHS, FieldError, required_text, text
 from cems_workbench.formats.base.files import parse_json, read_document
-from cems_workbench.formats.base.format import Format, first_row
+from cems_workbench.formats.base.format import described, first_row
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Query, RowError
 from workbench_benchmarks.conversations import (
-    FIELDS,
-    QUERIES,
     Reading,
     Rows,
     an_object,
@@ -54,39 +52,12 @@ _PLAN = re.compile(r"plan-[0-9]+")
 _TURN_ID = re.compile(r"(-?[0-9]{1,18})(?:\.([0-9]{1,9}))?")
 
 
-_HOW_MADE = """answer ideal_response ideal_answer ideal_summary rubric difficulty complexity_factors conversation_reference
-conversation_references conversation_sessions plan_reference question_type key_facts_tested extraction_challenge abstention_type
-why_unanswerable contradiction_type topic_questioned tests_for ordering_type ordering_tested total_mentions instruction_type
-instruction_being_tested expected_compliance compliance_indicators non_compliance_signs update_type tests_retention_of potential_confusion
-reasoning_type reasoning_steps sessions_required preference_type preference_being_tested summarization_type bullet_points_covered
-key_elements_tested synthesis_required temporal_type time_points calculation_required"""
-"""Fields of the benchmark's questions that say nothing of a query; one note says what they are."""
-
-
-KNOWN = {
-    "turns": ("role", "id", "time_anchor", "content", "question_type", "index"),
-    "questions": ("question", "source_chat_ids", *_HOW_MADE.split()),
-}
-NOTES = {
-    "twice": "",
-    "cut": f"{{some}}: its chat is {CUT_CHAT}, which BEAM's own answering reads; {CHAT} is longer and not read",
-    "unjudged": "{n} questions name no turn and have no judgment: {some}",
-    QUERIES: "not read, being neither turns nor questions: plans, answers, rubrics and how a question was made",
-    FIELDS: "",
-}
-
-
 @dataclass
 class _Reading(Reading):
     """What has been read so far, and of the present conversation."""
 
     times_seen: Counter[int] = field(default_factory=Counter)
     last: datetime | None = None
-
-
-def _reading(path: Path, errors: list[RowError]) -> _Reading:
-    unknown = {kind: UnknownFields(names) for kind, names in KNOWN.items()}
-    return _Reading(str(path), NOTES, unknown, errors=errors)
 
 
 def read(path: Path, progress: Progress) -> ParsedInput:
@@ -110,7 +81,7 @@ def _read_folders(path: Path, progress: Progress) -> ParsedInput:
         return (int(home.name) if re.fullmatch("[0-9]{1,9}", home.name) else 0, home.name)
 
     homes = [path] if _is_folder(path) else sorted(filter(_is_folder, path.iterdir()), key=by_number)
-    reading = _reading(path, [])
+    reading = _Reading(NAME, str(path))
     for number, home in enumerate(homes):
         progress(f"reading {path.name}", number, len(homes))
         whole = home.resolve()
@@ -126,7 +97,7 @@ def _read_folders(path: Path, progress: Progress) -> ParsedInput:
         _read_row(reading, row)
         if chat == CUT_CHAT and (home / CHAT).is_file():
             reading.counted["cut"].append(reading.name)
-    return reading.parsed(NAME)
+    return reading.parsed()
 
 
 def _is_folder(directory: Path) -> bool:
@@ -142,7 +113,7 @@ def _parse(given: Rows, path: Path, errors: list[RowError]) -> ParsedInput:
     rows = list(given)
     if not any(_is_conversation(row) for _, row in rows):
         raise InputError(f"{path}: no conversation with a chat and probing questions in it")
-    reading = _reading(path, errors)
+    reading = _Reading(NAME, str(path), errors=errors)
     for number, (_, row) in enumerate(rows, start=1):
         reading.name = path.stem if len(rows) == 1 else f"{path.stem}-{number}"
         if _is_conversation(row):
@@ -150,7 +121,7 @@ def _parse(given: Rows, path: Path, errors: list[RowError]) -> ParsedInput:
             _read_row(reading, row)
         else:
             reading.report(number, "", "is not a conversation with a chat and probing questions")
-    return reading.parsed(NAME)
+    return reading.parsed()
 
 
 def _read_row(reading: _Reading, row: dict[str, Any]) -> None:
@@ -274,14 +245,4 @@ def _is_conversation(row: Any) -> bool:
     return isinstance(row, dict) and isinstance(row.get("chat"), list) and QUESTIONS in row
 
 
-FORMAT = Format(
-    NAME,
-    "BEAM conversations with probing questions",
-    order=0,
-    sniff=first_row(_is_conversation),
-    read=read,
-    folder=folder,
-    place=2,
-    shape="objects with chat and probing_questions",
-    needs=(("chat",), ("probing_questions",)),
-)
+FORMAT = described(__file__, NAME, first_row(_is_conversation), read, folder=folder)

@@ -38,8 +38,8 @@ from cems_workbench.formats.base.format import (
     DataSet,
     DatasetWriter,
     Exported,
-    Format,
     Losses,
+    described,
     json_line,
     nothing_to_write,
     put_rows,
@@ -382,26 +382,18 @@ def sniff(sample: Sample) -> bool:
     return _is_header(sample.header) or sample.mostly(lambda row: "_id" in row and "text" in row)
 
 
-BEIR = Format(
+BEIR = described(
+    __file__,
     NAME,
-    "a folder with corpus.jsonl, queries.jsonl and qrels/test.tsv, or one of them",
-    order=0,
-    sniff=sniff,
-    read=read,
-    suffixes=(".jsonl", ".ndjson", ".json", ".tsv"),
+    sniff,
+    read,
     folder=folder,
     dataset=DatasetWriter(partial(_write, mteb=False), ("memories", "queries", "judgments"), place=5),
-    place=6,
-    shape="objects with _id and text, or the columns query-id, corpus-id and score",
-    needs=(("_id",), ("text",)),
 )
-MTEB = Format(
+MTEB = described(
+    __file__,
     "mteb",
-    "a folder that mteb loads: BEIR's with qrels/test.jsonl and a card (read as beir)",
-    order=0,
-    sniff=lambda sample: False,
-    read=lambda path, progress: replace(read(path, progress), format="mteb"),
+    lambda sample: False,
+    lambda path, progress: replace(read(path, progress), format="mteb"),
     dataset=DatasetWriter(partial(_write, mteb=True), ("memories", "queries", "judgments"), place=6),
-    place=26,
-    shape="a folder with corpus.jsonl, queries.jsonl and qrels/test.jsonl",
 )

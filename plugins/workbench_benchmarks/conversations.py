@@ -13,7 +13,7 @@ from typing import Any
 
 from cems_workbench.formats.base import memory_fields
 from cems_workbench.formats.base.fields import MONTHS, FieldError, UnknownFields
-from cems_workbench.formats.base.files import is_document, read_document, read_objects
+from cems_workbench.formats.base.files import data_beside, is_document, read_document, read_objects
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
 
@@ -29,34 +29,35 @@ _DAYS = (
 _SLASHED = re.compile(r"(\d{4})[/-](\d{1,2})[/-](\d{1,2})(?:\s*\([A-Za-z]+\))?(?:\s+(\d{1,2}):(\d{2})(?::(\d{2}))?)?")
 TIME_FORMS = "'1:56 pm on 8 May, 2023', '2023/05/20 (Sat) 02:21' or 2023-05-20T02:21:00"
 """The times that `said_at` reads, as an error names them."""
-ASKED_WITHIN = "each query names the project of its conversation; evaluate --per-query-project searches it there alone"
-"""The note of an input with several conversations."""
-
+FORMS: Mapping[str, Mapping[str, Any]] = data_beside(__file__, "conversations.json")
+"""By format its notes by what was counted, in their order, and the fields that each kind of its rows may have."""
 SHOWN = 3
 """Names that a note lists."""
-FIELDS, QUERIES, SEVERAL = "fields", "queries", "several"
-"""Keys of notes: on the fields that are not known, if there are queries, if there are several."""
 Rows = Iterable[tuple[int, Any]]
 """Numbered rows of a file."""
 
 
 @dataclass
 class Reading:
-    """What has been read so far of the file `source`; `name` is that of the conversation which is being read, in its errors.
+    """What has been read so far of the file `source` in a `form`; `name` is that of the conversation which is being read, in its errors.
 
-    `said` are the notes of a format by what was `counted`, in their order: {n} is how many there are, {first} one of them, {some} the first
-    ones, {all} all; without a text what was counted are notes. `unknown` has the fields that each kind of row may have.
+    In the notes of a form {n} is how many there are, {first} one of them, {some} the first ones, {all} all; without a text what was
+    counted are notes.
     """
 
+    form: str
     source: str
-    said: Mapping[str, str] = field(default_factory=dict)
-    unknown: Mapping[str, UnknownFields] = field(default_factory=dict)
     name: str = ""
     memories: list[Memory] = field(default_factory=list)
     queries: list[Query] = field(default_factory=list)
     judgments: list[Judgment] = field(default_factory=list)
     errors: list[RowError] = field(default_factory=list)
     counted: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    unknown: Mapping[str, UnknownFields] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        known = FORMS[self.form].get("known", {})
+        self.unknown = self.unknown or {kind: UnknownFields(names) for kind, names in known.items()}
 
     def report(self, row: int, where: str, reason: str) -> None:
         """A row, or its field `where`, that cannot be used."""
@@ -100,19 +101,19 @@ class Reading:
     def notes(self) -> Iterator[str]:
         """Lines about the whole file."""
         qids = [query.qid for query in self.queries]
-        counted = {SEVERAL: qids[1:], QUERIES: qids, **self.counted}
-        for what, line in self.said.items():
-            if what == FIELDS:
+        counted = {"several": qids[1:], "queries": qids, **self.counted}
+        for what, line in FORMS[self.form]["notes"].items():
+            if what == "fields":
                 yield from (f"{kind}: {note}" for kind, fields in self.unknown.items() for note in fields.notes())
             elif names := counted.get(what):
                 each = [line.format(n=len(names), first=names[0], some=some(names), all="; ".join(names))]
                 yield from each if line else names
 
-    def parsed(self, format: str) -> ParsedInput:
-        """All of it, as read by a format."""
+    def parsed(self) -> ParsedInput:
+        """All of it."""
         return ParsedInput(
             self.source,
-            format,
+            self.form,
             memories=tuple(self.memories),
             queries=tuple(self.queries),
             judgments=tuple(self.judgments),
@@ -203,5 +204,3 @@ def _in_words(text: str) -> datetime | None:
         if match and months:
             return datetime(int(match["year"]), months[0], int(match["day"]), *clock, tzinfo=UTC)
     return None
-
-

@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, text
+from cems_workbench.formats.base.fields import FieldError, required_text, text
 from cems_workbench.formats.base.files import read_records
-from cems_workbench.formats.base.format import Format, first_row
+from cems_workbench.formats.base.format import described, first_row
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Query
-from workbench_benchmarks.conversations import FIELDS, QUERIES, Reading, an_object
+from workbench_benchmarks.conversations import Reading, an_object
 
 NAME = "convomem"
 PROJECT = "convomem/"
@@ -39,7 +39,6 @@ SHARE = 0.8
 """Of an evidence's words, how many must be in the messages that it was put together from."""
 FEWEST_WORDS = 4
 """Shorter messages, such as "yes, please", are no part of an evidence."""
-NOT_READ = ("answer", "scenario_description", "personId", "use_case_model_name", "core_model_name")
 
 
 @dataclass
@@ -51,20 +50,6 @@ class _Message:
     words: str
 
 
-KNOWN = {
-    "items": ("question", "message_evidences", "conversations", "category", *NOT_READ),
-    "conversations": ("id", "messages", "containsEvidence", "model_name"),
-    "messages": ("speaker", "text"),
-}
-NOTES = {
-    "unanswerable": "{n} questions of abstention have no answer; the messages that they name are not judged",
-    "unjudged": "{n} questions have no judgment: {some}",
-    "without question": "{n} items ask nothing: their conversations are memories",
-    QUERIES: f"not read, being neither questions nor messages: {', '.join(NOT_READ)} of items, model_name of conversations",
-    FIELDS: "",
-}
-
-
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read one file; raises InputError when it holds no item."""
     parents = [part.name for part in path.resolve().parents]
@@ -72,7 +57,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     kind = parents[1] if numbered else None
     folders = [*([kind] if kind else []), *(parents[:1] if _FOLDER.fullmatch(parents[0]) else [])]
     name = "-".join([*folders, path.stem])
-    reading = Reading(str(path), NOTES, {kind: UnknownFields(names) for kind, names in KNOWN.items()})
+    reading = Reading(NAME, str(path))
     found = 0
     for number, row in read_records(path, reading.errors, progress):
         for case, items, conversations in _cases(row, f"{name}-{number}"):
@@ -82,7 +67,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
             reading.report(number, "", "is neither an item with conversations nor a test case")
     if not found:
         raise InputError(f"{path}: no evidence_items, and no item with message_evidences and conversations, in it")
-    return reading.parsed(NAME)
+    return reading.parsed()
 
 
 def _is_case(row: Any) -> bool:
@@ -211,13 +196,4 @@ def _size(words: str) -> int:
     return words.count(" ") - 1
 
 
-FORMAT = Format(
-    NAME,
-    "ConvoMem questions with the conversations that answer them",
-    order=0,
-    sniff=first_row(_is_case),
-    read=read,
-    place=2,
-    shape="objects with evidence_items, or with message_evidences and conversations",
-    needs=(("evidence_items", "evidenceItems", "message_evidences"),),
-)
+FORMAT = described(__file__, NAME, first_row(_is_case), read)

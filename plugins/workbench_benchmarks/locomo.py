@@ -14,7 +14,7 @@ A turn's time is that of its session, to the minute, and its place in it in seco
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain, groupby
@@ -24,12 +24,11 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, storable, text
 from cems_workbench.formats.base.files import Sample, take_sample
-from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.format import described
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput, Query, RowError
 from workbench_benchmarks.conversations import (
-    ASKED_WITHIN,
-    FIELDS,
+    FORMS,
     TIME_FORMS,
     TIMES,
     Reading,
@@ -63,17 +62,7 @@ CATEGORIES = ("category", "question_type", "type")
 QUESTION_FIELDS = (*QUESTION_IDS, *CATEGORIES, "question", "evidence")
 PLACE = ("conversation_idx", "qa_index", "speaker_a", "speaker_b", "sample_id", "conversation_id")
 WRAPPERS = ("data", "samples", "conversations")
-NOT_READ = {
-    "conversations": (
-        "event_summary",
-        "observation",
-        "session_summary",
-        "conversation_history_text",
-        "conversation_history_multimodal_text",
-    ),
-    "questions": ("answer", "adversarial_answer", "is_multi_modality", "evidence_messages"),
-    "turns": ("img_url", "query", "re-download", "images", "has_multimodal_context"),
-}
+NOT_READ: Mapping[str, Sequence[str]] = FORMS[NAME]["not_read"]
 """What is known of the benchmark's files and is neither a turn nor a question."""
 CONVERSATIONS, QUESTIONS = "conversations.jsonl", "questions.jsonl"
 
@@ -88,14 +77,6 @@ KNOWN = {
         *("session_index", "session_date_time", "message_index"),
     ),
     "questions": (*QUESTION_FIELDS, *PLACE),
-}
-NOTES = {
-    "conversations": ASKED_WITHIN,
-    FIELDS: "",
-    "not read": "not read, being neither turns nor questions: {all}",
-    "undated": "{n} sessions have no date; nor have their turns",
-    "unnamed": "{n} turns have no dia_id: D1:3 is the third turn of the first session, which ends where the timestamp changes",
-    "unanswered": "{n} questions name no turn that answers them and so have no judgment, e.g. {first}",
 }
 
 
@@ -183,14 +164,14 @@ def _parse(rows: Sequence[tuple[str, int, Any]], path: Path, errors: list[RowErr
     if not any(_is_ours(row) for _, _, row in rows):
         raise InputError(f"{path}: no conversation with session_N with turns, and no question with its evidence")
     unknown = {kind: UnknownFields((*names, *NOT_READ[kind])) for kind, names in KNOWN.items()}
-    whole = _Reading(str(path), NOTES, unknown, errors=errors)
+    whole = _Reading(NAME, str(path), errors=errors, unknown=unknown)
     readings: dict[str, _Reading] = {}
     for source, number, row in rows:
         if not _is_ours(row):
             errors.append(RowError(source, number, "is no conversation with session_N with turns, nor a question"))
             continue
         name = _name(row, path.stem if len(rows) == 1 else f"{path.stem}-{number}")
-        made = _Reading(source, {}, unknown, name, counted=whole.counted, not_read=whole.not_read)
+        made = _Reading(NAME, source, name, counted=whole.counted, unknown=unknown, not_read=whole.not_read)
         reading = readings.setdefault(name, made)
         reading.source = source
         with reading.reporting(number, ""):
@@ -202,7 +183,7 @@ def _parse(rows: Sequence[tuple[str, int, Any]], path: Path, errors: list[RowErr
         errors += reading.errors
     whole.counted["conversations"] = list(readings)[1:]
     whole.counted["not read"] = [f"{', '.join(names)} of {kind}" for kind, names in whole.not_read.items() if names]
-    return whole.parsed(NAME)
+    return whole.parsed()
 
 
 def _read_row(reading: _Reading, number: int, row: dict[str, Any]) -> None:
@@ -519,14 +500,4 @@ def sniff(sample: Sample) -> bool:
     return bool(rows) and _is_ours(rows[0])
 
 
-FORMAT = Format(
-    NAME,
-    "a conversation with sessions and questions",
-    order=0,
-    sniff=sniff,
-    read=read,
-    folder=folder,
-    place=1,
-    shape="session_1, session_2 … or a list of turns with speakers, and qa, or questions with evidence",
-    needs=(("conversation", "session_1"), ("qa", "session_1")),
-)
+FORMAT = described(__file__, NAME, sniff, read, folder=folder)

@@ -22,16 +22,14 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.fields import FieldError, UnknownFields, identifier, required_text, text
+from cems_workbench.formats.base.fields import FieldError, identifier, required_text, text
 from cems_workbench.formats.base.files import Sample, take_sample, type_name
-from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.memory_fields import is_false, is_true
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Query, RowError
 from workbench_benchmarks.conversations import (
-    ASKED_WITHIN,
-    FIELDS,
-    SEVERAL,
+    FORMS,
     SHOWN,
     TIME_FORMS,
     TIMES,
@@ -47,42 +45,11 @@ from workbench_benchmarks.conversations import (
 
 NAME = "longmemeval"
 ABSTENTION = "abstention"
-QUESTION_FIELDS = (
-    "question_id",
-    "question_type",
-    "question",
-    "question_date",
-    "haystack_session_ids",
-    "haystack_dates",
-    "haystack_sessions",
-    "answer_session_ids",
-    "answer",
-)
 WRAPPERS = ("data", "samples", "questions")
 PROJECT = "longmemeval/"
-V2 = "LongMemEval-V2, which names no memory that answers a question and is not read"
-V2_FILES = {
-    "questions.jsonl": "its questions, each with an answer and how it is scored",
-    "trajectories.jsonl": "what agents did, as states of web pages with actions",
-    "haystacks": "which trajectories each question is asked of",
-    "questions": "pictures of its questions",
-    "screenshots": "pictures of its trajectories",
-    "trajectory_screenshots": "pictures of its trajectories",
-}
+V2_FILES = FORMS[NAME]["v2_files"]
 """What the files and folders of LongMemEval-V2 are (xiaowu0162/LongMemEval-V2, data/public_data.py)."""
-
-
-KNOWN = {"questions": QUESTION_FIELDS, "turns": ("role", "content", "has_answer")}
-NOTES = {
-    SEVERAL: ASKED_WITHIN,
-    FIELDS: "",
-    "answers": "the answers of questions are not read: they are no memories",
-    "undated": "{n} sessions have no date; nor have their turns",
-    "by session": "{n} questions name sessions in answer_session_ids whose turns do not say has_answer: each turn of these is "
-    "judged 1, so hit@k says whether the first k have one of them, and recall@k counts turns",
-    "not judged": "{n} turns of questions without an answer have has_answer; as in the benchmark, they are not judged",
-    "unanswered": "{n} questions name no turn or session that answers them and so have no judgment, e.g. {first}",
-}
+V2 = "LongMemEval-V2, which names no memory that answers a question and is not read"
 
 
 @dataclass
@@ -113,7 +80,7 @@ def _rows(document: Any) -> list[Any]:
 
 
 def _parse(rows: Rows, path: Path, errors: list[RowError]) -> ParsedInput:
-    reading = Reading(str(path), NOTES, {kind: UnknownFields(names) for kind, names in KNOWN.items()}, errors=errors)
+    reading = Reading(NAME, str(path), errors=errors)
     seen: dict[str, int] = {}
     some, v2 = False, None
     for number, row in rows:
@@ -127,7 +94,7 @@ def _parse(rows: Rows, path: Path, errors: list[RowError]) -> ParsedInput:
             _read_question(reading, number, qid, row)
     if not some:
         raise InputError(f"{path}: {v2 or 'no question with a haystack in it'}")
-    return reading.parsed(NAME)
+    return reading.parsed()
 
 
 def _read_question(reading: Reading, number: int, qid: str, row: dict[str, Any]) -> None:
@@ -282,14 +249,4 @@ def sniff(sample: Sample) -> bool:
     return bool(rows) and (_is_question(rows[0]) or _v2_file(sample.path, rows[0]) is not None)
 
 
-FORMAT = Format(
-    NAME,
-    "LongMemEval questions with their haystacks of sessions",
-    order=0,
-    sniff=sniff,
-    read=read,
-    folder=folder,
-    place=12,
-    shape="objects with a question and haystack_sessions",
-    needs=(("question",), ("haystack_sessions",)),
-)
+FORMAT = described(__file__, NAME, sniff, read, folder=folder)

@@ -26,10 +26,10 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError, identifier, required_text
 from cems_workbench.formats.base.files import read_records
-from cems_workbench.formats.base.format import Format, first_row
+from cems_workbench.formats.base.format import described, first_row
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput, Query
-from workbench_benchmarks.conversations import QUERIES, Reading, said_at, within
+from workbench_benchmarks.conversations import Reading, said_at, within
 
 NAME = "memoryagentbench"
 PROJECT = "memoryagentbench/"
@@ -44,17 +44,9 @@ Said = dict[tuple[Any, Any], list[str]]
 """The ids of turns by role and words."""
 
 
-NOTES = {
-    "without gold": "no judgments for {some}: their gold labels are answers, not passages",
-    "unjudged": "{n} questions name no turn with has_answer and have no judgment: {some}",
-    "cut": f"the contexts of {{some}} are passages of whole sentences, of at most {PASSAGE_CHARS:,} characters",
-    QUERIES: "not read, being neither questions nor memories: answers, and of metadata demo, keypoints and previous_events",
-}
-
-
 def read(path: Path, progress: Progress) -> ParsedInput:
     """Read a file of contexts with questions; raises InputError when it holds none."""
-    reading, names = Reading(str(path), NOTES), Counter[str]()
+    reading, names = Reading(NAME, str(path)), Counter[str]()
     for number, row in read_records(path, reading.errors, progress):
         if _is_row(row):
             _read_row(reading, number, row, path.stem, names)
@@ -62,7 +54,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
             reading.report(number, "", "must have a context with questions and answers")
     if not reading.queries and not reading.memories:
         raise InputError(f"{path}: no context with questions and answers in it")
-    return reading.parsed(NAME)
+    return reading.parsed()
 
 
 def _is_row(row: Any) -> bool:
@@ -189,13 +181,4 @@ def _passages(context: str) -> Iterator[str]:
         yield held
 
 
-FORMAT = Format(
-    NAME,
-    "MemoryAgentBench contexts with their questions",
-    order=0,
-    sniff=first_row(_is_row),
-    read=read,
-    place=2,
-    shape="objects with a context, questions and answers",
-    needs=(("context",), ("questions",), ("answers",)),
-)
+FORMAT = described(__file__, NAME, first_row(_is_row), read)

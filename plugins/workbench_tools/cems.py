@@ -31,8 +31,8 @@ from typing import Any
 
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.base.files import Sample, read_objects, read_records, type_name
-from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.files import Sample, data_beside, read_objects, read_records, type_name
+from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.records import collect, reported
 from cems_workbench.formats.cems_feedback import JUDGE
 from cems_workbench.formats.logs import parsed_log
@@ -50,27 +50,11 @@ from cems_workbench.records import (
     project_of,
 )
 
-USED = (
-    "id",
-    "user_id",
-    "scope",
-    "category",
-    "title",
-    "source_ref",
-    "tags",
-    "content",
-    "created_at",
-    "updated_at",
-    "deleted_at",
-    "shown_count",
-    "last_shown_at",
-    "relevant_count",
-    "noise_count",
-)
+_NAMES: Mapping[str, tuple[str, ...]] = data_beside(__file__, "names.json")["cems"]
+USED = _NAMES["used"]
 KNOWN = (*USED, "team_id", "source", "content_hash", "content_bytes", "chunks")
 POSITION_FIELDS = ("seq", "chunk_index", "index")
-_MARKS = {"team_id", "shown_count", "last_shown_at", "deleted_at", "content_hash", "chunks"}
-_OTHERS = {"project", "author", "session", "importance", "role", "speaker", "subject"}
+_MARKS, _OTHERS = frozenset(_NAMES["marks"]), frozenset(_NAMES["others"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,16 +244,7 @@ def _is_cems(row: dict[str, Any]) -> bool:
     )
 
 
-EXPORT = Format(
-    "cems-export",
-    "documents of CEMS, with their chunks, as JSON or JSON lines",
-    order=0,
-    sniff=_sniff_export,
-    read=_read_export,
-    place=7,
-    shape="lists documents and chunks, or rows with an id, content and what only CEMS writes (team_id, shown_count, content_hash …)",
-    needs=(("documents",), ("chunks",)),
-)
+EXPORT = described(__file__, "cems-export", _sniff_export, _read_export)
 
 
 RETRIEVAL, FEEDBACK, PROMPT = "MemoryRetrieval", "RelevanceFeedback", "UserPromptSubmit"
@@ -357,15 +332,4 @@ def _sniff_events(sample: Sample) -> bool:
     return sum(marks <= row.keys() for row in sample.objects) * 2 > len(sample.objects)
 
 
-HOOK_EVENTS = Format(
-    "cems-hook-events",
-    "what CEMS's hook logged: hook_events.jsonl with MemoryRetrieval events",
-    order=2,
-    sniff=_sniff_events,
-    read=_read_events,
-    suffixes=(".jsonl", ".ndjson"),
-    place=0,
-    answers=True,
-    shape="objects with ts, event and session_id",
-    needs=(("ts",), ("event",), ("session_id",)),
-)
+HOOK_EVENTS = described(__file__, "cems-hook-events", _sniff_events, _read_events)

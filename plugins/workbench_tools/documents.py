@@ -21,58 +21,15 @@ from itertools import zip_longest
 from typing import Any
 
 from cems_workbench.formats.base.engine_answers import METADATA_IDS
-from cems_workbench.formats.base.files import Sample, as_object, parse_literal
+from cems_workbench.formats.base.files import Sample, as_object, data_beside, parse_literal
 
-IDS = ("id", "memory_id", "document_id", "doc_id", "node_id", "id_", "chunk_id", "docid", "docno", "_id", "uuid", "pid")
-CONTENTS = ("content", "page_content", "pageContent", "text", "memory", "passage", "long_text", "chunk", "fact", "body")
-SCORES = (
-    "score",
-    "relevance_score",
-    "similarity_score",
-    "similarity",
-    "relevance",
-    "rerank_score",
-    "_relevance_score",
-    "_score",
-)
-METADATA = ("metadata", "meta", "payload", "extra_info")
-PARENTS = (
-    "doc_id",
-    "parent_id",
-    "parent_doc_id",
-    "parent_document_id",
-    "parent_node_id",
-    "ref_doc_id",
-    "document_id",
-    "source_id",
-)
+_NAMES: Mapping[str, tuple[str, ...]] = data_beside(__file__, "names.json")["document"]
+IDS, CONTENTS, SCORES, METADATA = (_NAMES[each] for each in ("ids", "contents", "scores", "metadata"))
+PARENTS = _NAMES["parents"]
 """Metadata of a part that names the document which it is a part of: LangChain's ParentDocumentRetriever, LlamaIndex, Haystack."""
-INNER = ("node", "document", "kwargs", "_source")
+INNER = _NAMES["inner"]
 """Objects within a document that hold its fields."""
-LISTS = (
-    "documents",
-    "retrieved_documents",
-    "results",
-    "memories",
-    "nodes",
-    "source_nodes",
-    "passages",
-    "chunks",
-    "hits",
-    "matches",
-    "points",
-    "records",
-    "items",
-    "retrieved_contexts",
-    "contexts",
-    "context",
-    "data",
-    "output",
-    "outputs",
-    "result",
-    "response",
-    "return_value",
-)
+LISTS = _NAMES["lists"]
 """Names under which a list of documents may stand, likelier ones first."""
 MAX_DEPTH = 4
 _PREFIX = "document."

@@ -23,8 +23,8 @@ from typing import Any
 
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
 from cems_workbench.formats.base.fields import FieldError, UnknownFields, identifier, required_text
-from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, is_document, read_document, read_objects
-from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.files import Sample, is_document, read_document, read_objects
+from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.judgments import clean_words
 from cems_workbench.formats.base.names import (
     ANY_ROW,
@@ -251,15 +251,4 @@ def _cell(name: str, cell: str) -> Any:
     return cell if any(map(_is_text, items)) else items
 
 
-FORMAT = Format(
-    NAME,
-    "a query a row with the ids that should come: {query, expected_ids, id?}, under any of their names",
-    order=3,
-    sniff=sniff,
-    read=read,
-    suffixes=(*OBJECTS, *TABLES),
-    breadth=-1,
-    place=9,
-    shape="rows with the words or the id of a query, and expected_ids, relevant_ids, gold_ids or expected_files",
-    needs=(("query", "question", "qid", "query_id"), ("expected_ids", "relevant_ids", "gold_ids", "expected_files")),
-)
+FORMAT = described(__file__, NAME, sniff, read)

@@ -32,7 +32,7 @@ import yaml
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import fields, payload
 from cems_workbench.formats.base.files import Sample, as_object, open_file
-from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.records import MemoryRead, memories_of
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Relation, RowError
@@ -236,16 +236,4 @@ def sniff(sample: Sample) -> bool:
     return sample.path.suffix.lower() in SUFFIXES
 
 
-FORMAT = Format(
-    NAME,
-    "Markdown notes with front matter, a file or a folder (basic-memory, Obsidian, Claude)",
-    order=0,
-    sniff=sniff,
-    read=read,
-    suffixes=SUFFIXES,
-    folder=folder,
-    breadth=4,
-    place=12,
-    inside=False,
-    shape="a file with the ending .md or .markdown",
-)
+FORMAT = described(__file__, NAME, sniff, read, folder=folder)

@@ -41,7 +41,7 @@ from cems_workbench.formats.base.engine_answers import (
 )
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import SAMPLE_LINES, Sample, read_records, type_name
-from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.memory_fields import TEXTS
 from cems_workbench.formats.base.records import MemoryRead, collect, memories_of
 from cems_workbench.progress import Progress
@@ -139,18 +139,7 @@ def doubt(sample: Sample) -> str:
     return f"may be memories, or what {whose} found: fidelity FILE compares that with the results here"
 
 
-RECORDS = Format(
-    "memory-records",
-    "memories as mem0, LangGraph, Graphiti, Zep, Letta, LangChain, Qdrant or Chroma return them",
-    order=0,
-    sniff=_sniff_records,
-    read=_read_records,
-    breadth=1,
-    place=11,
-    shape="objects with an id and memory, page_content, fact, payload or value, and no score",
-    needs=(("id", "_id", "uuid", "memory_id"), ("memory", "page_content", "fact", "data", "payload", "value")),
-    doubt=doubt,
-)
+RECORDS = described(__file__, "memory-records", _sniff_records, _read_records, doubt=doubt)
 
 
 ENTITY, RELATION = "entity", "relation"
@@ -238,13 +227,4 @@ def _sniff_server(sample: Sample) -> bool:
     )
 
 
-SERVER = Format(
-    "mcp-memory-server",
-    "memory.jsonl of the MCP memory server: {type: entity, name, entityType, observations}, …",
-    order=0,
-    sniff=_sniff_server,
-    read=_read_server,
-    place=10,
-    shape="objects of type entity with observations, or of type relation with relationType",
-    needs=(("type",), ("observations", "relationType")),
-)
+SERVER = described(__file__, "mcp-memory-server", _sniff_server, _read_server)

@@ -23,8 +23,8 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
 from cems_workbench.formats.base.fields import FieldError, identifier, items_in, required_text
-from cems_workbench.formats.base.files import OBJECTS, TABLES, Sample, as_object, read_records
-from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.files import Sample, as_object, read_records
+from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.names import QIDS, RETURNED, WANTED, WORDS, first_of, items_of, named
 from cems_workbench.formats.base.records import derived_id, judgment_of, reported
 from cems_workbench.formats.logs import RESULTS, Asked, Asking, parsed_log
@@ -164,14 +164,10 @@ def sniff(sample: Sample) -> bool:
     return any(is_sample({name.lower() for name in columns_of(sample.header, mark)}) for mark in DELIMITERS)
 
 
-FORMAT = Format(
+FORMAT = described(
+    __file__,
     NAME,
-    "samples of RAGAS, goldens and test cases of DeepEval: a query, what answers it and what was retrieved",
-    order=3,
-    sniff=sniff,
-    read=read,
-    suffixes=(*OBJECTS, *TABLES),
-    answers=True,
-    shape="user_input, question or input, beside reference or retrieved contexts or their ids",
+    sniff,
+    read,
     needs=(QUERIES, ("reference_context_ids", "retrieved_context_ids", *RETRIEVED_TEXTS, *GOLD_TEXTS)),
 )

@@ -40,7 +40,7 @@ from cems_workbench.formats.base.csv_table import (
 )
 from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.files import Sample, read_lines
-from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.format import JudgmentWriter, described
 from cems_workbench.formats.base.judgments import ByWords, not_by_words
 from cems_workbench.formats.base.names import NAMES, RUN, fields_of, plain
 from cems_workbench.formats.base.records import Collected, collect_judgments
@@ -305,50 +305,32 @@ def _doubt(sample: Sample) -> str:
     )
 
 
-QUEPID = Format(
+QUEPID = described(
+    __file__,
     "quepid-csv",
-    "Quepid ratings: query,docid,rating under a header",
-    order=3,
-    sniff=_sniff_quepid,
-    read=lambda path, progress: _ratings(open_table(path, HEADER, columns=_columns), "quepid-csv", progress),
-    suffixes=(".csv",),
+    _sniff_quepid,
+    lambda path, progress: _ratings(open_table(path, HEADER, columns=_columns), "quepid-csv", progress),
     judgments=JudgmentWriter(_write, by_words=True, judges=False, refused=_refused_by_quepid, place=4),
-    place=15,
-    shape="a header with query, docid and rating, and no id of the query",
     needs=tuple((name, *others) for name, others in COLUMNS.items()),
 )
-SRW = Format(
+SRW = described(
+    __file__,
     "srw-csv",
-    "OpenSearch judgments: query,docid,rating, header optional",
-    order=3,
-    sniff=lambda sample: _has_shape(sample) and not _doubt(sample),
-    read=_read_srw,
-    suffixes=(".csv",),
-    breadth=3,
+    lambda sample: _has_shape(sample) and not _doubt(sample),
+    _read_srw,
     judgments=JudgmentWriter(_write, by_words=True, judges=False, refused=_refused_by_srw, place=5),
-    place=16,
     doubt=_doubt,
-    shape="three columns without a header: words of the query, docid, number",
 )
-BOOK = Format(
+BOOK = described(
+    __file__,
     "quepid-book",
-    "a Quepid book: query,docid and a column per judge",
-    order=3,
-    sniff=_sniff_book,
-    read=_read_book,
-    suffixes=(".csv",),
+    _sniff_book,
+    _read_book,
     judgments=JudgmentWriter(_write_book, by_words=True, fitting=_with_nameable_judges, refused=not_by_words, place=6),
-    place=17,
-    shape="a header with query, docid and a column of grades per judge",
-    needs=(("query",), ("docid",)),
 )
-LTR = Format(
+LTR = described(
+    __file__,
     "ltr-text",
-    "judgments for learning to rank: grade qid:N # docno words",
-    order=3,
-    sniff=lambda sample: sum(map(bool, map(_LTR.fullmatch, sample.lines))) * 2 > len(sample.lines),
-    read=_read_ltr,
-    suffixes=(".txt", ".ltr"),
-    place=20,
-    shape='lines "grade qid:N # docno words of the query"',
+    lambda sample: sum(map(bool, map(_LTR.fullmatch, sample.lines))) * 2 > len(sample.lines),
+    _read_ltr,
 )

@@ -32,7 +32,7 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.files import Sample, read_document, type_name
-from cems_workbench.formats.base.format import Format, JudgmentWriter
+from cems_workbench.formats.base.format import JudgmentWriter, described
 from cems_workbench.formats.base.judgments import ByWords, one_grade_each
 from cems_workbench.formats.base.records import collect_judgments, graded, reported, whole_grade
 from cems_workbench.progress import Progress
@@ -217,28 +217,20 @@ def _object(value: Any) -> Row:
     return value if isinstance(value, dict) else {}
 
 
-QUEPID = Format(
+QUEPID = described(
+    __file__,
     "quepid-json",
-    "a Quepid book or case, RRE ratings, judgments or a query set of the Search Relevance Workbench as .json",
-    order=3,
-    sniff=lambda sample: bool(_found(sample.document)),
-    read=_read,
-    suffixes=(".json",),
+    lambda sample: bool(_found(sample.document)),
+    _read,
     judgments=JudgmentWriter(_write, by_words=True, fitting=_with_one_unnamed, refused=_refused, place=6),
-    place=19,
-    shape="a document with query_doc_pairs, query_groups, judgmentRatings or querySetQueries, or with queries that have ratings",
     needs=((PAIRS, GROUPS, RATINGS, QUERY_SET),),
 )
-SRW = Format(
+SRW = described(
+    __file__,
     "srw-json",
-    "OpenSearch judgments as JSON to import there (read as quepid-json)",
-    order=3,
-    sniff=lambda sample: False,
-    read=lambda path, progress: replace(_read(path, progress), format="srw-json"),
-    suffixes=(".json",),
+    lambda sample: False,
+    lambda path, progress: replace(_read(path, progress), format="srw-json"),
     judgments=JudgmentWriter(_write_srw, by_words=True, judges=False, place=5),
-    place=25,
-    shape="one object with judgmentRatings",
 )
 
 
@@ -304,15 +296,11 @@ def _doubt(sample: Sample) -> str:
     )
 
 
-RANX = Format(
+RANX = described(
+    __file__,
     "ranx-json",
-    "judgments of ranx: {qid: {docno: grade}} as .json",
-    order=3,
-    sniff=_sniff_ranx,
-    read=_read_ranx,
-    suffixes=(".json",),
+    _sniff_ranx,
+    _read_ranx,
     judgments=JudgmentWriter(lambda judgments, words: _write_ranx(judgments), judges=False, place=7),
-    place=18,
     doubt=_doubt,
-    shape="one object {qid: {docno: grade}} of whole numbers",
 )

@@ -30,7 +30,7 @@ from typing import Any
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, read_records
-from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.records import reported
 from cems_workbench.formats.logs import Asked, Asking, parsed_log
 from cems_workbench.formats.responses import rows_of_answer
@@ -60,7 +60,6 @@ from workbench_tools.spans import (
     words_of_query,
 )
 
-SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 OBSERVED = ("id", "type", "input", "output")
 """Columns of a CSV of Langfuse."""
 RETRIEVER, EMBEDDING = "RETRIEVER", "EMBEDDING"
@@ -298,26 +297,12 @@ def _sniff_observations(sample: Sample) -> bool:
     return any(names >= {*OBSERVED} and names & {"traceId", "trace_id"} for names in _headers(sample))
 
 
-SPANS = Format(
+SPANS = described(
+    __file__,
     "openinference-spans",
-    "retriever spans of OpenInference: JSON lines of spans, or OTLP JSON",
-    order=2,
-    sniff=_sniff_spans,
-    read=partial(_read, "openinference-spans", ("attributes.input.value",), "retrieval.documents"),
-    suffixes=SUFFIXES,
-    place=0,
-    answers=True,
-    shape="spans: objects with attributes and a context or start_time, or OTLP JSON",
-    needs=(("attributes", "resourceSpans"), ("context", "start_time", "resourceSpans")),
+    _sniff_spans,
+    partial(_read, "openinference-spans", ("attributes.input.value",), "retrieval.documents"),
 )
-OBSERVATIONS = Format(
-    "observations",
-    "observations of Langfuse, runs of LangSmith: retrievals with their input and output",
-    order=2,
-    sniff=_sniff_observations,
-    read=partial(_read, "observations", OBSERVED, "output"),
-    suffixes=SUFFIXES,
-    answers=True,
-    shape="observations with id, type, traceId, startTime, input and output, or runs with run_type, inputs and outputs",
-    needs=(("type", "run_type"), ("input", "inputs"), ("output", "outputs")),
+OBSERVATIONS = described(
+    __file__, "observations", _sniff_observations, partial(_read, "observations", OBSERVED, "output")
 )

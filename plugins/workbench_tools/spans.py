@@ -37,7 +37,7 @@ from typing import Any
 
 from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.engine_answers import finite
-from cems_workbench.formats.base.files import parse_json
+from cems_workbench.formats.base.files import data_beside, parse_json
 from cems_workbench.formats.base.records import TracedDocument
 from cems_workbench.records import STAGE_KINDS
 from workbench_tools.documents import document_fields, documents_in, nested, with_ids
@@ -58,24 +58,9 @@ QUERIES = ("input.value", "reranker.query", "gen_ai.retrieval.query.text", "gen_
 OUTPUT = "output.value"
 NOT_IN_TRACE = "not in the trace: "
 """How the id of a document begins that the spans lack; its rank, and in a traced pipeline its list, follow."""
-QUERY_FIELDS = (
-    "query",
-    "input",
-    "question",
-    QUERY_OF_BUNDLE := "query_str",
-    "str_or_query_bundle",
-    "query_bundle",
-    "query_text",
-    "search_query",
-    "queries",
-    "text",
-    "message",
-    "messages",
-    "prompt",
-    "content",
-    "kwargs",
-    "args",
-)
+_NAMES: Mapping[str, Any] = data_beside(__file__, "names.json")["span"]
+QUERY_OF_BUNDLE = "query_str"
+QUERY_FIELDS: Sequence[str] = _NAMES["query_fields"]
 """Fields of a JSON input that may hold the query, likelier ones first."""
 MAX_QUERY_DEPTH = 5
 ASKERS = frozenset({"user", "human"})
@@ -94,33 +79,12 @@ MAX_NAME_CHARS = 80
 MAX_DOCUMENTS = 10_000
 """Above it, a number of a document says nothing of others that are missing."""
 MOST_NAMED = 3
-_ROOTS = frozenset(
-    {
-        "retrieval",
-        "reranker",
-        "workbench",
-        "openinference",
-        "input",
-        "output",
-        "gen_ai",
-        "document",
-        "status",
-        "context",
-        "name",
-    }
-)
+_ROOTS = frozenset(_NAMES["roots"])
 _MASK = re.compile(r"\[Scrubbed due to .*\]")
 """What logfire writes in the place of a value."""
 _WHOLE = frozenset({"input.value", OUTPUT})
 """Values that stay as they are where they are no text."""
-ALIASES = {
-    "langfuse.observation.type": KIND,
-    "langfuse.observation.input": "input.value",
-    "langfuse.observation.output": OUTPUT,
-    "mlflow.spanType": KIND,
-    "mlflow.spanInputs": "input.value",
-    "mlflow.spanOutputs": OUTPUT,
-}
+ALIASES = _NAMES["aliases"]
 """Attributes of other tracers (Langfuse 5.0, MLflow 3), by what OpenInference calls them."""
 DROPPED_COUNTS = ("droppedAttributesCount", "dropped_attributes_count", "dropped_attributes")
 SCRUBBED = "logfire.scrubbed"

@@ -25,7 +25,7 @@ import numpy as np
 
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, open_file, read_records
-from cems_workbench.formats.base.format import Format
+from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.records import Trace, TracedQuery, Traces, reported
 from cems_workbench.formats.logs import Asked, Asking, parsed_log
 from cems_workbench.progress import Progress, silent
@@ -194,16 +194,4 @@ def _same(one: Documents, other: Documents) -> bool:
     return [document.content for document in one] == [document.content for document in other]
 
 
-FORMAT = Format(
-    NAME,
-    "traces of a pipeline, OpenInference or OTel GenAI: JSON lines of spans with stages, or OTLP JSON",
-    order=2,
-    sniff=sniff,
-    read=read,
-    breadth=-1,
-    place=-1,
-    answers=True,
-    traces=read_traces,
-    shape="spans of which one is a stage of a pipeline",
-    needs=(("attributes", "resourceSpans"), ("context", "start_time", "resourceSpans")),
-)
+FORMAT = described(__file__, NAME, sniff, read, traces=read_traces)

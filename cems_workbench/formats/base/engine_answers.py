@@ -28,67 +28,16 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-LISTS = (
-    "results",
-    "memories",
-    "hits",
-    "documents",
-    "items",
-    "matches",
-    "passages",
-    "source_nodes",
-    "edges",
-    "facts",
-    "points",
-    "objects",
-    "docs",
-    "data",
-    "Get",
-    "result",
-    "response",
-)
+from cems_workbench.formats.base.files import data_beside
+
+NAMES: Mapping[str, tuple[str, ...]] = data_beside(__file__, "names.json")["answer"]
+IDS, METADATA_IDS, SCORES, DISTANCES = (NAMES[each] for each in ("ids", "metadata_ids", "scores", "distances"))
+LISTS = NAMES["lists"]
 """Names under which an answer has its rows, likelier ones first."""
-BATCHES = ("responses", "groups")
+BATCHES = NAMES["batches"]
 """Names under which there are several answers, or parts of one."""
-COLUMNS = ("documents", "metadatas", "distances", "embeddings", "uris")
+COLUMNS = NAMES["columns"]
 """The columns beside Chroma's `ids`, one of each for a row."""
-IDS = (
-    "memory_id",
-    "id",
-    "document_id",
-    "doc_id",
-    "docid",
-    "docno",
-    "_id",
-    "uuid",
-    "uuid_",
-    "id_",
-    "node_id",
-    "file_id",
-)
-METADATA_IDS = ("memory_id", "id", "doc_id", "document_id", "_id", "uuid")
-SCORES = (
-    "score",
-    "relevance_score",
-    "final_score",
-    "similarity",
-    "relevance",
-    "_relevance_score",
-    "_score",
-    "certainty",
-    "@search.score",
-    "_rankingScore",
-)
-DISTANCES = (
-    "distance",
-    "_distance",
-    "dist",
-    "$dist",
-    "cosine_distance",
-    "l2_distance",
-    "vector_distance",
-    "?column?",
-)
 VECTORS = frozenset(("vector", "vectors", "embedding", "embeddings"))
 MAX_DEPTH = 4
 SEARCH, CHROMA, LETTA, ELASTIC = "a search", "Chroma", "Letta", "Elasticsearch"

@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
@@ -43,6 +44,20 @@ BLOCK_BYTES = 250_000
 """Of lines that are read and decoded together."""
 _EXCEL = re.compile(r'"?sep=.?"?', re.IGNORECASE)
 _DECODER = json.JSONDecoder(object_pairs_hook=lambda pairs: _object(pairs))
+
+
+@cache
+def data_beside(module: str, name: str) -> dict[str, Any]:
+    """The object of a JSON file beside the file of a module, its lists as tuples."""
+    return {
+        key: _as_tuples(value) for key, value in json.loads(Path(module).with_name(name).read_text("utf-8")).items()
+    }
+
+
+def _as_tuples(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _as_tuples(each) for key, each in value.items()}
+    return tuple(map(_as_tuples, value)) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True, slots=True)

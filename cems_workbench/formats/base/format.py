@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from cems_workbench import extensions
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.base.files import OBJECTS, Sample
+from cems_workbench.formats.base.files import OBJECTS, Sample, data_beside
 from cems_workbench.formats.base.records import TracesReader
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress
@@ -261,6 +261,13 @@ class Format:
     """The names without which no row is in this format, each with others for it: what a refusal says is missing."""
     doubt: Callable[[Sample], str] = field(default=lambda sample: "")
     """Why a file that may be in it is not taken for it without being told: what else it may be, and what would decide."""
+
+
+def described(
+    module: str, name: str, sniff: Callable[[Sample], bool], read: Callable[[Path, Progress], ParsedInput], **how: Any
+) -> Format:
+    """The format of a name, of which formats.json beside the file of its `module` has what does not run."""
+    return Format(name, sniff=sniff, read=read, **data_beside(module, "formats.json")[name], **how)
 
 
 FORMATS = extensions.Registry(extensions.FORMATS, Format, "cems_workbench.formats", "FORMAT")

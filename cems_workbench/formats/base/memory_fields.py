@@ -15,56 +15,16 @@ from typing import Any
 
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.files import data_beside
 from cems_workbench.records import CEMS_SCOPES, IMPORTANCE, TIMES, Memory, RowProblem, project_of
 
-NAMES: Mapping[str, tuple[str, ...]] = {
-    "content": (
-        "data",
-        "page_content",
-        "content",
-        "text",
-        "memory",
-        "document",
-        "chunk",
-        "body",
-        "message",
-        "value",
-        "fact",
-    ),
-    "title": ("title", "heading", "document_title", "subject"),
-    "category": ("category", "memory_type", "kind"),
-    "project": ("project", "project_id", "repository", "repo"),
-    "session": ("session", "session_id", "run_id", "conversation_id", "thread_id"),
-    "author": ("author", "user_id", "actor_id", "agent_id", "speaker"),
-    "tags": ("tags", "labels", "keywords"),
-    "priority": ("priority",),
-    "pinned": ("pinned",),
-    "importance": ("importance",),
-    "created_at": ("created_at", "createdAt", "created", "creation_date", "timestamp", "date"),
-    "updated_at": ("updated_at", "updatedAt", "updated", "modified_at", "last_modified", "last_modified_date"),
-    "valid_from": ("valid_from", "valid_at"),
-    "valid_until": ("valid_until", "expiration_date", "invalid_at", "expired_at", "expires_at"),
-    "last_accessed": ("last_accessed", "last_accessed_at", "last_shown_at"),
-    "access_count": ("access_count", "shown_count"),
-    "relevant_count": ("relevant_count",),
-    "noise_count": ("noise_count",),
-    "scope": ("scope", "visibility"),
-    "source_ref": ("source_ref", "source", "url", "file_path", "file_name", "filename", "path"),
-    "document": ("document_id", "doc_id", "parent_id", "ref_doc_id"),
-    "number": ("chunk_index", "chunk_seq", "seq", "chunk_number", "chunk_id"),
-}
+NAMES: Mapping[str, tuple[str, ...]] = data_beside(__file__, "names.json")["memory"]
 """Names by field, likelier ones first; `document` and `number` are those of a chunk."""
 TIME_OF: Mapping[str, str] = {name: field for field in TIMES for name in NAMES[field][1:]}
 """The time of a memory by each of its names but its own."""
 TEXTS = ("memory", "page_content", "fact", "data")
 """Names of a text that is a memory's; others, such as `text`, may be anything's."""
-STATE_NAMES: Mapping[str, str] = {
-    "deleted": "is_deleted",
-    "active": "is_active",
-    "superseded_by": "superseded_by",
-    "superseded_at": "superseded_at",
-    "original_id": "original_id",
-}
+STATE_NAMES: Mapping[str, str] = data_beside(__file__, "names.json")["state"]
 """Names by what they say of a memory's state, by the systems' sources, not recorded: Letta's is_deleted; ACE's others, whose references are
 to `original_id`."""
 DELETED_AT = "deleted_at"

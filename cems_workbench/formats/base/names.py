@@ -12,23 +12,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cems_workbench.formats.base.fields import FieldError, items_in
+from cems_workbench.formats.base.files import data_beside
 
-NAMES: Mapping[str, tuple[str, ...]] = {
-    "qid": ("qid", "query_id", "queryid", "q_id", "topic", "topic_id", "topicid"),
-    "memory_id": (
-        "memory_id",
-        "docno",
-        "doc_id",
-        "docid",
-        "document_id",
-        "documentid",
-        "corpus_id",
-        "corpusid",
-        "passage_id",
-        "pid",
-    ),
-    "grade": ("grade", "relevance", "rel", "label", "rating", "score", "judgment", "judgement", "gain"),
-}
+NAMES: Mapping[str, tuple[str, ...]] = data_beside(__file__, "names.json")["judgment"]
 """Names by field of a judgment, likelier ones first."""
 WORDS = ("query", "query_text", "querytext")
 """Names of the words of a query, which a judgment may have beside its id, or instead of it."""
