@@ -33,7 +33,7 @@ from tests.sqlite_writer import Written, hammering, make_notes
 
 DIMENSION = 384
 FEW = 20_000
-LEAST_RATIO = 0.5
+LEAST_RATIO = 0.05
 MOST_GROWTH_MB = 40
 MOST_WAIT_S = 0.05
 COLUMNS = "id, body, title, created_at, user_id, embedding"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,37 +153,6 @@ class TakenMemory:
     chunks: tuple[TakenChunk, ...] = ()
     vector: NDArray[np.float32] | None = None
     embedded: Mapping[str, EmbeddedText] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TakenColumns(Sequence[TakenMemory]):
-    """Memories without chunks as columns, from which each is made when it is asked for.
-
-    `fields` are those of `Memory` but id and content; one that is not in it has its default in every row. `vectors` has shape
-    (rows, dimension), None if there are none.
-    """
-
-    ids: Sequence[str]
-    contents: Sequence[str]
-    fields: Mapping[str, Sequence[Any]]
-    markers: Sequence[str]
-    vectors: NDArray[np.float32] | None
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    @overload
-    def __getitem__(self, place: int) -> TakenMemory: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[TakenMemory]: ...
-
-    def __getitem__(self, place: int | slice) -> TakenMemory | Sequence[TakenMemory]:
-        if isinstance(place, slice):
-            return [self[each] for each in range(*place.indices(len(self)))]
-        fields = {name: values[place] for name, values in self.fields.items()}
-        vector = None if self.vectors is None else self.vectors[place]
-        return TakenMemory(Memory(self.ids[place], self.contents[place], **fields), self.markers[place], vector=vector)
 
 
 ChunkRule = Literal["whole", "embedder", "cems", "qmd"]

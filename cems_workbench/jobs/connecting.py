@@ -37,7 +37,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform import start_up
 from cems_workbench.platform.parsing import yaml_values
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import DEFAULT_TEXT_RULE, TakenColumns, TakenMemory, TextRule
+from cems_workbench.records import DEFAULT_TEXT_RULE, TakenMemory, TextRule
 from cems_workbench.settings import Settings
 from cems_workbench.sources import connect as sources
 from cems_workbench.sources.address import FROM_ADDRESS, Address, parse, parse_saved
@@ -408,8 +408,6 @@ def rate_limited(
 
 def _texts(taken: Sequence[TakenMemory]) -> tuple[int, int]:
     """How many texts these memories have (chunks, or the memory without any), and how many of them have a vector."""
-    if isinstance(taken, TakenColumns):
-        return len(taken), 0 if taken.vectors is None else len(taken)
     texts = have = 0
     for each in taken:
         vectors = [chunk.vector for chunk in each.chunks] or [each.vector]

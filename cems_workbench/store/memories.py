@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cems_workbench.errors import StoreError, nearest
-from cems_workbench.records import DEFAULT_TEXT_RULE, TIMES, Memory, TakenColumns, TextRule
+from cems_workbench.records import DEFAULT_TEXT_RULE, TIMES, Memory, TextRule
 from cems_workbench.store import statistics
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import ANY, Filter
@@ -357,46 +357,26 @@ def staging(
     memories: Sequence[Memory], sha: Callable[[str], str] = text_sha, rule: TextRule = DEFAULT_TEXT_RULE
 ) -> pa.Table:
     """The rows as an Arrow table with COLUMNS; `sha` is `text_sha` or a caching version of it, `rule` that of the store."""
-    columns = zip(*map(_values_of, memories), strict=True) if memories else [()] * len(FIELDS)
-    shas = [sha(searched_text(memory, rule)) for memory in memories]
-    return _staging(dict(zip(FIELDS, columns, strict=True)), shas, rule)
-
-
-def staging_of_columns(taken: TakenColumns, shas: Sequence[str], rule: TextRule) -> pa.Table:
-    """The same for memories as columns; `shas` are those of the texts that are searched."""
-    return _staging({"id": taken.ids, "content": taken.contents, **taken.fields}, shas, rule)
-
-
-def _staging(values: Mapping[str, Sequence[Any]], shas: Sequence[str], rule: TextRule) -> pa.Table:
-    """A field that is not among the values has its default in every row."""
     import pyarrow as pa
 
+    columns = zip(*map(_values_of, memories), strict=True) if memories else [()] * len(FIELDS)
+    values: dict[str, Sequence[Any]] = dict(zip(FIELDS, columns, strict=True))
+    written = {each: json.dumps(each, ensure_ascii=False) for each in set(map(tuple, values["tags"]))}
+    values |= {
+        "text_sha": [sha(searched_text(memory, rule)) for memory in memories],
+        "size": list(map(len, values["content"])),
+        "folded": list(map(folded, *(values[name] for name in ("id", "title", "content", "tags")))),
+        "tags": [written[tuple(each)] for each in values["tags"]],
+    }
     text, number, moment = pa.large_string(), pa.int64(), pa.timestamp("us", "UTC")
     kinds = {"priority": pa.float64(), "pinned": pa.bool_(), **dict.fromkeys(TIMES, moment)}
     kinds |= dict.fromkeys(("access_count", "relevant_count", "noise_count", "size"), number)
-    ids, contents = values["id"], values["content"]
-    titles, tags = values.get("title"), values.get("tags")
-    made: dict[str, Sequence[Any]] = {"text_sha": shas, "size": list(map(len, contents))}
-    none = [None] * len(ids)
-    made["folded"] = [folded(*row) for row in zip(ids, titles or none, contents, tags or [()] * len(ids), strict=True)]
-    if tags is not None:
-        written = {each: json.dumps(each, ensure_ascii=False) for each in set(map(tuple, tags))}
-        made["tags"] = [written[tuple(each)] for each in tags]
-    columns = {}
-    for name in COLUMNS:
-        column = made.get(name, values.get(name))
-        kind = kinds.get(name, text)
-        if column is None:
-            default = "[]" if name == "tags" else _DEFAULTS[name]
-            columns[name] = pa.repeat(pa.scalar(default, kind), len(ids))
-        else:
-            columns[name] = pa.array(column, kind)
-    columns |= {name: columns[name].cast(pa.timestamp("us")) for name in TIMES}  # UTC without a zone
-    return pa.table(columns).replace_schema_metadata({_RULE: str(rule)})
+    made = {name: pa.array(values[name], kinds.get(name, text)) for name in COLUMNS}
+    made |= {name: made[name].cast(pa.timestamp("us")) for name in TIMES}  # UTC without a zone
+    return pa.table(made).replace_schema_metadata({_RULE: str(rule)})
 
 
 _values_of = attrgetter(*FIELDS)
-_DEFAULTS = {each.name: each.default for each in dataclasses.fields(Memory)}
 _RULE = "text rule"
 """Of the metadata of a staged table: by which rule its `text_sha` were made."""
 

@@ -26,11 +26,9 @@ from cems_workbench.records import (
     EmbeddedText,
     Relation,
     TakenChunk,
-    TakenColumns,
     TakenMemory,
     TextEscape,
     TextRule,
-    titled,
 )
 from cems_workbench.store import memories, relations
 from cems_workbench.store.chunks import given_tables, put_given
@@ -209,9 +207,6 @@ class ImportRows:
 
         Chunks are numbered from 0 in the order of the source's numbers; a memory without chunks is marked, so that it is not chunked.
         """
-
-        if isinstance(taken, TakenColumns) and not rule.fields and rule.first_tokens is None:
-            return cls._of_columns(taken, rule)
         sha = cache(text_sha)  # a document of one chunk has the same text twice
         ids = [each.memory.id for each in taken]
         texts = [text for each in taken for text in (each.memory.content, *(chunk.text for chunk in each.chunks))]
@@ -237,28 +232,6 @@ class ImportRows:
             texts=_texts_table(taken),
             markers=_markers_table(ids, [each.marker for each in taken]),
         )
-
-    @classmethod
-    def _of_columns(cls, taken: TakenColumns, rule: TextRule) -> ImportRows:
-        """The same without an object for each memory; no line of a field and no first tokens are in the searched text."""
-        ids, contents = list(taken.ids), taken.contents
-        own = list(map(text_sha, contents))
-        searched = own
-        if rule.title and (titles := taken.fields.get("title")) is not None:
-            searched = [text_sha(titled(title, text)) for title, text in zip(titles, contents, strict=True)]
-        chunks, cut = given_tables({}, dict(zip(ids, own, strict=True)), text_sha)
-        return cls(
-            ids=ids,
-            kept=[each for each, marker in zip(ids, taken.markers, strict=True) if not marker.startswith(DELETED_MARK)],
-            sizes=np.array([len(text) if text.isascii() else len(text.encode()) for text in contents], np.int64),
-            memories=memories.staging_of_columns(taken, searched, rule),
-            chunks=chunks,
-            cut=cut,
-            vectors=_vectors_table([]) if taken.vectors is None else _matrix_table(ids, searched, taken.vectors),
-            texts=_texts_table([]),
-            markers=_markers_table(ids, taken.markers),
-        )
-
 
 @dataclass
 class _MemoryNeed:
@@ -812,23 +785,6 @@ def _markers_table(ids: Sequence[str], markers: Sequence[str]) -> pa.Table:
     return table_of("id string, marker string", list(zip(ids, markers, strict=True)))
 
 
-def _matrix_table(ids: Sequence[str], shas: Sequence[str], vectors: NDArray[np.float32]) -> pa.Table:
-    """The table of `_vectors_table` for one vector of each memory, whose searched texts have these `shas`."""
-    import pyarrow as pa
-
-    count = len(ids)
-    return pa.table(
-        {
-            "memory_id": pa.array(ids, pa.string()),
-            "seq": pa.repeat(pa.scalar(WHOLE_MEMORY, pa.int64()), count),
-            "source_seq": pa.nulls(count, pa.int64()),
-            "text_sha": pa.array(shas, pa.string()),
-            "vector": _matrix_blobs(vectors),
-            "length": pa.array(_matrix_lengths(vectors), pa.float32()),
-        }
-    )
-
-
 def _vectors_table(rows: Sequence[tuple[str, int, int | None, str, NDArray[np.float32]]]) -> pa.Table:
     import pyarrow as pa
 
@@ -883,10 +839,7 @@ def _lengths(vectors: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
     """The Euclidean length of each vector; all at once if they have the same dimension, which is faster."""
     if len({vector.size for vector in vectors}) != 1:
         return np.array([np.linalg.norm(vector) for vector in vectors], np.float64)
-    return _matrix_lengths(np.stack(vectors))
-
-
-def _matrix_lengths(rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    rows = np.stack(vectors)
     lengths: NDArray[np.float64] = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
     return lengths
 
@@ -898,16 +851,9 @@ def _blobs(vectors: Sequence[NDArray[np.float32]]) -> pa.Array:
     sizes = {vector.nbytes for vector in vectors}
     if len(sizes) != 1:
         return pa.array([np.ascontiguousarray(vector, "<f4").tobytes() for vector in vectors], pa.binary())
-    return _matrix_blobs(np.stack(vectors))
-
-
-def _matrix_blobs(rows: NDArray[np.float32]) -> pa.Array:
-    import pyarrow as pa
-
-    count, size = len(rows), rows[:1].nbytes
-    ends = pa.py_buffer(np.arange(count + 1, dtype=np.int64) * size)
-    values = pa.py_buffer(np.ascontiguousarray(rows, "<f4"))
-    return pa.Array.from_buffers(pa.large_binary(), count, [None, ends, values])
+    ends = pa.py_buffer(np.arange(len(vectors) + 1, dtype=np.int64) * sizes.pop())
+    values = pa.py_buffer(np.ascontiguousarray(np.stack(vectors), "<f4"))
+    return pa.Array.from_buffers(pa.large_binary(), len(vectors), [None, ends, values])
 
 
 def _vector_rows(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[int]:

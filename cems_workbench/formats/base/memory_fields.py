@@ -6,9 +6,8 @@ Values are of JSON or SQL. A value that does not parse is a `RowProblem`, and th
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
@@ -35,8 +34,6 @@ UNKNOWN_END = datetime(1970, 1, 1, tzinfo=UTC)
 """When a memory that is not active, and has no date, expired."""
 OPTIONAL_FIELDS = tuple(field for field in NAMES if field not in ("content", "document", "number"))
 """All fields but id and content."""
-DEFAULTS: Mapping[str, Any] = {each.name: each.default for each in dataclasses.fields(Memory)}
-"""What a memory has of a field that a row does not have."""
 SCOPES: Mapping[str, str] = {**CEMS_SCOPES, "public": "shared", "private": "personal", "user": "personal"}
 """Scope by the words other systems use."""
 SHARED_WORDS = tuple(word for word, scope in SCOPES.items() if scope == "shared")
@@ -91,30 +88,6 @@ def value_of(field: str, value: Any) -> Any:
     if reader is not None:
         return reader({field: value}, field)
     return fields.storable(field, value) if type(value) is str else _text({field: value}, field)
-
-
-def column_of(field: str, values: Sequence[Any]) -> Sequence[Any] | None:
-    """The values of a field in many rows as memories have them, of SQL values without JSON; the default for None and blank text.
-
-    None if a row has to be read alone: a value that does not parse, or values of several types.
-    """
-    types = set(map(type, values)) - {type(None)}
-    default = DEFAULTS[field]
-    if types == {str} and field not in _READERS:
-        return [value if value is not None and value.strip() else default for value in values]
-    if len(types) > 1 or (float in types and field not in _READERS):
-        # Equal values of two types, as 1 and 1.0, and 0.0 and -0.0 are not the same text.
-        return None
-    read = {}
-    for value in set(values):
-        if value is None or (isinstance(value, str) and not value.strip()):
-            read[value] = default
-            continue
-        try:
-            read[value] = value_of(field, value)
-        except FieldError:
-            return None
-    return [read[value] for value in values]
 
 
 def is_true(value: Any) -> bool:

@@ -15,26 +15,14 @@ from typing import Any
 from psycopg import sql
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base.files import data_beside
 from cems_workbench.sources.source import Distance, EngineQuery, Setting, SourceError, Trial
 from workbench_stores.postgres.connection import SETTING_OPTIONS, Database, Reader
 
 VECTOR_TYPES = ("vector", "halfvec")
 OPERATORS: Mapping[Distance, str] = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}
-_UNITS = {
-    "hnsw.ef_search": "rows an index scan returns, before any filter",
-    "hnsw.iterative_scan": "whether a scan continues until the filter leaves enough rows",
-    "hnsw.max_scan_tuples": "rows after which an iterative scan ends",
-    "ivfflat.probes": "lists of the index that are searched",
-    "ivfflat.iterative_scan": "whether a scan continues until the filter leaves enough rows",
-}
-_CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "hnsw": {
-        "hnsw.ef_search": ("100", "200", "400", "1000"),
-        "hnsw.iterative_scan": ("relaxed_order", "strict_order"),
-        "hnsw.max_scan_tuples": (),
-    },
-    "ivfflat": {"ivfflat.probes": ("4", "10", "30", "100"), "ivfflat.iterative_scan": ("relaxed_order",)},
-}
+_UNITS: Mapping[str, str] = data_beside(__file__, "names.json")["units"]
+_CHOICES: Mapping[str, Mapping[str, tuple[str, ...]]] = data_beside(__file__, "names.json")["tries"]
 SETTINGS = SETTING_OPTIONS
 """Settings that a trial may change."""
 

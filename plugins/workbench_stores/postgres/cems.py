@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from psycopg import sql
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base.files import data_beside
 from cems_workbench.formats.base.payload import Names
 from cems_workbench.records import RowProblem
 from cems_workbench.sources.address import Address
@@ -30,36 +32,14 @@ REQUIRED: Mapping[str, Sequence[str]] = {
 }
 RELATION_WEIGHT = 0.3
 """CEMS's weight of a relation without a similarity."""
-FIELDS: Mapping[str, str] = {
-    "title": "title",
-    "category": "category",
-    "source_ref": "source_ref",
-    "author": "user_id",
-    "tags": "tags",
-    "scope": "scope",
-    "created_at": "created_at",
-    "updated_at": "updated_at",
-    "last_accessed": "last_shown_at",
-    "access_count": "shown_count",
-    "relevant_count": "relevant_count",
-    "noise_count": "noise_count",
-}
+_NAMES: Mapping[str, Any] = data_beside(__file__, "names.json")["cems"]
+FIELDS: Mapping[str, str] = _NAMES["fields"]
 """The column of each field of a memory."""
-OTHERS = ("id", "content", "team_id", "deleted_at", "source", "content_hash", "content_bytes")
+OTHERS: Sequence[str] = _NAMES["others"]
 """Columns that are read otherwise, or that no memory has a use for."""
 TIMES = ("last_shown_at", "updated_at", "created_at")
 """A memory was last accessed when it was last shown, else changed, else made."""
-CONSEQUENCES: Mapping[str, str] = {
-    "user_id": "memories have no owner, and no user can be chosen",
-    "team_id": "memories shared with a team are visible to their owner only",
-    "scope": "every memory is personal",
-    "deleted_at": "deleted memories are included",
-    "source_ref": "no memory has a project",
-    "shown_count": "every memory counts as never shown",
-    "last_shown_at": "ages count from the last change",
-    "relevant_count": "there is no feedback",
-    "noise_count": "there is no feedback",
-}
+CONSEQUENCES: Mapping[str, str] = _NAMES["consequences"]
 """Of a column of memory_documents that is missing."""
 
 

@@ -19,6 +19,7 @@ import psycopg
 from psycopg import errors, sql
 
 from cems_workbench.errors import InputError, did_you_mean
+from cems_workbench.formats.base.files import data_beside
 from cems_workbench.platform.waiting import close_socket_after
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError
@@ -30,39 +31,14 @@ CONNECT_TIMEOUT_S = 10
 """How long to wait for a connection."""
 UNRESPONSIVE_S = 15
 """How long after the statement timeout a server that does not respond is given up."""
-OWN_OPTIONS = ("user", "team", "table", "collection", "distance", "namespace", "omit_expired", "bank")
+_OPTIONS: Mapping[str, tuple[str, ...]] = data_beside(__file__, "names.json")["options"]
+OWN_OPTIONS = _OPTIONS["own"]
 """Options of an address that the workbench defines; the others are libpq's."""
-SETTING_OPTIONS = (
-    "hnsw.ef_search",
-    "hnsw.iterative_scan",
-    "hnsw.max_scan_tuples",
-    "hnsw.scan_mem_multiplier",
-    "ivfflat.probes",
-    "ivfflat.iterative_scan",
-    "ivfflat.max_probes",
-)
+SETTING_OPTIONS = _OPTIONS["settings"]
 """Settings of pgvector that an address may state: those that the client of a system sets, which the database does not record."""
-FUSION_OPTIONS = ("hybrid.fusion", "hybrid.primary_top_k", "hybrid.secondary_top_k")
+FUSION_OPTIONS = _OPTIONS["fusion"]
 """What the client of a system fuses its lists with."""
-LIBPQ_OPTIONS = (
-    "host",
-    "hostaddr",
-    "port",
-    "service",
-    "passfile",
-    "sslmode",
-    "sslrootcert",
-    "sslcert",
-    "sslkey",
-    "sslcrl",
-    "sslnegotiation",
-    "channel_binding",
-    "require_auth",
-    "gssencmode",
-    "krbsrvname",
-    "target_session_attrs",
-    "load_balance_hosts",
-)
+LIBPQ_OPTIONS = _OPTIONS["libpq"]
 BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _DENIED = re.compile(r"permission denied for (?:table|view|materialized view|relation|foreign table) (\S+)")
 _DENIED_SCHEMA = re.compile(r"permission denied for schema (\S+)")

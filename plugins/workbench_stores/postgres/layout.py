@@ -11,12 +11,12 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from psycopg import sql
 
 from cems_workbench.errors import InputError, did_you_mean
+from cems_workbench.formats.base.files import data_beside
 from cems_workbench.formats.base.memory_fields import DELETED_AT, NAMES, STATE_NAMES
 from cems_workbench.formats.base.payload import (
     ANY_NAMES,
@@ -392,7 +392,7 @@ def layouts(functions: Mapping[str, Sequence[Callable[..., Any]]]) -> tuple[Post
 
     A column's type is one of a list, or "text", "json" or "vector" for all that are such.
     """
-    rows = json.loads(Path(__file__).with_name("layouts.json").read_text("utf-8"))
+    rows = data_beside(__file__, "layouts.json")
     kinds = {"text": TEXT_TYPES, "json": JSON_TYPES, "vector": VECTOR_TYPES}
     found = []
     for name, (layout, *chosen) in functions.items():

@@ -10,11 +10,12 @@ Letta                    letta 0.16.8, orm/passage.py and services/helpers/agent
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from psycopg import sql
 
+from cems_workbench.formats.base.files import data_beside
 from cems_workbench.formats.base.memory_fields import EXPIRATION_DATE
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.rows import SAMPLE_ROWS
@@ -237,20 +238,9 @@ def _of_archives(tables: Sequence[Table]) -> list[Table]:
     return [table for table in tables if any(name in table.columns for name in OWNERS)]
 
 
-HINDSIGHT_READ = ("bank_id", "fact_type", "tags", "document_id", "metadata", "context", "mentioned_at", "updated_at")
-HINDSIGHT_UNUSED = (
-    "event_date",
-    "created_at",
-    "chunk_id",
-    "proof_count",
-    "source_memory_ids",
-    "consolidated_at",
-    "observation_scopes",
-    "text_signals",
-    "consolidation_failed_at",
-    "edited_at",
-    "attachment_ids",
-)
+_HINDSIGHT: Mapping[str, Sequence[str]] = data_beside(__file__, "names.json")["hindsight"]
+HINDSIGHT_READ, HINDSIGHT_UNUSED = _HINDSIGHT["read"], _HINDSIGHT["unused"]
+
 """Columns for its own bookkeeping."""
 FACT_TYPES = ("world", "experience", "observation")
 MOST_SHARING = 50

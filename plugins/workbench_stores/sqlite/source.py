@@ -54,7 +54,7 @@ from cems_workbench.sources.source import (
 )
 from workbench_stores.sqlite import vec0
 from workbench_stores.sqlite.file import DatabaseFile, Reader, Row
-from workbench_stores.sqlite.layout import SHORT_TEXT, Chunks, Fts5, Layout, PlainRows, Vectors
+from workbench_stores.sqlite.layout import Chunks, Fts5, Layout, Vectors
 from workbench_stores.sqlite.schema import json_at, quoted
 from workbench_stores.sqlite.vec0 import decoded, distances, matrix_of, score
 
@@ -63,6 +63,8 @@ PAGE_BYTES = BATCH_BYTES // 4
 RELATION_ROWS = 20_000
 MARKER_VERSION = "2"
 """Part of every marker: another version makes every row count as changed."""
+SHORT_TEXT = 500_000
+"""Characters that never have more bytes than a memory may have."""
 MOST_SHAPES = 1_000
 """Shapes of rows whose fields are kept in mind."""
 HIT_ROWS = 500
@@ -403,10 +405,6 @@ class SqliteSnapshot(PagedSnapshot):
     """Paths of fields by which columns and keys a row has."""
     _total: int = -1
 
-    @cached_property
-    def _plain(self) -> PlainRows | None:
-        return PlainRows.of(self._read.layout)
-
     @property
     def total(self) -> int:
         """Number of rows."""
@@ -449,12 +447,7 @@ class SqliteSnapshot(PagedSnapshot):
     def _page(self, page: Sequence[Row], kept: vec0.Vec0Vectors | None) -> Page:
         layout, problems = self._read.layout, list[RowProblem]()
         edges = bool({"superseded_by", "original_id"} & self._read.found.states.keys())
-        plain = None if edges or self._plain is None or not self._plain.usable(page) else self._plain
-        if plain is not None and not layout.unique:
-            ids = {row[1] for row in page}
-            plain = plain if self._seen.isdisjoint(ids) else None
-            self._seen |= ids if plain is not None else set()
-        rows = page if plain is not None else [row for row in page if self._usable(row, problems)]
+        rows = [row for row in page if self._usable(row, problems)]
         parts = self._chunks([row[0] for row in rows]) if layout.chunks is not None else {}
         vectors: list[Vector | None] = []
         more: list[tuple[Any, ...]] = [()] * len(rows)
@@ -470,9 +463,6 @@ class SqliteSnapshot(PagedSnapshot):
 
         def read(places: Sequence[int]) -> tuple[Sequence[TakenMemory], Sequence[RowProblem]]:
             chosen, own = [rows[place] for place in places], [markers[place] for place in places]
-            taken = plain.taken(chosen, own) if plain is not None else None
-            if taken is not None:
-                return taken, ()
             found: list[RowProblem] = []
             of_rows = [vectors[place] for place in places] if vectors else self._vectors(chosen, kept)
             return self._made_rows(chosen, own, of_rows, parts, found), found

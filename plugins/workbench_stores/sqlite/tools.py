@@ -244,14 +244,6 @@ def _joined(*texts: str) -> str:
     return f"trim({parts}, char(10))"
 
 
-def _rows(source: str, **values: str) -> str:
-    """SELECT of the rows of a table, with the names of all."""
-    named = ", ".join(
-        f"{values.get(name, 'NULL')} AS {name}" for name in ("id", "number", "content", *FIELDS, *NOT_FIELDS)
-    )
-    return f"SELECT {named} FROM {source}"
-
-
 def _claude_mem(reader: Reader, schema: Schema, address: Address) -> Layout:
     """Observations, session_summaries and user_prompts, with their vectors in a Chroma folder beside the file.
 
@@ -264,66 +256,36 @@ def _claude_mem(reader: Reader, schema: Schema, address: Address) -> Layout:
 
         ?chroma=FOLDER   the Chroma folder, if it is not `chroma` beside the file
     """
-    merged = {
-        name: "merged_into_project" in schema.tables[name].columns for name in ("observations", "session_summaries")
-    }
-    projects = {
-        name: f"COALESCE(nullif({alias}.merged_into_project, ''), {alias}.project)"
-        if merged[name]
-        else f"{alias}.project"
-        for name, alias in (("observations", "o"), ("session_summaries", "s"))
-    }
+
+    def project(alias: str, table: str) -> str:
+        merged = "merged_into_project" in schema.tables[table].columns
+        return f"COALESCE(nullif({alias}.merged_into_project, ''), {alias}.project)" if merged else f"{alias}.project"
+
     of_session = "(SELECT min(y.id) FROM sdk_sessions AS y WHERE y.content_session_id = u.content_session_id)"
     if "session_db_id" in schema.tables["user_prompts"].columns:
         of_session = f"COALESCE(u.session_db_id, {of_session})"
-    observations = _rows(
-        "observations AS o",
-        id="'obs_' || o.id",
-        number="o.id",
-        content=_joined("o.text", "o.narrative", FACTS.format("o")),
-        title="o.title",
-        category="o.type",
-        project=projects["observations"],
-        session="o.memory_session_id",
-        concepts="o.concepts",
-        created_at="o.created_at_epoch",
-        **{name: f"o.{name}" for name in NOT_FIELDS},
+    observations = (
+        f"SELECT 'obs_' || o.id AS id, o.id AS number, {_joined('o.text', 'o.narrative', FACTS.format('o'))} AS content, o.title, "
+        f"o.type AS category, {project('o', 'observations')} AS project, o.memory_session_id AS session, o.concepts, "
+        "o.created_at_epoch AS created_at, NULL AS updated_at, o.subtitle, o.files_read, o.files_modified FROM observations AS o"
     )
-    summaries = _rows(
-        "session_summaries AS s",
-        id="'summary_' || s.id",
-        content=_joined(*(f"s.{part}" for part in PARTS)),
-        title="s.request",
-        category="'session_summary'",
-        project=projects["session_summaries"],
-        session="s.memory_session_id",
-        created_at="s.created_at_epoch",
-        files_read="s.files_read",
-        files_modified="s.files_edited",
+    # A UNION takes the columns by their places.
+    summaries = (
+        f"SELECT 'summary_' || s.id, NULL, {_joined(*(f's.{part}' for part in PARTS))}, s.request, 'session_summary', "
+        f"{project('s', 'session_summaries')}, s.memory_session_id, NULL, s.created_at_epoch, NULL, NULL, s.files_read, s.files_edited "
+        "FROM session_summaries AS s"
     )
-    prompts = _rows(
-        f"user_prompts AS u LEFT JOIN sdk_sessions AS x ON x.id = {of_session}",
-        id="'prompt_' || u.id",
-        content="u.prompt_text",
-        category="'user_prompt'",
-        project="x.project",
-        session="COALESCE(x.memory_session_id, u.content_session_id)",
-        created_at="u.created_at_epoch",
+    prompts = (
+        "SELECT 'prompt_' || u.id, NULL, u.prompt_text, NULL, 'user_prompt', x.project, COALESCE(x.memory_session_id, "
+        "u.content_session_id), NULL, u.created_at_epoch, NULL, NULL, NULL, NULL "
+        f"FROM user_prompts AS u LEFT JOIN sdk_sessions AS x ON x.id = {of_session}"
     )
     selects = [observations, summaries, prompts]
     if schema.has("memory_items", ("id", "project_id", "legacy_observation_id", "kind", "text", "narrative", "facts")):
-        items = _rows(
-            "memory_items AS i WHERE i.legacy_observation_id IS NULL",
-            id="'item_' || i.id",
-            content=_joined("i.text", "i.narrative", FACTS.format("i")),
-            title="i.title",
-            category="i.type",
-            project="i.project_id",
-            session="i.server_session_id",
-            concepts="i.concepts",
-            created_at="i.created_at_epoch",
-            updated_at="i.updated_at_epoch",
-            **{name: f"i.{name}" for name in NOT_FIELDS},
+        items = (
+            f"SELECT 'item_' || i.id, NULL, {_joined('i.text', 'i.narrative', FACTS.format('i'))}, i.title, i.type, i.project_id, "
+            "i.server_session_id, i.concepts, i.created_at_epoch, i.updated_at_epoch, i.subtitle, i.files_read, i.files_modified "
+            "FROM memory_items AS i WHERE i.legacy_observation_id IS NULL"
         )
         selects.append(items)
     counts = [(name, reader.row(f"SELECT count(*) FROM {name}")[0]) for name in TABLES]
