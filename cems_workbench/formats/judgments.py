@@ -123,7 +123,6 @@ def read_csv(path: Path, progress: Progress) -> ParsedInput:
 
 
 def _columns(names: Sequence[str]) -> list[str]:
-    """The columns of a header, the three parts of a judgment under our names."""
     parts = {name: field for field, name in fields_of(names).items()}
     return [parts.get(name, name) for name in names]
 

@@ -174,7 +174,6 @@ def _typed(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write_csv(dataset: DataSet, path: Path, progress: Progress) -> Exported:
-    """Write memories.csv; raises InputError when no memory can be written."""
     columns = KNOWN if dataset.validity else BEFORE_VALIDITY
 
     def line(memory: Memory) -> tuple[str, Memory]:
@@ -224,7 +223,6 @@ def _parse_message(row: dict[str, Any]) -> MemoryRead:
 
 
 def _first(row: dict[str, Any], names: tuple[str, ...]) -> str:
-    """The text of the first of these fields that has any."""
     name = next((name for name in names if row.get(name) is not None and row.get(name) != ""), None)
     if name is None:
         raise FieldError(names[0], f"is missing, and so is {' and '.join(names[1:])}")
@@ -264,7 +262,6 @@ def relation_row(relation: Relation) -> dict[str, Any]:
 
 
 def _read_relations(path: Path, progress: Progress) -> ParsedInput:
-    """Read the relations of a file; raises InputError when it cannot be read."""
     errors: list[RowError] = []
     rows, key = read_records(path, errors, progress), OF_RELATION[:3]
     collected = collect(str(path), rows, parse_relation, attrgetter(*key), ", ".join(key), OF_RELATION, errors)
@@ -272,7 +269,6 @@ def _read_relations(path: Path, progress: Progress) -> ParsedInput:
 
 
 def _sniff_csv(sample: Sample) -> bool:
-    """A header that names `id` and `content`."""
     return any({*REQUIRED} <= {*_columns(names)} for names in headers(sample.header))
 
 

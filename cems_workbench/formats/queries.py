@@ -78,7 +78,6 @@ def write(queries: Iterable[Query]) -> str:
 
 
 def _read(path: Path, progress: Progress) -> ParsedInput:
-    """Read the queries of a file; raises InputError when it cannot be read."""
     errors: list[RowError] = []
     objects = read_records(path, errors, progress)
     collected = collect(str(path), objects, parse_query, lambda query: query.qid, "qid", KNOWN, errors)

@@ -233,7 +233,6 @@ def _from_lines(lines: list[tuple[int, str]], source: str, errors: list[RowError
 
 
 def _unique(rows: Iterable[Returned], source: str, errors: list[RowError]) -> tuple[Returned, ...]:
-    """Each memory once, where it stands first."""
     first: dict[str, Returned] = {}
     for row in rows:
         key = row.memory_id if row.memory_id is not None else f"\0{row.content}"

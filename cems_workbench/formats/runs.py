@@ -86,7 +86,6 @@ def run_of(text: str, source: str, errors: list[RowError]) -> Run | None:
 
 
 def _columns(line: str) -> list[str]:
-    """The columns of a line of TREC, between commas or blanks."""
     cells = [cell.strip() for cell in line.split(",")]
     return cells if _is_trec(cells) else line.split()
 
@@ -123,7 +122,6 @@ def _of_trec(lines: Iterable[tuple[int, str]], source: str, errors: list[RowErro
 
 
 def _of_table(text: str, source: str, errors: list[RowError]) -> Run | None:
-    """A run below a header that names a query, a document and a rank or score."""
     # Not stripped: a table of pandas may begin with a tab, below which its index is.
     lines = io.StringIO(text, newline="").readlines()
     start = next(number for number, line in enumerate(lines) if line.strip())

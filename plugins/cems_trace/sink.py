@@ -29,7 +29,6 @@ class Sink:
     """A file of JSON lines. `texts` says whether the texts and metadata of results are written too."""
 
     def __init__(self, path: str | os.PathLike[str], *, texts: bool = True) -> None:
-        """Creates the file if there is none, so that a wrong path is reported now; that is a warning too."""
         self.path = Path(path).absolute()
         self.texts = texts
         self.write(b"")
@@ -49,7 +48,6 @@ class Tracing:
     """Tracing into one file, from now on until `stop`, or to the end of a `with` block."""
 
     def __init__(self, sink: Sink) -> None:
-        """Begins at once."""
         self.sink = sink
         self._before = _of_context.get()
         _of_context.set(self)

@@ -174,7 +174,6 @@ class Span:
         return json_line(span | {"attributes": attributes})
 
     def _flat(self) -> dict[str, Any]:
-        """The attributes under their dotted names."""
         reranks = self.kind == "rerank"
         kinds = {"list": "RETRIEVER", "rerank": "RERANKER"}
         flat: dict[str, Any] = {"openinference.span.kind": kinds.get(self.kind or "", "CHAIN")}

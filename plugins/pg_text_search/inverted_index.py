@@ -163,7 +163,6 @@ def _push(heap: list[int], row: int, keys: Sequence[int]) -> None:
 
 
 def _sift_down(heap: list[int], row: int, keys: Sequence[int]) -> None:
-    """Replace the root by `row` and sift it down."""
     place, count, key = 0, len(heap), keys[row]
     while (child := 2 * place + 1) < count:
         if child + 1 < count and keys[heap[child]] < keys[heap[child + 1]]:

@@ -422,7 +422,6 @@ def _number(kinds: str, start: int, end: int, after: str) -> Span:
 
 
 def _compound(kinds: str, start: int, end: int) -> list[Span]:
-    """A hyphenated compound and its parts."""
     whole = kinds[start:end]
     kind = Kind.NUMHWORD if _has_digit(whole) else Kind.ASCIIHWORD if whole.isascii() else Kind.HWORD
     spans: list[Span] = [(kind, start, end)]

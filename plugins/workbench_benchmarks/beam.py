@@ -101,7 +101,6 @@ def _read_folders(path: Path, progress: Progress) -> ParsedInput:
 
 
 def _is_folder(directory: Path) -> bool:
-    """Whether a directory is one conversation."""
     return (
         any((directory / chat).is_file() for chat in (CHAT, CUT_CHAT))
         and (directory / QUESTIONS / f"{QUESTIONS}.json").is_file()

@@ -254,7 +254,6 @@ def _read_folder(path: Path, progress: Progress) -> ParsedInput:
 
 
 def _read_plain(read: Callable[[Path, Progress], ParsedInput], file: Path, progress: Progress) -> ParsedInput:
-    """What a file of the folder holds, which may be packed."""
     with unpacked(file) as plain:
         parsed = read(plain, progress)
     errors = tuple(replace(error, source=str(file)) for error in parsed.errors)
@@ -360,7 +359,6 @@ def _json_grade(judgment: Judgment) -> tuple[str, Judgment]:
 
 
 def _card(configs: Iterable[str]) -> str:
-    """The card of a data set with these configs."""
     named = [
         f"- config_name: {name}\n  data_files:\n  - split: {split}\n    path: {path}\n"
         for name, (split, path) in CONFIGS.items()

@@ -109,7 +109,6 @@ def _read_case(reading: Reading, row: int, case: str, items: list[Any], conversa
 
 
 def _read_message(reading: Reading, case: str, name: str, message: Any) -> _Message:
-    """Add one message as a memory; raises FieldError."""
     if not isinstance(message, dict):
         raise FieldError("", "must be a message with speaker and text")
     content = required_text(message, "text")

@@ -305,7 +305,6 @@ def _read_sessions(reading: _Reading, row: dict[str, Any]) -> None:
 def _read_turn(
     reading: _Reading, turn: dict[str, Any], session: _Session, number: int, started: datetime | None
 ) -> None:
-    """Add one turn as a memory; raises FieldError."""
     turn_id = _turn_id(turn) or f"D{session.number}:{number}"
     speaker, field = required_text(turn, first_of(turn, SPEAKERS)), first_of(turn, TEXTS)
     said, caption = text(turn, field), text(turn, "blip_caption")
@@ -367,7 +366,6 @@ def _questions(row: dict[str, Any]) -> list[Any]:
 
 
 def _read_question(reading: _Reading, given: Any, number: int, where: str) -> None:
-    """Add one question with its evidence; raises FieldError."""
     row = an_object(given)
     question, qid = required_text(row, "question"), _qid(reading, row, reading.asked)
     if f"?{qid}" in reading.ids:

@@ -73,7 +73,6 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
 
 def _rows(document: Any) -> list[Any]:
-    """The questions of a document: its items, or those under a usual name."""
     if isinstance(document, dict) and not _is_question(document):
         document = next((document[name] for name in WRAPPERS if isinstance(document.get(name), list)), document)
     return document if isinstance(document, list) else [document]
@@ -164,7 +163,6 @@ def _read_sessions(reading: Reading, number: int, qid: str, row: dict[str, Any])
 
 
 def _read_turn(reading: Reading, turn: dict[str, Any], place: tuple[str, _Session, int], when: datetime | None) -> None:
-    """Add one turn as a memory; raises FieldError."""
     qid, session, position = place
     role, content = text(turn, "role") or "user", required_text(turn, "content")
     name = f"{qid}/{session.name}/{position}"

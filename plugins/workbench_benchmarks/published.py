@@ -86,7 +86,6 @@ def _published(directory: Path, prefix: str, corpus: Splits) -> Published:
 
 
 def _table(directory: Path, name: str) -> Splits:
-    """The file of a table, or the splits in its folder."""
     for ending in ENDINGS:
         if (directory / f"{name}{ending}").is_file():
             return {name: (directory / f"{name}{ending}",)}

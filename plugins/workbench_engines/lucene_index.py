@@ -376,7 +376,6 @@ def best_first(scores: Floats32, limit: int, equal: Equal) -> NDArray[np.intp]:
 
 
 def _sink(heap: list[int], place: int, score: Sequence[float]) -> None:
-    """Put a place at the top of a heap and let it sink."""
     at = 0
     while (child := 2 * at + 1) < len(heap):
         if child + 1 < len(heap) and score[heap[child + 1]] > score[heap[child]]:

@@ -73,7 +73,6 @@ class SparseIndex:
     """The vectors of a number of texts, by term; a text is called by its row, from 0."""
 
     def __init__(self, texts: Iterable[Sequence[str]], weighting: SparseWeighting) -> None:
-        """Index over the terms of each text."""
         self._weighting = weighting
         numbers: dict[str, int] = {}
         rows: list[int] = []
@@ -163,7 +162,6 @@ class Lemmatizer:
     """spaCy's model; its methods may be called from several threads."""
 
     def __init__(self, model: Any) -> None:
-        """`model` is a loaded pipeline with a tagger and a lemmatizer."""
         self._model = model
         self._lock = threading.Lock()
         self._known: dict[str, str] = {}
@@ -259,7 +257,6 @@ def search(request: EngineRequest) -> EngineAnswer:
 
 
 def _stop_words(name: str | None) -> frozenset[str]:
-    """The stop words of a file, or NLTK's English ones."""
     if name != ENGLISH:
         return stop_list(name)
     from bm25s.stopwords import STOPWORDS_EN_PLUS

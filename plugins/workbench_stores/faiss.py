@@ -191,7 +191,6 @@ def named(folder: Path, name: str) -> tuple[Path, Documents]:
 
 
 def _rows(connection: sqlite3.Connection, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-    """The rows of a query. Raises SourceError for a database of another form."""
     try:
         return connection.execute(query, values).fetchall()
     except sqlite3.Error as error:
@@ -249,7 +248,6 @@ class FaissFolder(CollectionClient):
         return str(error) if isinstance(error, OSError) else None
 
     def _read(self) -> tuple[FaissIndex, Documents]:
-        """The index and the memories as the files are now."""
         for attempt in range(TRIES):
             stamp = self._files()
             if stamp == self._stamp:

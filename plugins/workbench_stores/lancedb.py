@@ -323,7 +323,6 @@ class LanceTable(CollectionClient):
         return found if stated is None else [stated]
 
     def _vector_index(self) -> tuple[Any, Any]:
-        """The index of the vectors and its statistics, both None without one."""
         for each in self._table.list_indices():
             if self._vector in each.columns and (stats := self._table.index_stats(each.name)) is not None:
                 return each, stats
@@ -348,7 +347,6 @@ class LanceTable(CollectionClient):
         return next(name for name, distance in ENGINE_DISTANCES.items() if distance == wanted)
 
     def _where(self, further: str | None = None) -> str | None:
-        """The filter for the owner's rows and a further condition; None: all rows."""
         conditions = [further] if further else []
         if self.owner is not None:
             numbers = pa.types.is_integer(self._type_of(self.owner.field))
@@ -381,7 +379,6 @@ def _unpacked(payload: dict[str, Any]) -> Payload:
 
 
 def _table_name(address: Address) -> str:
-    """The table that an address names, or the only one. Raises InputError."""
     folder = Path(address.path)
     tables = sorted(each.name.removesuffix(SUFFIX) for each in folder.glob(f"*{SUFFIX}") if each.is_dir())
     if address.host or not folder.is_dir():

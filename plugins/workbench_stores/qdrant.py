@@ -492,7 +492,6 @@ class _Qdrant(ServerOrDirectoryClient[QdrantClient, "_Collection"]):
         return {"prefetch": parts, "query": models.FusionQuery(fusion=models.Fusion(self._fusion))}
 
     def _filter(self, query: ClientQuery | None = None) -> models.Filter | None:
-        """The filter for the owner's points and the query's scope; None: all points."""
         must: list[Any] = []
         must_not: list[Any] = []
         if self.owner is not None:

@@ -12,7 +12,6 @@ class TableClaims:
         self._team = team
 
     def claim(self, reviewer: str, choose: Choose) -> Pair | None:
-        """See Claims."""
         return self._team.persist(lambda: self._claimed(reviewer, choose))
 
     def _claimed(self, reviewer: str, choose: Choose) -> Pair | None:
@@ -35,8 +34,6 @@ class TableClaims:
         return chosen
 
     def release(self, reviewer: str) -> None:
-        """See Claims."""
-
         def released() -> None:
             with self._team.transaction(of="claims") as session:
                 session.change("DELETE FROM label_claims WHERE reviewer = ?", [reviewer])

@@ -76,18 +76,15 @@ class PostgresSession:
         self._connection = connection
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """See Session."""
         with close_socket_after(self._connection.fileno(), STATEMENT_TIMEOUT_S + SILENCE_TIMEOUT_S):
             return self._connection.execute(_driver_sql(sql), list(values)).fetchall()
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """See Session."""
         with close_socket_after(self._connection.fileno(), STATEMENT_TIMEOUT_S + SILENCE_TIMEOUT_S):
             return self._connection.execute(_driver_sql(sql), list(values)).rowcount
 
     @contextmanager
     def staged(self, name: str, table: pa.Table) -> Iterator[None]:
-        """See Session."""
         columns = ", ".join(f"{field.name} {_TYPES[str(field.type)]}" for field in table.schema)
         self.change(f"CREATE TEMPORARY TABLE {name} ({columns}) ON COMMIT DROP")
         with (
@@ -209,7 +206,6 @@ class PostgresTables:
             raise
 
     def close(self) -> None:
-        """See TeamTables."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:

@@ -121,7 +121,6 @@ def _push_sets(source: Session, target: Session, strange: set[str], when: dateti
 
 
 def _copy_set(source: Session, target: Session, name: str) -> None:
-    """A set with all its versions."""
     versions = ("name", "version", "created_at", "digest", "scale")
     members = ("set_name", "version", "qid", "query", "project", "as_of", "type", "source", "answerable", "given")
     for table, columns in (("query_sets", versions), ("query_set_members", members)):

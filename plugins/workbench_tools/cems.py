@@ -106,7 +106,6 @@ def parse_document(row: dict[str, Any]) -> Memory:
 
 
 def _read_export(path: Path, progress: Progress) -> ParsedInput:
-    """Read the documents of a file; raises InputError when it cannot be read."""
     export = _Export(str(path))
     for number, row in read_records(path, export.errors, progress):
         _sort_in(export, number, row)
@@ -279,7 +278,6 @@ def searched(typed: str) -> str:
 
 
 def _read_events(path: Path, progress: Progress) -> ParsedInput:
-    """Read the retrievals of a log; raises InputError when it cannot be read."""
     errors: list[RowError] = []
     answers: list[RecordedAnswer] = []
     last: dict[str, RecordedAnswer] = {}

@@ -58,7 +58,6 @@ def documents_in(output: Any, depth: int = 0) -> list[Any] | None:
 
 
 def _scored(value: Any) -> bool:
-    """Whether it is a document with its score beside it."""
     return (
         isinstance(value, list)
         and len(value) == 2

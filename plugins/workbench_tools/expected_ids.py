@@ -129,7 +129,6 @@ def _is_read(name: str) -> bool:
 
 
 def _parse(row: Row) -> _Expected:
-    """What a row says; raises FieldError."""
     field, words = first_of(row, ASKED)
     id_field, given = first_of(row, QIDS)
     query, qid = None, "" if given is None else identifier({id_field: given}, id_field)

@@ -188,7 +188,6 @@ def are_observations(rows: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _is_empty(row: Mapping[str, Any]) -> bool:
-    """Whether it is the page after the last one."""
     return any(row.get(name) == [] for name in (*PAGES, *EXPORTS)) and "attributes" not in row
 
 

@@ -178,7 +178,6 @@ def _unread(row: dict[str, Any]) -> list[str]:
 
 
 def _links(text: str) -> list[tuple[str, str]]:
-    """(kind, name) of every link of a note outside of code."""
     found = []
     code = False
     for line in text.splitlines():
@@ -225,7 +224,6 @@ def folder(directory: Path) -> frozenset[str]:
 
 
 def _folders(directory: Path) -> Iterator[tuple[str, list[str], list[str]]]:
-    """`os.walk` without what is hidden."""
     for place, inner, files in os.walk(directory):
         inner[:] = sorted(name for name in inner if not name.startswith("."))
         yield place, inner, sorted(name for name in files if not name.startswith("."))

@@ -68,7 +68,6 @@ def unread(row: dict[str, Any]) -> list[str]:
 
 
 def _read_records(path: Path, progress: Progress) -> ParsedInput:
-    """Read the memories of a file; raises InputError when it cannot be read."""
     errors: list[RowError] = []
     collected = memories_of(path, _rows(path, errors, progress), parse_record, unread, errors)
     if not collected.records and not errors:
@@ -217,7 +216,6 @@ def _is_graph(row: dict[str, Any]) -> bool:
 
 
 def _sniff_server(sample: Sample) -> bool:
-    """Objects that are entities or relations by their type."""
     return sample.mostly(
         lambda row: (
             (row.get("type") == ENTITY and "observations" in row)

@@ -236,7 +236,6 @@ def _with_nameable_judges(judgments: Sequence[Judgment], left_out: list[str]) ->
 
 
 def _read_ltr(path: Path, progress: Progress) -> ParsedInput:
-    """Read the judgments of a file; raises InputError when it cannot be read."""
     errors: list[RowError] = []
     by_words = ByWords()
 

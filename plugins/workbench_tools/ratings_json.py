@@ -192,7 +192,6 @@ def _asked(query: Row) -> str | None:
 
 
 def _of_query(query: Row) -> Iterator[Row]:
-    """The ratings of a query of a Quepid case, in each of its three forms."""
     if "relevant_documents" in query:
         yield from _of_group(query)
         return

@@ -225,7 +225,6 @@ class _Reading:
 
 
 def _place(values: Mapping[str, Any]) -> tuple[str, str, str]:
-    """The trace, the span and its parent."""
     trace, span, parent = (str(first_of(values, names) or "") for names in (TRACE_IDS, SPAN_IDS, PARENT_IDS))
     return trace, span, parent
 
@@ -279,7 +278,6 @@ def _wordless(values: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _headers(sample: Sample) -> list[set[str]]:
-    """The names in the first line under each delimiter."""
     return [{*columns_of(line, delimiter)} for line in sample.lines[:1] for delimiter in DELIMITERS]
 
 

@@ -382,7 +382,6 @@ def words_of_query(value: Any, depth: int = 0) -> str | None:
 
 
 def _role(message: Mapping[str, Any]) -> str | None:
-    """Who said a message; None where that is not known."""
     inner = message.get("kwargs")
     named = message.get("role", message.get("type", inner.get("type") if isinstance(inner, dict) else None))
     return named.lower() if isinstance(named, str) and named != "text" else None

@@ -145,7 +145,6 @@ def _stand_in(orphans: Sequence[_Node]) -> Span:
 
 
 def _outermost(node: _Node) -> Iterator[_Node]:
-    """The outermost spans that are a query."""
     stages = _has_stages(node)
     if not stages:
         return
@@ -175,7 +174,6 @@ def _is_same_call(child: _Node, node: _Node) -> bool:
 
 
 def _behind_boundaries(node: _Node) -> bool:
-    """Whether every list and stage below is below a tool or an agent too."""
     if node.span.has_documents:
         return False
     return all(
@@ -405,7 +403,6 @@ class _Reading:
         return self.contents[key].id if key in self.contents else None
 
     def _holds(self, key: str, kid: str) -> bool:
-        """Whether the text of one has that of another."""
         whole, part = (self.contents[one].content if one in self.contents else None for one in (key, kid))
         return bool(whole and part and whole != part and part in whole)
 
@@ -498,7 +495,6 @@ class _Reading:
         self.warnings.setdefault(stage or LISTS, []).append(line)
 
     def _unique(self, name: str) -> str:
-        """The name, with a number if a list or a stage has it."""
         number, free = 1, name
         while free in self.names:
             number += 1

@@ -89,7 +89,6 @@ def _trace(spans: Sequence[Span]) -> Trace:
 
 
 def _portions(traces: Iterator[list[Span]]) -> Iterator[list[Trace]]:
-    """Some traces at a time, limited in traces and in spans."""
     portion: list[Trace] = []
     spans = 0
     for trace in traces:
@@ -172,7 +171,6 @@ def sniff(sample: Sample) -> bool:
 
 
 def _nested(sample: Sample) -> bool:
-    """Whether a retriever is below another that returned something else."""
     found: dict[str, Span] = {}
     for row in sample.rows:
         for _, values in spans_of(row):

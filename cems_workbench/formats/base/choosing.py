@@ -162,7 +162,6 @@ def _names(sample: Sample) -> list[str]:
 
 
 def _said(sample: Sample, names: Sequence[str]) -> str:
-    """What a file begins with, in words; empty for one of plain text."""
     if names or sample.rows:
         where = "its first object has" if sample.rows else "its header has"
         return f"{where} {one_line(', '.join(names[:MAX_NAMES])) or 'no field'}{' …' if names[MAX_NAMES:] else ''}"
@@ -344,7 +343,6 @@ def _sources(
 
 
 def _inside(directory: Path) -> str:
-    """How many files of each ending are in a directory."""
     try:
         names = [entry for entry in directory.iterdir() if not entry.name.startswith(".")]
     except OSError:
@@ -396,7 +394,6 @@ def _as_folder(directory: Path) -> tuple[Format, frozenset[str]] | None:
 
 
 def _encodable(path: Path) -> str:
-    """The path as text that UTF-8 can hold."""
     return str(path).encode(errors="replace").decode()
 
 

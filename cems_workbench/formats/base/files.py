@@ -416,7 +416,6 @@ def _within(path: Path, size: int) -> None:
 
 
 def _member(path: Path, plain: Path) -> Path:
-    """The one file of a zip."""
     with zipfile.ZipFile(path) as archive:
         names = [one for one in archive.infolist() if not one.is_dir() and not one.filename.startswith("__MACOSX/")]
         if any(one.filename == "[Content_Types].xml" for one in names):

@@ -158,7 +158,6 @@ def _name(record: Memory | Query | Judgment | Relation) -> str:
 
 
 def _key(record: Memory | Query | Judgment | Relation) -> tuple[object, ...]:
-    """The fields that must read back unchanged for a row to be the same row."""
     if isinstance(record, Judgment):
         return record.qid, record.memory_id, record.grade
     if isinstance(record, Relation):

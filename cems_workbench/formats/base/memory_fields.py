@@ -124,7 +124,6 @@ def _end_of_inactive(superseded_at: Any, read: Mapping[str, Any]) -> datetime:
 
 
 def _text(row: Row, field: str) -> str | None:
-    """Text, or a number or UUID as text."""
     value = row[field]
     plain = value if isinstance(value, bool | list | tuple | dict) else str(value)
     return fields.text({field: plain}, field)

@@ -271,7 +271,6 @@ def value_at(payload: Payload, path: str) -> Any:
 
 
 def _node_text(payload: Payload) -> str | None:
-    """The text in a node of LlamaIndex."""
     raw = payload.get("_node_content")
     if not isinstance(raw, str):
         return None

@@ -123,7 +123,6 @@ def _id_of(address: Address, option: str) -> uuid.UUID | None:
 
 
 def _users(reader: Reader, most: int) -> list[Row]:
-    """(user, number of documents), most first."""
     return reader.rows(
         "SELECT user_id, count(*) FROM memory_documents GROUP BY user_id ORDER BY 2 DESC, 1 LIMIT %(most)s",
         {"most": most},

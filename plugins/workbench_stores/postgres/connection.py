@@ -194,7 +194,6 @@ class Database:
 
 
 def _error_line(error: psycopg.Error, address: Address, timeout: float, lost: bool) -> str:
-    """One line: the problem and the remedy."""
     message = (error.diag.message_primary or str(error)).strip()
     line = " ".join(message.splitlines()[0].split()) if message else type(error).__name__
     if isinstance(error, errors.InsufficientPrivilege):
@@ -240,7 +239,6 @@ def _connection_problem(message: str, line: str, address: Address) -> str:
 
 
 def _short(line: str) -> str:
-    """The message without libpq's prefix, which repeats the server."""
     return re.sub(r"^(connection failed: )?connection to server .*? failed: ", "", line).removeprefix("FATAL: ").strip()
 
 

@@ -149,7 +149,6 @@ def layout(reader: Reader, table: Table, address: Address) -> Layout:
 
 
 def _label(path: str) -> sql.Composable | None:
-    """The namespace of an item, or a label of it."""
     if (named := _LABEL.fullmatch(path)) is None:
         return None
     number = sql.Literal(int(named[1])) if named[1] else None

@@ -66,7 +66,6 @@ def _mem0(reader: Reader, table: Table, address: Address) -> Layout:
 
 
 def _mem0_tables(tables: Sequence[Table]) -> list[Table]:
-    """Without mem0's tables of entities and migrations."""
     names = {(table.schema, table.name) for table in tables}
     return [
         table
@@ -150,7 +149,6 @@ def _pgvectorstore(reader: Reader, table: Table, address: Address) -> Layout:
 
 
 def _named_as_langchain_does(tables: Sequence[Table]) -> list[Table]:
-    """Tables with an id or metadata that is called as LangChain calls it."""
     return [
         table
         for table in tables

@@ -227,7 +227,6 @@ class TableSource:
         self._database.close()
 
     def _plan(self, reader: Reader, rows: Rows, dimension: int | None) -> catalog.SearchPlan:
-        """How PostgreSQL searches the rows that a query without a scope may find."""
         where, values = rows.searched(None)
         # Of the right length, because an index scan could check it.
         nought = _literal(np.zeros(dimension or 1, np.float32), rows.layout)
@@ -393,7 +392,6 @@ class TableSnapshot(PagedSnapshot):
         return marked.format(self._rows.deleted, sql.Literal(DELETED_MARK), marker)
 
     def _page(self, rows: Sequence[Row], place: Mapping[str, str]) -> Page:
-        """The rows with an id that no earlier row has."""
         layout = self._rows.layout
         good, problems = [], []
         for row in rows:

@@ -313,7 +313,6 @@ class DatabaseFile:
             raise InputError(f"{self.plain}: is not a SQLite file{hint}")
 
     def _asked(self, command: str, *rest: str) -> dict[str, Any]:
-        """The answer of `copying`. Raises SourceError."""
         script = Path(__file__).with_name("copying.py")
         done = subprocess.run(  # noqa: S603 (a module of this package, no shell)
             [sys.executable, "-I", "-S", str(script), command, str(self.path), *rest],
@@ -362,7 +361,6 @@ def _allowed(action: int, first: str | None, second: str | None, *_: str | None)
 
 
 def _existing(address: Address) -> Path:
-    """The file of an address. Raises InputError if there is none."""
     if address.host:
         raise InputError(f"{address.plain}: a SQLite file has no host; write sqlite:/FOLDER/FILE (one slash)")
     path = Path(address.path).expanduser()

@@ -347,7 +347,6 @@ def _scan_key(read: _Read) -> str:
 
 
 def _scanned(reader: Reader, read: _Read, where: str) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
-    """(keys, vectors) of all rows in parts."""
     vectors = read.layout.found_vectors
     assert vectors is not None
     if vectors.vec0 is not None:

@@ -362,7 +362,6 @@ def cut(content: str, starts: Sequence[int]) -> list[tuple[int, str]]:
 
 
 def _characters(content: str, units: Sequence[int]) -> list[int]:
-    """The characters at these UTF-16 units."""
     if content.isascii() or max(content) <= "\uffff":
         return list(units)
     sizes = np.fromiter((1 + (sign > "\uffff") for sign in content), np.int64, len(content))
