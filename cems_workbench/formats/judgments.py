@@ -1,4 +1,4 @@
-"""Judgments: as JSON (`judgments-jsonl`), in which nothing is lost, and as a table (`judgments-csv`).
+"""Judgments: as JSON (`judgments-jsonl`), in which nothing is lost, as a table (`judgments-csv`), as TREC's lines, as feedback of CEMS.
 
     {qid, memory_id, grade, judge?, kind?, judged_at?, note?}
 
@@ -7,18 +7,28 @@ qid, memory_id and grade may have the names of other tools (`base/names.py`): `q
 or, in JSON, instead of it. An empty cell is absent; a row of a table without a grade is a pair to be judged.
 
 A judgment of the whole store has `answerable`, true or false, instead of memory_id and grade: does anything in it answer the query?
+
+TREC qrels have one judgment a line, `qid 0 docno rel`, separated by blanks; the second column is not used and may be absent. Lines of
+`qid docno rel 0` are those of ir_datasets' export as TSV. A first line that names the columns decides their order; lines that begin with #
+are comments. Grades may be any integer (TREC uses negative ones for spam), and the judge is "human".
+
+Feedback as CEMS logs it has one query a line: `{qid, relevant_ids, noise_ids}`. CEMS counts how often a memory was relevant or noise, and
+`adjust.feedback` reads those counts. Of a graded judgment the grades from HELPFUL up are relevant and 0 is noise; grade 1 is neither,
+unless no judgment has a higher one. Read back, relevant is HELPFUL and noise is 0; the judge is "cems", a model, because there an agent says what
+helped it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cems_workbench.formats.base import fields, memory_fields
-from cems_workbench.formats.base.csv_table import headers, left_out, open_table, read_rows, written
-from cems_workbench.formats.base.files import Sample, read_records
+from cems_workbench.formats.base.csv_table import MAX_HEADER_CHARS, headers, left_out, open_table, read_rows, written
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.files import Sample, read_lines, read_records, take_sample
 from cems_workbench.formats.base.format import JudgmentWriter, described, json_line
 from cems_workbench.formats.base.judgments import WordsBeside
 from cems_workbench.formats.base.names import (
@@ -30,7 +40,7 @@ from cems_workbench.formats.base.names import (
     names_words,
     renamed,
 )
-from cems_workbench.formats.base.records import TakenInPartError, collect_judgments, graded
+from cems_workbench.formats.base.records import TakenInPartError, collect_judgments, graded, reported, whole_grade
 from cems_workbench.progress import Progress
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, RowError
 
@@ -44,7 +54,7 @@ def parse_judgment(row: dict[str, Any]) -> Judgment:
     """One judgment; raises FieldError, TakenInPartError if its time cannot be read."""
     answerable = fields.said(row, OF_STORE)
     if answerable is not None and any(row.get(name) is not None for name in ("memory_id", "grade")):
-        raise fields.FieldError(OF_STORE, "is of the whole store, and stands without memory_id and grade")
+        raise FieldError(OF_STORE, "is of the whole store, and stands without memory_id and grade")
     judgment = Judgment(
         qid=fields.identifier(row, "qid"),
         memory_id=fields.identifier(row, "memory_id") if answerable is None else WHOLE_STORE,
@@ -56,7 +66,7 @@ def parse_judgment(row: dict[str, Any]) -> Judgment:
     unread = None
     try:
         judgment = replace(judgment, judged_at=memory_fields.moment(row, "judged_at") if row.get("judged_at") else None)
-    except fields.FieldError as error:
+    except FieldError as error:
         unread = error
     if answerable is None:
         judgment = graded("grade", row.get("grade"), lambda grade: replace(judgment, grade=grade))
@@ -139,6 +149,238 @@ def sniff_csv(sample: Sample) -> bool:
     return any(map(names_judgments, headers(sample.header)))
 
 
+QRELS_FIELDS = {"memory_id": "docno", "grade": "rel"}
+"""What the fields of a judgment are called in the file."""
+UNUSED = {"0", "Q0", "q0"}
+"""What the second column holds, for nobody reads it."""
+
+
+def read_qrels(path: Path, progress: Progress) -> ParsedInput:
+    """Read the judgments of a file; of two grades for one pair the first is kept. Raises InputError."""
+    errors: list[RowError] = []
+    order = _order_of_export(take_sample(path))
+    exported = bool(order)
+    iterations: set[str] = set()
+    width = 0
+
+    def parse(line: str) -> Judgment:
+        nonlocal width
+        width = width or (3 if len(line.split()) == 3 else 4)
+        return _parse_line(line, order, iterations, width)
+
+    collected = collect_judgments(str(path), _judged(read_lines(path, errors, progress), order), parse, errors)
+    notes = []
+    if exported:
+        notes.append(
+            "without a header the columns are taken for qid, docno, grade and iteration, as ir_datasets exports them"
+        )
+    if not order and iterations and not iterations & UNUSED:
+        notes.append(
+            "without a header the columns are taken for qid, iteration, docno and grade, though no iteration is 0"
+        )
+    return collected.parsed(path, "qrels", "judgments", errors, notes, fields=QRELS_FIELDS)
+
+
+def _judged(lines: Iterable[tuple[int, str]], order: dict[str, int]) -> Iterator[tuple[int, str]]:
+    """The lines without comments and header; `order` gets what the header says: the place of each part."""
+    first = True
+    for number, line in lines:
+        if "#" in line and line.lstrip().startswith("#"):
+            continue
+        if first and (found := _header(line)):
+            order.update(found)
+        else:
+            yield number, line
+        first = False
+
+
+def _header(line: str) -> dict[str, int]:
+    """The place of each part of a judgment in a header line; none for any other line."""
+    names = line.split() if len(line) < MAX_HEADER_CHARS else []
+    return {field: names.index(name) for field, name in fields_of(names).items()} if names_judgments(names) else {}
+
+
+def writable(name: str) -> bool:
+    """Whether an id survives a round trip through blank-separated columns."""
+    return name.split() == [name] and "\0" not in name and not name.startswith("\ufeff")
+
+
+def _fits(judgment: Judgment) -> bool:
+    # A line that begins with # is a comment.
+    return writable(judgment.qid) and writable(judgment.memory_id) and not judgment.qid.startswith("#")
+
+
+def _without_blanks(judgments: Sequence[Judgment], left_out: list[str]) -> list[Judgment]:
+    fitting = []
+    for judgment in judgments:
+        if _fits(judgment):
+            fitting.append(judgment)
+        else:
+            left_out.append(f"{judgment.qid!r} {judgment.memory_id!r}: ids with blanks cannot stand in this format")
+    return fitting
+
+
+def _parse_line(
+    line: str, order: Mapping[str, int] | None = None, iterations: set[str] | None = None, width: int = 4
+) -> Judgment:
+    """The judgment of a line of this many columns, or whose parts are in this order; raises FieldError."""
+    columns = line.split()
+    if order:
+        if len(columns) <= max(order.values()):
+            raise FieldError("", f"has {len(columns)} columns, the header more")
+        qid, docno, grade = (columns[order[field]] for field in ("qid", "memory_id", "grade"))
+    elif len(columns) == width == 4:
+        qid, iteration, docno, grade = columns
+        if iterations is not None:
+            iterations.add(iteration)
+    elif len(columns) == width == 3:
+        qid, docno, grade = columns
+    else:
+        wanted = "3 columns qid docno rel" if width == 3 else "4 columns qid 0 docno rel"
+        raise FieldError("", f"must have the {wanted}, found {len(columns)}")
+    if "\0" in line and "\0" in qid + docno:
+        raise FieldError("", "must not contain NUL")
+    return graded("rel", grade, lambda whole: Judgment(qid, docno, whole))
+
+
+def _is_judgment(line: str) -> bool:
+    try:
+        return bool(_parse_line(line, width=len(line.split())))
+    except FieldError:
+        return False
+
+
+def _sniff_qrels(sample: Sample) -> bool:
+    """A header that names the parts between blanks, or lines of qid, iteration, docno, grade, or of qid, docno, grade, without a doubt."""
+    return bool(_header(sample.header)) or (_has_shape(sample) and not _doubt(sample))
+
+
+def _order_of_export(sample: Sample) -> dict[str, int]:
+    """The places in ir_datasets' TSV without a header, whose last column is the iteration; none for any other file."""
+    rows = _rows(sample)
+    last, second = {row[-1] for row in rows}, {row[1] for row in rows if len(row) == 4}
+    fits = all(len(row) == 4 and whole_grade(row[2]) is not None for row in rows) and last <= UNUSED and len(last) == 1
+    return (
+        {"qid": 0, "memory_id": 1, "grade": 2}
+        if fits and not (second & UNUSED or all(map(str.isdecimal, second)))
+        else {}
+    )
+
+
+def _rows(sample: Sample) -> list[list[str]]:
+    return [line.split() for line in sample.lines if not line.lstrip().startswith("#")]
+
+
+def _has_shape(sample: Sample) -> bool:
+    """Whether most of the first lines are four columns, or three, that end in a whole number."""
+    lines = [line for line in sample.lines if not line.lstrip().startswith(("#", "{", "["))]
+    return sum(map(_is_judgment, lines)) * 2 > len(lines)
+
+
+def _doubt(sample: Sample) -> str:
+    """What else columns without a header may be: numbers all of them, or ids where the iteration stands, which is one for all lines."""
+    if (
+        _header(sample.header)
+        or _order_of_export(sample)
+        or not _has_shape(sample)
+        or sample.path.suffix.lower() == ".qrels"
+    ):
+        return ""
+    rows = [row for row in _rows(sample) if len(row) in (3, 4)]
+    second = {row[1] for row in rows if len(row) == 4}
+    if (
+        len(second) > 1
+        and not second & UNUSED
+        and all(whole_grade(row[2]) is not None for row in rows if len(row) == 4)
+    ):
+        return (
+            "four columns without a header may be qid, iteration, docno and grade, or qid, docno, grade and iteration: "
+            "name them in a first line, such as qid docno grade iteration"
+        )
+    if all(cell.lstrip("+-").isdecimal() for row in rows for cell in row) and not second & UNUSED:
+        return (
+            f"{len(rows[0])} columns of numbers without a header may be judgments of queries and memories whose ids are numbers, or "
+            "anything else: name them in a first line, such as qid docno grade"
+        )
+    return ""
+
+
+HELPFUL = 2
+JUDGE = "cems"
+LISTS = "relevant_ids, noise_ids"
+FEEDBACK_FIELDS = {"memory_id": LISTS, "grade": LISTS}
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What was relevant and what was noise for one query."""
+
+    qid: str
+    relevant_ids: tuple[str, ...]
+    noise_ids: tuple[str, ...]
+
+
+def feedback_of(judgments: Sequence[Judgment]) -> list[Feedback]:
+    """The feedback that judgments amount to, by query in their order; of several judges' grades the highest counts."""
+    helpful = HELPFUL if any(judgment.grade >= HELPFUL for judgment in judgments) else 1
+    best: dict[str, dict[str, int]] = {}
+    for judgment in judgments:
+        grades = best.setdefault(judgment.qid, {})
+        grades[judgment.memory_id] = max(judgment.grade, grades.get(judgment.memory_id, judgment.grade))
+    feedback = []
+    for qid, grades in best.items():
+        relevant = tuple(memory_id for memory_id, grade in grades.items() if grade >= helpful)
+        noise = tuple(memory_id for memory_id, grade in grades.items() if grade <= 0)
+        feedback.append(Feedback(qid, relevant, noise))
+    return feedback
+
+
+def counts(feedback: Iterable[Feedback]) -> dict[str, tuple[int, int]]:
+    """(relevant_count, noise_count) by memory id: of how many queries it was relevant, of how many it was noise."""
+    total: dict[str, tuple[int, int]] = {}
+    for of_query in feedback:
+        for memory_id in of_query.relevant_ids:
+            relevant, noise = total.get(memory_id, (0, 0))
+            total[memory_id] = (relevant + 1, noise)
+        for memory_id in of_query.noise_ids:
+            relevant, noise = total.get(memory_id, (0, 0))
+            total[memory_id] = (relevant, noise + 1)
+    return total
+
+
+def write_feedback(feedback: Iterable[Feedback]) -> str:
+    """The feedback as text, one line a query; queries with neither are left out, as there is nothing to log of them."""
+    rows = (
+        {"qid": of_query.qid, "relevant_ids": list(of_query.relevant_ids), "noise_ids": list(of_query.noise_ids)}
+        for of_query in feedback
+        if of_query.relevant_ids or of_query.noise_ids
+    )
+    return "".join(f"{json_line(row)}\n" for row in rows)
+
+
+def _read_feedback(path: Path, progress: Progress) -> ParsedInput:
+    """Read feedback as judgments; raises InputError when the file cannot be read."""
+    errors: list[RowError] = []
+
+    def each() -> Iterable[tuple[int, Judgment]]:
+        for number, row in read_records(path, errors, progress):
+            with reported(errors, str(path), number):
+                yield from [(number, judgment) for judgment in _judgments(row)]
+
+    collected = collect_judgments(str(path), each(), lambda judgment: judgment, errors)
+    return collected.parsed(path, "cems-feedback", "judgments", errors, fields=FEEDBACK_FIELDS)
+
+
+def _judgments(row: dict[str, Any]) -> Iterable[Judgment]:
+    qid = fields.identifier(row, "qid")
+    for field, grade in (("relevant_ids", HELPFUL), ("noise_ids", 0)):
+        ids = row.get(field)
+        if ids is not None and not isinstance(ids, list):
+            raise FieldError(field, "must be a list of memory ids")
+        for memory_id in ids or []:
+            yield Judgment(qid, fields.identifier({field: memory_id}, field), grade, JUDGE, "model")
+
+
 FORMAT = (
     described(
         __file__,
@@ -159,5 +401,25 @@ FORMAT = (
         read_csv,
         judgments=JudgmentWriter(lambda judgments, words: _write_csv(judgments), place=2),
         needs=tuple(NAMES.values()),
+    ),
+    described(
+        __file__,
+        "qrels",
+        _sniff_qrels,
+        read_qrels,
+        judgments=JudgmentWriter(
+            lambda judgments, words: "".join(f"{each.qid} 0 {each.memory_id} {each.grade}\n" for each in judgments),
+            judges=False,
+            fitting=_without_blanks,
+            place=3,
+        ),
+        doubt=_doubt,
+    ),
+    described(
+        __file__,
+        "cems-feedback",
+        lambda sample: sample.mostly(lambda row: "relevant_ids" in row or "noise_ids" in row),
+        _read_feedback,
+        judgments=JudgmentWriter(lambda judgments, words: write_feedback(feedback_of(judgments)), place=7),
     ),
 )

@@ -31,7 +31,7 @@ from cems_workbench.formats.base.files import parse_json
 from cems_workbench.formats.base.judgments import clean_words
 from cems_workbench.formats.base.names import ASKED, ITEM_IDS, NAMES, QIDS, RETURNED, WORDS, first_of, named, plain
 from cems_workbench.formats.base.records import derived_id
-from cems_workbench.formats.qrels import writable
+from cems_workbench.formats.judgments import writable
 from cems_workbench.records import Returned, RowError
 
 TREC, TABLE, BY_QUERY, RANKED = "TREC run", "run as a table", "run by query", "ranked ids"

@@ -309,7 +309,7 @@ class Memories:
     def count_feedback(self, counts: Mapping[str, tuple[int, int]]) -> int:
         """Set how often each memory was relevant and noise, which `adjust.feedback` reads; returns how many changed.
 
-        `counts` (relevant, noise) by memory id come from `formats.cems_feedback.counts`; other memories keep theirs.
+        `counts` (relevant, noise) by memory id come from `formats.judgments.counts`; other memories keep theirs.
         """
         if not counts:
             return 0

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import judgments, memories, qrels, queries
+from cems_workbench.formats import judgments, memories, queries
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.files import (
     Sample,
@@ -269,7 +269,7 @@ def _read_judgments(path: Path, progress: Progress) -> ParsedInput:
         if judgments.sniff_csv(sample):
             return judgments.read_csv(path, progress)
         if len(_columns(sample.header)) == TREC_COLUMNS:
-            return qrels.read(path, progress)
+            return judgments.read_qrels(path, progress)
     return _read_qrels(path, progress)
 
 

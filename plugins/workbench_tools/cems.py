@@ -34,7 +34,7 @@ from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, data_beside, read_objects, read_records, type_name
 from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.records import collect, reported
-from cems_workbench.formats.cems_feedback import JUDGE
+from cems_workbench.formats.judgments import JUDGE
 from cems_workbench.formats.logs import parsed_log
 from cems_workbench.formats.responses import rows_of_answer
 from cems_workbench.progress import Progress

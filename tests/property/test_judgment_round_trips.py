@@ -28,8 +28,7 @@ from cems_workbench.formats import (
 from cems_workbench.formats.base import csv_table
 from cems_workbench.formats.base.judgments import clean_words
 from cems_workbench.formats.base.records import derived_id
-from cems_workbench.formats.cems_feedback import Feedback, counts, feedback_of
-from cems_workbench.formats.cems_feedback import write as write_feedback
+from cems_workbench.formats.judgments import Feedback, counts, feedback_of, write_feedback
 from cems_workbench.formats.queries import write as queries_written
 from cems_workbench.formats.runs import RunRow, run_of
 from cems_workbench.records import Judgment, Query, RowError

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import streamlit as st
 
 from cems_workbench.evaluation.labelling.agreement import Rule, choose_judgments
-from cems_workbench.formats import FORMATS, cems_feedback, judgment_writers, write_judgments
+from cems_workbench.formats import FORMATS, judgment_writers, write_judgments
+from cems_workbench.formats.judgments import counts, feedback_of
 from cems_workbench.jobs.importing import FileImport, import_files
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import session
@@ -108,13 +109,13 @@ def _export(resources: Resources) -> None:
     file, text = f"{form}{FORMATS[form].suffixes[0]}", written.text.encode()
     off = not written.rows
     download("Download", text, file, "label:out:get", button, type="primary", width="stretch", disabled=off)
-    feedback, icon = cems_feedback.feedback_of(chosen.judgments), ":material/thumbs_up_down:"
+    feedback, icon = feedback_of(chosen.judgments), ":material/thumbs_up_down:"
     off = not feedback or not session.may("operator")
     if feedback_box.button(
         "Count as feedback", key="label:out:feedback", icon=icon, width="stretch", help=FEEDBACK, disabled=off
     ):
         session.require("operator")
-        changed = store.memories.count_feedback(cems_feedback.counts(feedback))
+        changed = store.memories.count_feedback(counts(feedback))
         said = f"The counts of {changed:,} memories changed; evidence that depends on them will be gathered again."
         st.success(said, icon=":material/task_alt:")
     if left_out:
