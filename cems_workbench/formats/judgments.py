@@ -14,8 +14,7 @@ are comments. Grades may be any integer (TREC uses negative ones for spam), and 
 
 Feedback as CEMS logs it has one query a line: `{qid, relevant_ids, noise_ids}`. CEMS counts how often a memory was relevant or noise, and
 `adjust.feedback` reads those counts. Of a graded judgment the grades from HELPFUL up are relevant and 0 is noise; grade 1 is neither,
-unless no judgment has a higher one. Read back, relevant is HELPFUL and noise is 0; the judge is "cems", a model, because there an agent says what
-helped it.
+unless no judgment has a higher one. Read back, relevant is HELPFUL and noise is 0; the judge is "cems", a model.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.engine_answers import finite
+from cems_workbench.formats.base.fields import finite
 from cems_workbench.formats.base.files import open_file, parse_json, type_name
 from cems_workbench.formats.logs import distinct, with_one_sign
-from cems_workbench.formats.responses import ID_FIELDS, parse_response, plain_text, rows_of_answer
+from cems_workbench.formats.responses import IDS, parse_response, plain_text, rows_of_answer
 from cems_workbench.records import RankedIds, RecordedAnswer, Returned, RowError
 
 RECORDING = "recording"
@@ -386,8 +386,8 @@ def _row(row: Any, otherwise: float) -> tuple[str, float]:
     """Id and score of one row. Raises ValueError or TypeError."""
     if isinstance(row, dict):
         row = (
-            [next(row[name] for name in ID_FIELDS if row.get(name) is not None), row.get("score")]
-            if any(row.get(name) is not None for name in ID_FIELDS)
+            [next(row[name] for name in IDS if row.get(name) is not None), row.get("score")]
+            if any(row.get(name) is not None for name in IDS)
             else None
         )
     if isinstance(row, str | int) and not isinstance(row, bool):

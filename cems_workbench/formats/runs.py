@@ -26,7 +26,7 @@ from typing import Any
 
 from cems_workbench.formats.base import csv_table
 from cems_workbench.formats.base.csv_table import DELIMITERS, is_padded, names_of, records
-from cems_workbench.formats.base.engine_answers import finite
+from cems_workbench.formats.base.fields import finite
 from cems_workbench.formats.base.files import parse_json
 from cems_workbench.formats.base.judgments import clean_words
 from cems_workbench.formats.base.names import ASKED, ITEM_IDS, NAMES, QIDS, RETURNED, WORDS, first_of, named, plain

@@ -20,8 +20,8 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
-from cems_workbench.formats.base.engine_answers import METADATA_IDS
 from cems_workbench.formats.base.files import Sample, as_object, data_beside, parse_literal
+from cems_workbench.formats.base.names import ANSWER
 
 _NAMES: Mapping[str, tuple[str, ...]] = data_beside(__file__, "names.json")["document"]
 IDS, CONTENTS, SCORES, METADATA = (_NAMES[each] for each in ("ids", "contents", "scores", "metadata"))
@@ -84,7 +84,7 @@ def document_fields(value: Any) -> dict[str, Any]:
     metadata = next((found for name in METADATA if (found := as_object(value.get(name)))), {})
     named = _first(value, IDS)
     fields = {
-        "id": _first(metadata, METADATA_IDS) if named is None else named,
+        "id": _first(metadata, ANSWER["metadata_ids"]) if named is None else named,
         "content": _words(value) or _words(metadata),
         "score": _first(value, SCORES),
         "title": _first(value, ("title",)) or _first(metadata, ("title",)),

@@ -1,6 +1,6 @@
 """Memories as memory libraries return or export them, as .json or JSON lines, with their ids.
 
-`base/engine_answers.py` has the table of what they return; a file of JSON lines has a row or an answer a line.
+`formats/responses.py` has the table of what they return; a file of JSON lines has a row or an answer a line.
 
 Fields are read by the names that `connect` knows (`base/memory_fields.py:NAMES`). Vectors are not taken. An answer with scores is what a
 query found, and is taken for memories only with `--format memory-records`.
@@ -26,7 +26,12 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import fields, payload
-from cems_workbench.formats.base.engine_answers import (
+from cems_workbench.formats.base.fields import FieldError
+from cems_workbench.formats.base.files import SAMPLE_LINES, Sample, read_records, type_name
+from cems_workbench.formats.base.format import described
+from cems_workbench.formats.base.memory_fields import TEXTS
+from cems_workbench.formats.base.records import MemoryRead, collect, memories_of
+from cems_workbench.formats.responses import (
     CHROMA,
     DISTANCES,
     LETTA,
@@ -39,11 +44,6 @@ from cems_workbench.formats.base.engine_answers import (
     is_scored,
     shape_of,
 )
-from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.base.files import SAMPLE_LINES, Sample, read_records, type_name
-from cems_workbench.formats.base.format import described
-from cems_workbench.formats.base.memory_fields import TEXTS
-from cems_workbench.formats.base.records import MemoryRead, collect, memories_of
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput, Relation, RowError
 

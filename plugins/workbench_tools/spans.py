@@ -36,7 +36,7 @@ from operator import attrgetter
 from typing import Any
 
 from cems_workbench.formats.base import fields, memory_fields
-from cems_workbench.formats.base.engine_answers import finite
+from cems_workbench.formats.base.fields import finite
 from cems_workbench.formats.base.files import data_beside, parse_json
 from cems_workbench.formats.base.records import TracedDocument
 from cems_workbench.records import STAGE_KINDS

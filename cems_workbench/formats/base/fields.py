@@ -89,6 +89,17 @@ def count(row: Row, field: str) -> int:
     return int(value)
 
 
+def finite(value: Any) -> float | None:
+    """A finite number, also one written as text."""
+    if isinstance(value, bool):
+        return None
+    try:
+        found = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
 def flag(row: Row, field: str) -> bool:
     """true or false; false where it is absent."""
     return said(row, field) or False

@@ -16,6 +16,8 @@ from cems_workbench.formats.base.files import data_beside
 
 NAMES: Mapping[str, tuple[str, ...]] = data_beside(__file__, "names.json")["judgment"]
 """Names by field of a judgment, likelier ones first."""
+ANSWER: Mapping[str, tuple[str, ...]] = data_beside(__file__, "names.json")["answer"]
+"""Names in the answers of engines, of lists, ids, scores and distances, likelier ones first."""
 WORDS = ("query", "query_text", "querytext")
 """Names of the words of a query, which a judgment may have beside its id, or instead of it."""
 IGNORED = ("iteration", "iter", "q0", "0", "rank")
