@@ -7,16 +7,15 @@ return by their mean absolute difference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from cems_workbench.analysis.ranks import rbo
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.evidence_file import EvidenceSet
+from cems_workbench.evaluation.evidence_file import EvidenceSet, Header, differences
 from cems_workbench.pipeline import replay
-from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.replay import Trace
 from cems_workbench.results import Result, Table
 
@@ -106,7 +105,7 @@ def drift(before: EvidenceSet, after: EvidenceSet, config: PipelineConfig, k: in
         config.name,
         k,
         tuple(found),
-        tuple(differences(before, after)),
+        tuple(_between(before.header, after.header)),
         tuple(qid for qid in asked if qid not in shared),
         tuple(qid for qid in asked_after if qid not in shared),
     )
@@ -134,23 +133,11 @@ def _scores(trace: Trace, k: int) -> Mapping[str, float]:
     return {result.memory_id: result.score or 0.0 for result in trace.results[:k]}
 
 
-def differences(before: EvidenceSet, after: EvidenceSet) -> Sequence[str]:
+def _between(was: Header, now: Header) -> list[str]:
     """The differences between two gathers, one line each."""
-    was, now = before.header, after.header
-    lines = []
-    if was.store_id != now.store_id:
-        lines.append(f"store: {was.store_id or 'unknown'}, then {now.store_id or 'unknown'}")
-    elif was.content_version != now.content_version:
-        lines.append(f"content of the store: version {was.content_version}, then {now.content_version}")
-    if was.embedder != now.embedder:
-        lines.append(f"embedder: {was.embedder}, then {now.embedder}")
-    if was.only_project != now.only_project:
-        lines.append(f"within each project only: {was.only_project}, then {now.only_project}")
-    old, new = gather_parameters(was.config), gather_parameters(now.config)
-    lines += [f"{path}: {old.get(path)}, then {new[path]}" for path in new if old.get(path) != new[path]]
-    if was.created_at != now.created_at:
-        lines.append(f"gathered: {was.created_at[:16]}, then {now.created_at[:16]}")
-    return lines
+    times = [one.created_at[:16] for one in (was, now)]
+    moved = [] if was.created_at == now.created_at else [f"gathered: {times[0]}, then {times[1]}"]
+    return differences(was, now) + moved
 
 
 @dataclass(frozen=True, eq=False, repr=False)

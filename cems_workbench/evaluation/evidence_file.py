@@ -19,7 +19,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -36,6 +36,7 @@ from cems_workbench.pipeline.list_provenance import provenance
 from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.recorded import RECORDED
 from cems_workbench.platform.parsing import MAX_CHARS, json_values
+from cems_workbench.platform.typed_json import reader
 from cems_workbench.records import Judgment, Query
 from cems_workbench.store.database import DISK_FULL
 from cems_workbench.store.duckdb_file import (
@@ -44,13 +45,14 @@ from cems_workbench.store.duckdb_file import (
     CheckedFiles,
     FileId,
     columns_of,
-    differences,
     file_id,
     file_state,
     interrupt_after,
     open_file,
 )
 from cems_workbench.store.duckdb_file import columns as duckdb_columns
+from cems_workbench.store.duckdb_file import differences as catalog_differences
+from cems_workbench.store.rows import column, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,14 +79,14 @@ def replay_hash(cursor: duckdb.DuckDBPyConnection) -> str:
     """SHA-256, in hex, of everything that replay can see of the file and of its queries; judgments are not part of it."""
     digest = hashlib.sha256()
     for columns, table, order in REPLAYED_TABLES:
-        (rows,) = cursor.execute(f"SELECT count(*) FROM {table}").fetchall()[0]
+        rows = scalar(cursor, f"SELECT count(*) FROM {table}")
         if rows <= HASHED_WHOLE:
             whole = arrow(cursor, f"SELECT {columns} FROM {table} ORDER BY {order}")
             for name in whole.column_names:
                 _hash_column(digest, name, whole.schema.field(name).type, whole[name].chunks, whole[name].null_count)
             continue
         for field in arrow(cursor, f"SELECT {columns} FROM {table} LIMIT 0").schema:
-            (nulls,) = cursor.execute(f"SELECT count(*) FROM {table} WHERE {field.name} IS NULL").fetchall()[0]
+            nulls = scalar(cursor, f"SELECT count(*) FROM {table} WHERE {field.name} IS NULL")
             parts = cursor.sql(f"SELECT {field.name} FROM {table} ORDER BY {order}").to_arrow_reader(HASHED_WHOLE)
             _hash_column(digest, field.name, field.type, (batch.column(0) for batch in parts), nulls)
     return digest.hexdigest()
@@ -222,7 +224,7 @@ class EvidenceFile:
         self.path = path
         self._connection, self._file = connection, file_id(path)
         self.header = _header(connection, path)
-        self.finished = {row[0] for row in connection.execute("SELECT qid FROM evidence").fetchall()}
+        self.finished = set(column(connection, "SELECT qid FROM evidence"))
         self._known = evidence_rows.Known(connection, str(path))
 
     @classmethod
@@ -313,16 +315,8 @@ def read_evidence_file(path: Path) -> EvidenceSet:
     Raises InputError when it is not an evidence file, is held by a gather, was changed since it was complete, or holds what is no
     evidence, naming the table and column or the field.
     """
-    with _opened(path, whole=True) as connection:
-        header = _header(connection, path)
-        _ = header.config
-        evidence_rows.require_whole(connection, str(path))
-        mark, _, complete = _proved(connection, path, header)
-        queries, judgments = evidence_rows.read_query_set(connection, str(path))
-        with _no_collections():
-            evidences = evidence_rows.read_evidence(connection, str(path))
-        seconds = connection.execute("SELECT coalesce(sum(seconds), 0) FROM evidence").fetchall()[0][0]
-        return EvidenceSet(path, header, tuple(queries), tuple(judgments), evidences, mark, complete, seconds)
+    with closing(PortionedFile(path, whole=True)) as file:
+        return file.read(evidence_rows.ALL)
 
 
 def _proved(connection: duckdb.DuckDBPyConnection, path: Path, header: Header) -> tuple[str, str, bool]:
@@ -360,19 +354,20 @@ def read_some(path: Path, qids: Collection[str], wanted: Header) -> Mapping[str,
 class PortionedFile:
     """An evidence file that is read some queries at a time, in memory that does not grow with the file; close it."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises InputError as `read_evidence_file` does, but for size; errors within a query are raised when it is read."""
+    def __init__(self, path: Path, *, whole: bool = False) -> None:
+        """Raises InputError as `read_evidence_file` does, for size only if it is to be read as a `whole`; errors within a query are raised
+        when it is read."""
         self.path = path
-        self._connection = connection = _connect(path, read_only=True, memory_limit=STREAM_LIMIT)
+        limit = MEMORY_LIMIT if whole else STREAM_LIMIT
+        self._connection = connection = _connect(path, read_only=True, whole=whole, memory_limit=limit)
         try:
             self.header = _header(connection, path)
             _ = self.header.config
-            with interrupt_after(connection, HASH_TIMEOUT_S):
+            with interrupt_after(connection, READ_TIMEOUT_S if whole else HASH_TIMEOUT_S):
                 evidence_rows.require_whole(connection, str(path))
                 self.replay_hash, self.content_hash, self.complete = _proved(connection, path, self.header)
-                self._portions = evidence_rows.cut(connection, PORTION_QUERIES, PORTION_BYTES)
-            counts = "SELECT count(*), coalesce(sum(seconds), 0) FROM evidence"
-            self.gathered, self.seconds = connection.execute(counts).fetchall()[0]
+                self._portions = [] if whole else evidence_rows.cut(connection, PORTION_QUERIES, PORTION_BYTES)
+            self.gathered, self.seconds = _progress(connection)
         except BaseException as error:
             connection.close()
             raise _said(error, path) from error
@@ -380,13 +375,11 @@ class PortionedFile:
     @property
     def queries(self) -> int:
         """How many queries the file is of; not all may have been gathered."""
-        (count,) = self._connection.execute("SELECT count(*) FROM queries").fetchall()[0]
-        return int(count)
+        return int(scalar(self._connection, "SELECT count(*) FROM queries"))
 
     def highest_grade(self) -> int:
         """The highest grade of a judgment; 0 without any."""
-        (grade,) = self._connection.execute("SELECT coalesce(max(grade), 0) FROM judgments").fetchall()[0]
-        return int(grade)
+        return int(scalar(self._connection, "SELECT coalesce(max(grade), 0) FROM judgments"))
 
     def external(self) -> bool:
         """Whether the first query that was gathered is an external trace: those of a file are alike."""
@@ -397,8 +390,9 @@ class PortionedFile:
 
     def qids_of(self, text: str) -> list[str]:
         """The ids of the queries with these words or this id, in their order."""
-        select = "SELECT qid FROM queries WHERE qid = ? OR query = ? ORDER BY position"
-        return [qid for (qid,) in self._connection.execute(select, [text, text]).fetchall()]
+        return column(
+            self._connection, "SELECT qid FROM queries WHERE qid = ? OR query = ? ORDER BY position", [text, text]
+        )
 
     def gathered_qids(self) -> Iterator[str]:
         """The ids of the queries that were gathered."""
@@ -419,7 +413,7 @@ class PortionedFile:
         Raises InputError for a query that is not as evidence is.
         """
         for portion in self._portions:
-            yield self._read(portion)
+            yield self.read(portion)
 
     def of_queries(self, qids: Collection[str]) -> EvidenceSet:
         """Those of the queries that are among these, at any position, as a separate set. Raises InputError as `portions` does."""
@@ -427,9 +421,10 @@ class PortionedFile:
             chosen = evidence_rows.choose(self._connection, qids)
         except Exception as error:
             raise _said(error, self.path) from error
-        return self._read(chosen)
+        return self.read(chosen)
 
-    def _read(self, portion: evidence_rows.Portion) -> EvidenceSet:
+    def read(self, portion: evidence_rows.Portion) -> EvidenceSet:
+        """Some of its queries as a separate set. Raises InputError as `portions` does."""
         try:
             with interrupt_after(self._connection, READ_TIMEOUT_S), _no_collections():
                 queries, judgments = evidence_rows.read_query_set(self._connection, str(self.path), portion)
@@ -463,8 +458,12 @@ def read_progress(path: Path) -> tuple[int, float]:
     """How many queries a file holds, and the seconds that gathering them took. Raises InputError as `read_header` does."""
     with _opened(path) as connection:
         _header(connection, path)
-        rows = connection.execute("SELECT count(*), coalesce(sum(seconds), 0) FROM evidence").fetchall()
-        return int(rows[0][0]), float(rows[0][1])
+        return _progress(connection)
+
+
+def _progress(connection: duckdb.DuckDBPyConnection) -> tuple[int, float]:
+    count, seconds = connection.execute("SELECT count(*), coalesce(sum(seconds), 0) FROM evidence").fetchall()[0]
+    return int(count), float(seconds)
 
 
 def replace_judgments(path: Path, judgments: Sequence[Judgment]) -> None:
@@ -505,22 +504,24 @@ def replace_relevant_from(path: Path, grade: int) -> None:
             _write_hashes(connection, path)
 
 
+def differences(was: Header, now: Header) -> list[str]:
+    """What two gathers differ in but their time, a line each, most important first."""
+    lines = []
+    if was.store_id != now.store_id:
+        lines.append(f"another store: {was.store_id or 'unknown'}, then {now.store_id or 'unknown'}")
+    elif was.content_version != now.content_version:
+        lines.append(f"content of the store: version {was.content_version}, then {now.content_version}")
+    if was.embedder != now.embedder:
+        lines.append(f"embedder: {was.embedder}, then {now.embedder}")
+    if was.only_project != now.only_project:
+        lines.append(f"within each project only: {was.only_project}, then {now.only_project}")
+    old, new = gather_parameters(was.config), gather_parameters(now.config)
+    return lines + [f"{path}: {old.get(path)}, then {new[path]}" for path in new if old.get(path) != new[path]]
+
+
 def mismatch(had: Header, wanted: Header) -> str | None:
     """Why a file cannot be resumed or used as evidence of the current store; None when it can."""
-    if had.store_id != wanted.store_id:
-        return f"it was gathered from another store ({had.store_id or 'unknown'}; this one is {wanted.store_id})"
-    if had.content_version != wanted.content_version:
-        return (
-            f"the store has changed since: its content was version {had.content_version} "
-            f"and is {wanted.content_version} now"
-        )
-    if had.embedder != wanted.embedder:
-        return f"it was gathered with the embedder {had.embedder}, and {wanted.embedder} is set now"
-    if had.only_project != wanted.only_project:
-        return f"it was gathered {'within each project' if had.only_project else 'over all projects'}"
-    old, new = gather_parameters(had.config), gather_parameters(wanted.config)
-    differ = [f"{key} was {old.get(key)!r} and is {new[key]!r}" for key in new if old.get(key) != new[key]]
-    return f"other gather parameters: {'; '.join(differ[:3])}" if differ else None
+    return "; ".join(differences(had, wanted)[:3]) or None
 
 
 def config_text(config: PipelineConfig) -> str:
@@ -535,9 +536,9 @@ def _header(connection: duckdb.DuckDBPyConnection, path: Path) -> Header:
         found = _meta(connection, "format")
         if found != FORMAT:
             raise InputError(f"{path}: format {found!r} is not known; this version reads {FORMAT}; gather it again")
-        header = Header(**json_values(_meta(connection, "header") or "{}", f"{path}: header", 4 * MAX_CHARS))
-        if any(not isinstance(getattr(header, name), kind) for name, kind in _HEADER.items()):
-            raise TypeError("header")
+        header: Header = reader(Header)(
+            json_values(_meta(connection, "header") or "{}", f"{path}: header", 4 * MAX_CHARS)
+        )
         _ = header.moment
         return header
     except (duckdb.Error, TypeError, ValueError) as error:
@@ -557,21 +558,9 @@ def _write_hashes(connection: duckdb.DuckDBPyConnection, path: Path, *, complete
 REPLAYED, WHOLE = "content_hash", "whole_hash"
 """The keys of `replay_hash` and `content_hash` in `meta`."""
 
-_HEADER = {
-    "query_set": str,
-    "store_id": str,
-    "content_version": int,
-    "embedder": str,
-    "config_yaml": str,
-    "created_at": str,
-    "only_project": bool,
-    "relevant_from": int,
-}
-
 
 def _meta(connection: duckdb.DuckDBPyConnection, key: str) -> str | None:
-    rows = connection.execute("SELECT value FROM meta WHERE key = ?", [key]).fetchall()
-    return str(rows[0][0]) if rows else None
+    return next(map(str, column(connection, "SELECT value FROM meta WHERE key = ?", [key])), None)
 
 
 def _connect(
@@ -629,7 +618,7 @@ def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: boo
         return
     if "meta" not in tables:
         raise InputError(f"{path} is a DuckDB database, but not an evidence file")
-    problem = differences(connection, columns_of(evidence_rows.TABLES))
+    problem = catalog_differences(connection, columns_of(evidence_rows.TABLES))
     if problem is not None:
         raise InputError(
             f"{path} is not taken for an evidence file: {problem}; if another version made it, gather it again"
@@ -640,14 +629,9 @@ def _require_room(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Raises InputError where the file holds more than is read into memory."""
     size = 0
     for table, own in duckdb_columns(connection).items():
-        (rows,) = connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0]
-        width = evidence_rows.ROW_BYTES * rows
-        if (
-            width <= MAX_FILE_BYTES
-        ):  # else its rows are not even looked at: a few kilobytes can say twelve million of them
-            (width,) = connection.execute(
-                f"SELECT coalesce(sum({evidence_rows.width(own)}), 0) FROM {table}"
-            ).fetchall()[0]
+        width = evidence_rows.ROW_BYTES * scalar(connection, f"SELECT count(*) FROM {table}")
+        if width <= MAX_FILE_BYTES:  # else its rows are not looked at: a few kilobytes can say twelve million of them
+            width = scalar(connection, f"SELECT coalesce(sum({evidence_rows.width(own)}), 0) FROM {table}")
         size += width
         if size > MAX_FILE_BYTES:
             raise InputError(

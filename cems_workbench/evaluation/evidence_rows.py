@@ -10,21 +10,23 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from cems_workbench.errors import InputError, one_line, short
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
-from cems_workbench.pipeline.evidence import check_memories, check_query, check_query_set, fault
+from cems_workbench.pipeline.evidence import VariantKind, check_memories, check_query, check_query_set, fault
 from cems_workbench.platform.parsing import json_values
+from cems_workbench.platform.typed_json import Misread, reader
 from cems_workbench.records import Chunk, Judgment, Memory, Query, Relation
 from cems_workbench.store import memories as memories_table
 from cems_workbench.store.duckdb_file import Columns
 from cems_workbench.store.duckdb_file import columns as columns_there
 from cems_workbench.store.queries import from_row as query_from_row
 from cems_workbench.store.queries import given_text
-from cems_workbench.store.rows import to_aware, to_naive
+from cems_workbench.store.rows import staged, to_aware, to_naive
 from cems_workbench.store.search.entries import WHOLE_MEMORY
 
 if TYPE_CHECKING:
@@ -150,14 +152,7 @@ def cut(cursor: duckdb.DuckDBPyConnection, queries: int, most_bytes: int) -> lis
         (last,) = cursor.execute("SELECT max(portion) FROM portions").fetchall()[0]
         rows: list[dict[str, tuple[int, int]]] = [{} for _ in range(0 if last is None else last + 1)]
         sizes = [0] * len(rows)
-        for table in (
-            "queries",
-            "judgments",
-            "evidence",
-            "lists",
-            "scores",
-            "edges",
-        ):
+        for table in ("queries", "judgments", "evidence", "lists", "scores", "edges"):
             for number, first, end, size in cursor.execute(
                 f"SELECT portion, min(number), max(number), sum(size) FROM (SELECT rowid AS number, qid, {width(there[table])} AS size "
                 f"FROM {table}) JOIN portions USING (qid) GROUP BY portion"
@@ -180,11 +175,8 @@ def choose(cursor: duckdb.DuckDBPyConnection, qids: Collection[str]) -> Portion:
 
     cursor.execute("CREATE TEMP TABLE IF NOT EXISTS portions (qid VARCHAR, portion INTEGER)")
     cursor.execute(f"DELETE FROM portions WHERE portion = {CHOSEN}")
-    cursor.register("staged", pa.table({"qid": pa.array(list(qids), pa.string())}))
-    try:
+    with staged(cursor, "staged", pa.table({"qid": pa.array(list(qids), pa.string())})):
         cursor.execute(f"INSERT INTO portions SELECT qid, {CHOSEN} FROM staged JOIN queries USING (qid)")
-    finally:
-        cursor.unregister("staged")
     return Portion(CHOSEN, dict.fromkeys(columns_there(cursor), (0, LAST_ROW)))
 
 
@@ -267,37 +259,24 @@ def write_evidence(
     """
     _write_memories(cursor, evidence, known)
     number = {key: known.memories[key][0] for key in evidence.memories}
-    cursor.execute(
-        "INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [
-            qid,
-            evidence.query,
-            evidence.project,
-            to_naive(evidence.as_of),
-            list(number.values()),
-            _text([[variant.text, variant.kind] for variant in evidence.variants]),
-            _text(evidence.notes),
-            seconds,
-        ],
-    )
+    add_rows(cursor, "evidence", [_evidence_row(qid, evidence, number, seconds)])
+    lists = []
     for position, ranked in enumerate(evidence.lists):
         members = [number[hit.memory_id] for hit in ranked.hits]
-        values = [hit.score for hit in ranked.hits]
         chunks = [WHOLE_MEMORY if hit.chunk is None else hit.chunk for hit in ranked.hits]
         found = chunks if any(chunk != WHOLE_MEMORY for chunk in chunks) else None
-        cursor.execute(
-            "INSERT INTO lists VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-            [qid, position, ranked.name, ranked.source, ranked.variant, members, values, found],
-        )
-    if evidence.relations:
-        cursor.executemany(
-            "INSERT INTO edges VALUES (?, ?, ?, ?, ?, ?)",
-            [
-                [qid, i, edge.source_id, edge.target_id, edge.kind, edge.weight]
-                for i, edge in enumerate(evidence.relations)
-            ],
-        )
+        scores = [hit.score for hit in ranked.hits]
+        lists.append((qid, position, ranked.name, ranked.source, ranked.variant, members, scores, found))
+    add_rows(cursor, "lists", lists)
+    edges = enumerate(evidence.relations)
+    add_rows(cursor, "edges", [(qid, i, one.source_id, one.target_id, one.kind, one.weight) for i, one in edges])
     _write_scores(cursor, qid, evidence, number, known)
+
+
+def _evidence_row(qid: str, one: Evidence, number: Mapping[str, int], seconds: float) -> tuple[Any, ...]:
+    members = [number[key] for key in one.memories]
+    variants = _text([[variant.text, variant.kind] for variant in one.variants])
+    return qid, one.query, one.project, to_naive(one.as_of), members, variants, _text(one.notes), seconds
 
 
 def write_external(
@@ -305,38 +284,11 @@ def write_external(
 ) -> None:
     """Add the evidence of external traces by qid, inside the caller's transaction; `numbers` are those of the memories in the file, and get
     the new ones. They have memories and notes alone, so that many are written at once and no text stays in memory."""
-    import pyarrow as pa
-
     fresh = {key: memory for _, one in found for key, memory in one.memories.items() if key not in numbers}
     if fresh:
-        first = len(numbers)
-        numbers.update({key: first + i for i, key in enumerate(fresh)})
-        table = memories_table.staging(list(fresh.values()))
-        rows = {"number": pa.array(range(first, len(numbers)), pa.int32())}
-        rows |= {name: table[name] for name in memories_table.FIELDS}
-        columns = ", ".join(rows)
-        cursor.register("staged", pa.table(rows))
-        try:
-            cursor.execute(f"INSERT INTO memories ({columns}) SELECT {columns} FROM staged")
-        finally:
-            cursor.unregister("staged")
-    text = pa.string()
-    insert(
-        cursor,
-        "evidence",
-        pa.table(
-            {
-                "qid": pa.array([qid for qid, _ in found], text),
-                "query": pa.array([one.query for _, one in found], text),
-                "project": pa.array([one.project for _, one in found], text),
-                "as_of": pa.array([to_naive(one.as_of) for _, one in found], pa.timestamp("us")),
-                "members": pa.array([[numbers[key] for key in one.memories] for _, one in found], pa.list_(pa.int32())),
-                "variants": pa.array([_text([[v.text, v.kind] for v in one.variants]) for _, one in found], text),
-                "notes": pa.array([_text(one.notes) for _, one in found], text),
-                "seconds": pa.array([0.0] * len(found), pa.float64()),
-            }
-        ),
-    )
+        _add_memories(cursor, list(fresh.values()), len(numbers))
+        numbers.update(zip(fresh, range(len(numbers), len(numbers) + len(fresh)), strict=True))
+    add_rows(cursor, "evidence", [_evidence_row(qid, one, numbers, 0.0) for qid, one in found])
 
 
 def remove_external(cursor: duckdb.DuckDBPyConnection, qids: Sequence[str]) -> None:
@@ -350,6 +302,18 @@ def write_text(cursor: duckdb.DuckDBPyConnection, number: int, memory: Memory) -
     cursor.execute(
         "UPDATE memories SET content = ?, title = ? WHERE number = ?", [memory.content, memory.title, number]
     )
+
+
+def _add_memories(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory], first: int, **more: Any) -> None:
+    """Add memories numbered from `first`, with further columns."""
+    import pyarrow as pa
+
+    table = memories_table.staging(memories)
+    rows = {"number": pa.array(range(first, first + len(memories)), pa.int32())}
+    rows |= {name: table[name] for name in memories_table.FIELDS} | more
+    columns = ", ".join(rows)
+    with staged(cursor, "staged", pa.table(rows)):
+        cursor.execute(f"INSERT INTO memories ({columns}) SELECT {columns} FROM staged")
 
 
 def _write_memories(cursor: duckdb.DuckDBPyConnection, evidence: Evidence, known: Known) -> None:
@@ -369,29 +333,19 @@ def _write_memories(cursor: duckdb.DuckDBPyConnection, evidence: Evidence, known
         return
     first = len(known.memories)
     vectors = [_single(memory.id, evidence.embeddings.get(memory.id)) for memory in fresh]
-    counts = {memory.id: evidence.tokens.get(memory.id) for memory in fresh}
-    table = memories_table.staging(fresh).append_column("embedding", pa.array(vectors, pa.list_(pa.float32())))
-    tokens = [None if count is None else count[0] for count in counts.values()]
-    table = table.append_column("tokens", pa.array(tokens, pa.int32()))
-    cursor.register("staged", table.append_column("number", pa.array(range(first, first + len(fresh)), pa.int32())))
-    try:
-        columns = ", ".join(("number", *memories_table.FIELDS, "embedding", "tokens"))
-        cursor.execute(f"INSERT INTO memories ({columns}) SELECT {columns} FROM staged")
-    finally:
-        cursor.unregister("staged")
-    known.memories.update({memory.id: (first + i, memory) for i, memory in enumerate(fresh)})
+    counts = [evidence.tokens.get(memory.id) for memory in fresh]
+    tokens = pa.array([None if count is None else count[0] for count in counts], pa.int32())
+    _add_memories(cursor, fresh, first, embedding=pa.array(vectors, pa.list_(pa.float32())), tokens=tokens)
     chunks = []
-    for memory_id, count in counts.items():
+    for number, (memory, count) in enumerate(zip(fresh, counts, strict=True), first):
+        known.memories[memory.id] = number, memory
         if count is not None:
-            known.tokens[memory_id] = tuple(count)
-        own = evidence.chunks.get(memory_id, ())
-        if own:
-            known.chunks[memory_id] = own
-        for i, chunk in enumerate(own):
-            member = known.memories[memory_id][0]
-            chunks.append([member, chunk.seq, chunk.start, chunk.text, None if count is None else count[1 + i]])
-    if chunks:
-        cursor.executemany("INSERT INTO chunks VALUES (?, ?, ?, ?, ?)", chunks)
+            known.tokens[memory.id] = tuple(count)
+        if own := evidence.chunks.get(memory.id, ()):
+            known.chunks[memory.id] = own
+        for i, chunk in enumerate(own, 1):
+            chunks.append((number, chunk.seq, chunk.start, chunk.text, None if count is None else count[i]))
+    add_rows(cursor, "chunks", chunks)
 
 
 def _single(memory_id: str, vector: Any) -> Any:
@@ -407,8 +361,6 @@ def _single(memory_id: str, vector: Any) -> Any:
 def _write_scores(
     cursor: duckdb.DuckDBPyConnection, qid: str, evidence: Evidence, number: Mapping[str, int], known: Known
 ) -> None:
-    import pyarrow as pa
-
     rows = []
     first = len(known.texts)
     for role, models in zip(ROLES, (evidence.model_scores, evidence.judge_scores), strict=True):
@@ -418,16 +370,8 @@ def _write_scores(
                     text = None if score.chunk is None else known.texts.setdefault(score.chunk, len(known.texts))
                     detail = None if score.detail is None else _text(score.detail)
                     rows.append((qid, role, model, number[key], score.raw, text, score.error, detail))
-    if not rows:
-        return
-    fresh = list(known.texts.items())[first:]
-    if fresh:
-        texts = pa.table({"number": pa.array([n for _, n in fresh], pa.int32()), "text": [text for text, _ in fresh]})
-        insert(cursor, "texts", texts)
-    kinds = (pa.string(), pa.string(), pa.string(), pa.int32(), pa.float64(), pa.int32(), pa.string(), pa.string())
-    names = ("qid", "role", "model", "member", "raw", "text", "error", "detail")
-    columns = zip(names, kinds, zip(*rows, strict=True), strict=True)
-    insert(cursor, "scores", pa.table({name: pa.array(values, kind) for name, kind, values in columns}))
+    add_rows(cursor, "texts", [(n, text) for text, n in islice(known.texts.items(), first, None)])
+    add_rows(cursor, "scores", rows)
 
 
 def replace_scores(cursor: duckdb.DuckDBPyConnection, scored: Mapping[str, Evidence], source: str) -> None:
@@ -440,45 +384,41 @@ def replace_scores(cursor: duckdb.DuckDBPyConnection, scored: Mapping[str, Evide
         _write_scores(cursor, qid, evidence, number, known)
 
 
+def add_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Add rows that have a value for each column of a table, in their order, inside the caller's transaction."""
+    import pyarrow as pa
+
+    if rows:
+        schema = arrow(cursor, f"SELECT * FROM {table} LIMIT 0").schema
+        columns = zip(zip(*rows, strict=True), schema, strict=True)
+        insert(cursor, table, pa.table([pa.array(values, field.type) for values, field in columns], schema=schema))
+
+
 def insert(cursor: duckdb.DuckDBPyConnection, table: str, rows: Any) -> None:
     """Add the rows of an Arrow table, whose columns are those of the table, inside the caller's transaction."""
-    cursor.register("staged", rows)
-    try:
+    with staged(cursor, "staged", rows):
         cursor.execute(f"INSERT INTO {table} SELECT * FROM staged")
-    finally:
-        cursor.unregister("staged")
 
 
 def write_query_set(
     cursor: duckdb.DuckDBPyConnection, queries: Sequence[Query], judgments: Sequence[Judgment], source: str
 ) -> None:
     """Write the queries, in their order, and the judgments. Raises InputError if they could not be read later."""
-    import pyarrow as pa
-
     check_query_set(queries, (), source)
-    text = pa.string()
-    names = ("qid", "query", "project", "type")
-    columns: dict[str, Any] = {"position": pa.array(range(len(queries)), pa.int32())}
-    columns |= {name: pa.array([getattr(query, name) for query in queries], text) for name in names}
-    columns["as_of"] = pa.array([to_naive(query.as_of) for query in queries], pa.timestamp("us"))
-    columns["answerable"] = pa.array([query.answerable for query in queries], pa.bool_())
-    columns["given"] = pa.array([given_text(query) for query in queries], text)
-    order = ("position", "qid", "query", "project", "as_of", "type", "answerable", "given")
-    insert(cursor, "queries", pa.table({name: columns[name] for name in order}))
+    rows = [
+        (i, one.qid, one.query, one.project, to_naive(one.as_of), one.type, one.answerable, given_text(one))
+        for i, one in enumerate(queries)
+    ]
+    add_rows(cursor, "queries", rows)
     write_judgments(cursor, judgments, source)
 
 
 def write_judgments(cursor: duckdb.DuckDBPyConnection, judgments: Sequence[Judgment], source: str) -> None:
     """Replace the judgments of the file. Raises InputError if they could not be read later."""
-    import pyarrow as pa
-
-    fields = ("qid", "memory_id", "grade", "judge", "kind")
-    judgments = [Judgment(*row) for row in {tuple(getattr(one, name) for name in fields): 0 for one in judgments}]
-    check_query_set((), judgments, source)
+    rows = list(dict.fromkeys((one.qid, one.memory_id, one.grade, one.judge, one.kind) for one in judgments))
+    check_query_set((), [Judgment(*row) for row in rows], source)
     cursor.execute("DELETE FROM judgments")
-    if judgments:
-        rows = {name: [getattr(judgment, name) for judgment in judgments] for name in fields}
-        insert(cursor, "judgments", pa.table(rows))
+    add_rows(cursor, "judgments", rows)
 
 
 def read_query_set(
@@ -492,10 +432,7 @@ def read_query_set(
     judgments = cursor.execute(
         f"SELECT qid, memory_id, grade, judge, kind FROM judgments WHERE {portion.where('judgments')} ORDER BY qid, memory_id, judge"
     ).fetchall()
-    found = (
-        [query_from_row(row) for row in queries],
-        [Judgment(*row) for row in judgments],
-    )
+    found = [query_from_row(row) for row in queries], [Judgment(*row) for row in judgments]
     check_query_set(*found, source)
     return found
 
@@ -514,9 +451,11 @@ def read_memories(
     place = memories_table.FIELDS.index("tags")
     for row in rows:
         if row[place] != "[]":
-            tags = json_values(row[place], f"{source}: memories.{row[0]}.tags", MAX_JSON_BYTES)
-            if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
-                raise fault(source, f"memories.{row[0]}.tags", f"expected an array of texts, found {short(tags)}")
+            tags = f"memories.{row[0]}.tags"
+            try:
+                reader(tuple[str, ...])(json_values(row[place], f"{source}: {tags}", MAX_JSON_BYTES))
+            except Misread as problem:
+                raise fault(source, tags + problem.where, problem.problem) from None
     records = [memories_table.record(row) for row in rows]
     vectors = arrow(cursor, f"SELECT number, embedding FROM memories {where} ORDER BY number")
     found = {}
@@ -621,10 +560,10 @@ def read_evidence(cursor: duckdb.DuckDBPyConnection, source: str, portion: Porti
 
 def _variants(text: str, source: str) -> tuple[Variant, ...]:
     rows = json_values(text, f"{source}: variants", MAX_JSON_BYTES)
-    pairs = isinstance(rows, list) and all(isinstance(row, list) and len(row) == 2 for row in rows)
-    if not pairs or not all(isinstance(word, str) for row in rows for word in row):
-        raise fault(source, "variants", f"expected pairs of text and kind, found {short(rows)}")
-    return tuple(Variant(*row) for row in rows)
+    try:
+        return tuple(Variant(*row) for row in reader(tuple[tuple[str, VariantKind], ...])(rows))
+    except Misread as problem:
+        raise fault(source, f"variants{problem.where}", problem.problem) from None
 
 
 def _object(text: str, source: str, where: str) -> dict[str, Any]:
@@ -639,11 +578,8 @@ def _want(cursor: duckdb.DuckDBPyConnection, members: Sequence[Any]) -> None:
     import pyarrow as pa
 
     numbers = np.unique(np.concatenate([part.astype(np.int32) for part in members]))
-    cursor.register("staged", pa.table({"number": numbers}))
-    try:
+    with staged(cursor, "staged", pa.table({"number": numbers})):
         cursor.execute(f"CREATE OR REPLACE TEMP TABLE {WANTED} AS SELECT number FROM staged")
-    finally:
-        cursor.unregister("staged")
 
 
 def _list_rows(cursor: duckdb.DuckDBPyConnection, portion: Portion) -> Any:

@@ -21,7 +21,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cems_workbench.records import STAGE_KINDS, StageKind
+from cems_workbench.platform.typed_json import Misread, expect, reader, written
+from cems_workbench.records import StageKind
 
 RECORDED = "recorded_stages"
 """The note."""
@@ -98,117 +99,31 @@ class RecordedStages:
 
     def to_json(self) -> dict[str, Any]:
         """The note; what is not said is left out."""
-        values: dict[str, Any] = {
-            "lists": [
-                {"name": one.name, "hits": [list(hit) for hit in one.hits]}
-                | ({"left_out": sorted(one.left_out)} if one.left_out else {})
-                | ({"lost": one.lost} if one.lost else {})
-                for one in self.lists
-            ],
-            "stages": [_stage_values(stage) for stage in self.stages],
-        }
-        if self.kept is not None:
-            values["kept"] = sorted(self.kept)
-        return values | {"unknown": True} if self.unknown else values
-
-
-def _stage_values(stage: RecordedStage) -> dict[str, Any]:
-    values: dict[str, Any] = {"name": stage.name, "kind": stage.kind, "output": [list(hit) for hit in stage.output]}
-    if stage.input is not None:
-        values["input"] = [list(hit) for hit in stage.input]
-    if stage.joined:
-        values["joined"] = True
-    if not stage.ranked:
-        values["ranked"] = False
-    if stage.dropped:
-        values["dropped"] = {key: list(why) for key, why in stage.dropped.items()}
-    return values if stage.ms is None else values | {"ms": stage.ms}
+        return written(self)
 
 
 def read_recorded(note: Any) -> RecordedStages:
     """The stages of a note. Raises ValueError, naming the field, for one that is not as `to_json` writes it."""
-    values = _typed(note, dict, "")
-    lists = tuple(
-        RecordedList(
-            _name(one, f"lists[{i}]"),
-            _scored(one.get("hits"), f"lists[{i}].hits"),
-            _ids(one.get("left_out", []), f"lists[{i}].left_out"),
-            _typed(one.get("lost", ""), str, f"lists[{i}].lost"),
-        )
-        for i, one in enumerate(_objects(values.get("lists", []), "lists"))
-    )
-    stages = tuple(_stage(one, f"stages[{i}]") for i, one in enumerate(_objects(values.get("stages"), "stages")))
-    names = ["lists", *(stage.name for stage in stages)]
+    values = expect(note, dict, "an object")
+    found: RecordedStages = reader(RecordedStages)({"lists": [], **values})
+    _once("stages", ["lists", *(stage.name for stage in found.stages)], "two are named {!r}")
+    _once("lists", [one.name for one in found.lists], "two are named {!r}")
+    if not found.stages:
+        raise Misread("expected at least one", "stages")
+    ranked = [(f"lists[{i}].hits", one.hits) for i, one in enumerate(found.lists)]
+    for i, stage in enumerate(found.stages):
+        ranked += [(f"stages[{i}].output", stage.output), (f"stages[{i}].input", stage.input or ())]
+    for where, hits in ranked:
+        _once(where, [key for key, _ in hits], "{!r} is in it twice")
+    return found
+
+
+def _once(where: str, names: Sequence[str], problem: str) -> None:
+    """Raise Misread for a name that is empty, or that stands twice."""
+    if "" in names:
+        raise Misread("expected a name", where)
     if len(set(names)) < len(names):
-        raise ValueError(f"stages: two are named {max(names, key=names.count)!r}")
-    listed = [one.name for one in lists]
-    if len(set(listed)) < len(listed):
-        raise ValueError(f"lists: two are named {max(listed, key=listed.count)!r}")
-    if not stages:
-        raise ValueError("stages: expected at least one")
-    kept = values.get("kept")
-    unknown = _typed(values.get("unknown", False), bool, "unknown")
-    return RecordedStages(lists, stages, None if kept is None else _ids(kept, "kept"), unknown)
-
-
-def _ids(value: Any, where: str) -> frozenset[str]:
-    if not all(isinstance(key, str) for key in _typed(value, list, where)):
-        raise ValueError(f"{where}: expected ids")
-    return frozenset(value)
-
-
-def _stage(values: Mapping[str, Any], where: str) -> RecordedStage:
-    kind = values.get("kind")
-    if kind not in STAGE_KINDS:
-        raise ValueError(f"{where}.kind: expected one of {', '.join(STAGE_KINDS)}")
-    read = values.get("input")
-    reasons = _typed(values.get("dropped", {}), dict, f"{where}.dropped")
-    for key, why in reasons.items():
-        if not (isinstance(why, list) and len(why) == 2 and isinstance(why[0], str) and isinstance(why[1], bool)):
-            raise ValueError(f"{where}.dropped.{key[:40]}: expected a reason, and whether only the rank was at fault")
-    ms = values.get("ms")
-    if ms is not None and (isinstance(ms, bool) or not isinstance(ms, int | float)):
-        raise ValueError(f"{where}.ms: expected a number")
-    return RecordedStage(
-        _name(values, where),
-        kind,
-        _scored(values.get("output"), f"{where}.output"),
-        None if read is None else _scored(read, f"{where}.input"),
-        _typed(values.get("joined", False), bool, f"{where}.joined"),
-        _typed(values.get("ranked", True), bool, f"{where}.ranked"),
-        {key: (why[0], why[1]) for key, why in reasons.items()},
-        None if ms is None else float(ms),
-    )
-
-
-def _name(values: Mapping[str, Any], where: str) -> str:
-    name = _typed(values.get("name"), str, f"{where}.name")
-    if not name:
-        raise ValueError(f"{where}.name: expected a name")
-    return str(name)
-
-
-def _objects(value: Any, where: str) -> list[dict[str, Any]]:
-    return [_typed(one, dict, f"{where}[{i}]") for i, one in enumerate(_typed(value, list, where))]
-
-
-def _scored(value: Any, where: str) -> Scored:
-    found = []
-    for i, row in enumerate(_typed(value, list, where)):
-        good = isinstance(row, list) and len(row) == 2 and isinstance(row[0], str)
-        number = good and not isinstance(row[1], bool) and isinstance(row[1], int | float)
-        if not good or not (number or row[1] is None):
-            raise ValueError(f"{where}[{i}]: expected an id, and a score or null")
-        found.append((row[0], float(row[1]) if number else None))
-    if len({key for key, _ in found}) < len(found):
-        raise ValueError(f"{where}: a memory is in it twice")
-    return tuple(found)
-
-
-def _typed(value: Any, kind: type, where: str) -> Any:
-    if not isinstance(value, kind):
-        raise ValueError(f"{where}: expected {kind.__name__}, found {type(value).__name__}".removeprefix(": "))
-    return value
+        raise Misread(problem.format(max(names, key=names.count)), where)
 
 
 @dataclass(frozen=True, slots=True)

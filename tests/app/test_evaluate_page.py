@@ -212,7 +212,7 @@ def test_evidence_of_another_store_is_refused_with_the_reason_and_used_read_only
     page.text_input(key="evaluate:file_path").set_value(str(file)).run()
     page.button(key="evaluate:file_open").click().run()
     checked(page)
-    assert "from another store (theirs; this one is" in plainly(page.warning[0].value)
+    assert "another store: theirs, then" in plainly(page.warning[0].value)
     assert page.selectbox(key="evaluate:set").value == "few"
     page.button(key="evaluate:file_use").click().run()
     checked(page)

@@ -156,7 +156,7 @@ def test_the_command_gathers_goes_on_and_refuses_another_store(command: Command,
     assert again["content_hash"] == values["content_hash"]
     other = command(*arguments[:-1], "--per-query-project")
     assert other.code == 2
-    assert "cannot be resumed: it was gathered over all projects" in other.err
+    assert "cannot be resumed: within each project only: False, then True" in other.err
     unknown = command("gather", "nothing", "--out", tmp_path / "x", "--store", store)
     assert unknown.code == 2 and "neither a query set of the store" in unknown.err
     assert not (tmp_path / "x").exists()

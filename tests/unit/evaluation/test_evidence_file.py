@@ -130,13 +130,13 @@ def test_an_addition_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "reason"),
     [
-        ({"store_id": "store2"}, r"gathered from another store \(store1; this one is store2\)"),
-        ({"content_version": 4}, "the store has changed since: its content was version 3 and is 4 now"),
-        ({"embedder": "nomic"}, "with the embedder minilm, and nomic is set now"),
-        ({"only_project": True}, "over all projects"),
+        ({"store_id": "store2"}, "another store: store1, then store2"),
+        ({"content_version": 4}, "content of the store: version 3, then 4"),
+        ({"embedder": "nomic"}, "embedder: minilm, then nomic"),
+        ({"only_project": True}, "within each project only: False, then True"),
         (
             {"config_yaml": dump_config(with_values(PipelineConfig(), {"lists.vector.depth": 20}))},
-            "other gather parameters: lists.vector.depth was 150 and is 20",
+            "lists.vector.depth: 150, then 20",
         ),
     ],
 )
