@@ -33,7 +33,7 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, ParsedInput, indexed_text
 from cems_workbench.store import Filter, Store
-from cems_workbench.store.search.vectors.vector_index import VectorIndex
+from cems_workbench.store.search.vector_index import VectorIndex
 
 K = 150
 BATCH = 32

@@ -30,8 +30,8 @@ from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Filter, Store
 from cems_workbench.store.filter import ANY
 from cems_workbench.store.search.directory.segment_directory import segments_of
-from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
-from cems_workbench.store.search.lexical.tokenizer import tokenize
+from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.tokenizer import tokenize
 
 K = 150
 VOCABULARY, WORDS, TOPICS = 200_000, 40, 500

@@ -31,7 +31,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ParsedInput, indexed_text
 from cems_workbench.store import Store
 from cems_workbench.store.memories import staging
-from cems_workbench.store.search.vectors import chroma
+from cems_workbench.store.search import chroma
 
 K, QUERIES, WARM = 150, 100, 5
 EDITS, PORTIONS = 5, 3

@@ -28,10 +28,10 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ParsedInput
 from cems_workbench.store import Filter, Store
 from cems_workbench.store.filter import ANY
+from cems_workbench.store.search import chroma, segment_writer
 from cems_workbench.store.search.directory.segment_directory import Segment
-from cems_workbench.store.search.vectors import chroma, segment_writer
-from cems_workbench.store.search.vectors.segment_vectors import VectorRows
-from cems_workbench.store.search.vectors.vector_index import VectorIndex
+from cems_workbench.store.search.segment_vectors import VectorRows
+from cems_workbench.store.search.vector_index import VectorIndex
 
 K = 150
 RATIO, LEAST_RECALL, EDIT_SECONDS, THOUSAND_SECONDS = 1.5, 0.99999, 1.0, 10.0

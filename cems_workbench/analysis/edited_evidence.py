@@ -37,8 +37,8 @@ from cems_workbench.pipeline.supersession import SUPERSEDED, Supersession, find_
 from cems_workbench.records import Chunk, Memory, Relation
 from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import ChunkHits, Document, truncate_to_memories
-from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
-from cems_workbench.store.search.vectors.vector_index import mean_direction
+from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.vector_index import mean_direction
 from cems_workbench.store.sources import TextPart
 from cems_workbench.store.text_rule import searched_text
 

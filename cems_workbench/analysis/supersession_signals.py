@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from cems_workbench.records import ENGLISH, Memory
-from cems_workbench.store.search.lexical.tokenizer import terms_of
+from cems_workbench.store.search.tokenizer import terms_of
 
 Field = Literal["title", "content"]
 SLOT_WORDS, CHANGE_WORDS, NEGATION_WORDS = 4, 6, 3

@@ -61,8 +61,8 @@ from cems_workbench.analysis.text_evidence import idf, matches
 from cems_workbench.errors import InputError
 from cems_workbench.models import prompts
 from cems_workbench.records import ENGLISH, Memory
-from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
-from cems_workbench.store.search.lexical.tokenizer import Language, tokenize
+from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.tokenizer import Language, tokenize
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.understanding import Asker

@@ -39,8 +39,8 @@ from cems_workbench.pipeline.scoring import given_chunks
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.stages.lists import LISTS, ListEntry
 from cems_workbench.records import ENGLISH, Chunk, Memory
-from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
-from cems_workbench.store.search.lexical.tokenizer import Language, chunks, normalised, terms_of, tokenize
+from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.tokenizer import Language, chunks, normalised, terms_of, tokenize
 from cems_workbench.store.text_rule import searched_text
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from cems_workbench.pipeline.list_sources import list_label, ordinal
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.search.entries import EntryId
-from cems_workbench.store.search.vectors.vector_index import VectorIndex
+from cems_workbench.store.search.vector_index import VectorIndex
 from cems_workbench.store.sources import CONTENT, UNPROVEN, SampleText
 
 Kind = Literal["zeros", "shared", "other form", "swapped", "near", "far", "other model"]

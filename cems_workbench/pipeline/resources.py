@@ -27,8 +27,8 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Indexes, RefreshReport, Store
 from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
 from cems_workbench.store.search.entries import ChunkHits
-from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
-from cems_workbench.store.search.lexical.tokenizer import Analysis, stop_list
+from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.tokenizer import Analysis, stop_list
 from cems_workbench.store.text_rule import searched_text
 
 if TYPE_CHECKING:

@@ -48,7 +48,7 @@ from cems_workbench.pipeline.stages import ABSTAIN, JUDGE, RERANK
 from cems_workbench.pipeline.stages.rerank import FAILED, GOOD, model_key, unscored
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ENGLISH, Chunk, Memory, titled
-from cems_workbench.store.search.lexical.tokenizer import tokenize
+from cems_workbench.store.search.tokenizer import tokenize
 from cems_workbench.store.text_rule import field_lines
 
 RERANKING = "reranking"

@@ -64,7 +64,7 @@ from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.platform.parsing import read_text, yaml_values
 from cems_workbench.records import DEFAULT_TEXT_RULE, ENGLISH, Memory, TextRule
 from cems_workbench.store import Filter, LearnedPair, Vocabulary
-from cems_workbench.store.search.lexical.tokenizer import STOPWORDS, normalised, stop_words, terms_of, tokenize
+from cems_workbench.store.search.tokenizer import STOPWORDS, normalised, stop_words, terms_of, tokenize
 from cems_workbench.store.text_rule import searched_text
 
 T = TypeVar("T")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cems_workbench.store.queues import QueueRecord
     from cems_workbench.store.rows import RowCounts
     from cems_workbench.store.search.indexes import Indexes, IndexState, RefreshReport
-    from cems_workbench.store.search.lexical.vocabulary import Vocabulary
+    from cems_workbench.store.search.vocabulary import Vocabulary
     from cems_workbench.store.statistics import Duplicates, Selection, Statistics
     from cems_workbench.store.store import Store
 else:
@@ -39,7 +39,7 @@ else:
             "queues": "QueueRecord",
             "rows": "RowCounts",
             "search.indexes": "Indexes IndexState RefreshReport",
-            "search.lexical.vocabulary": "Vocabulary",
+            "search.vocabulary": "Vocabulary",
             "statistics": "Duplicates Selection Statistics",
             "store": "Store",
         },

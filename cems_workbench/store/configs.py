@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cems_workbench.errors import InputError, StoreError
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import check_name, to_naive
-from cems_workbench.store.team.session import TeamTables, persistent, rows_of
+from cems_workbench.store.team import TeamTables, persistent, rows_of
 
 if TYPE_CHECKING:
     import duckdb

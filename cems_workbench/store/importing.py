@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from cems_workbench.store.database import Database
-    from cems_workbench.store.team.session import Session, TeamTables
+    from cems_workbench.store.team import Session, TeamTables
 
 BATCH_ROWS = 10_000
 BATCH_CHARS = 64_000_000

@@ -35,7 +35,7 @@ from cems_workbench.store.rows import (
     to_aware,
     to_naive,
 )
-from cems_workbench.store.team.session import Session, TeamTables, read_of
+from cems_workbench.store.team import Session, TeamTables, read_of
 from cems_workbench.store.text_rule import text_rule
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from cems_workbench.store.database import Database
 from cems_workbench.store.label_events import Key
 from cems_workbench.store.rows import EDITED, TEAM_FOREIGN, Mark, RowCounts, table_of, to_aware, to_naive
 from cems_workbench.store.scales import with_these
-from cems_workbench.store.team.session import Session, TeamTables, persistent, rows_of
+from cems_workbench.store.team import Session, TeamTables, persistent, rows_of
 
 MAX_NOTES = 20
 """Notes of one kind that an import lists; further ones are counted."""

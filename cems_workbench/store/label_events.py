@@ -14,7 +14,7 @@ from typing import Any
 
 from cems_workbench.records import WHOLE_STORE
 from cems_workbench.store.rows import to_aware, to_naive
-from cems_workbench.store.team.session import Session
+from cems_workbench.store.team import Session
 
 Key = tuple[str, str, str, str]
 """The key of a judgment: query, memory, judge and kind of judge."""

@@ -24,7 +24,7 @@ from cems_workbench.store.database import Database
 from cems_workbench.store.judgments import WORKBENCH, key_of
 from cems_workbench.store.label_events import Key, LabelEvent, State
 from cems_workbench.store.rows import check_name, to_naive
-from cems_workbench.store.team.session import Row, Session, TeamTables, persistent, read_of, rows_of
+from cems_workbench.store.team import Row, Session, TeamTables, persistent, read_of, rows_of
 
 
 class Labels:

@@ -131,7 +131,7 @@ def detect_once(cursor: duckdb.DuckDBPyConnection, texts: Iterable[str]) -> None
 
 def detect(texts: Iterable[str]) -> Choice:
     """The language of the first `MAX_CHARS` characters of texts; English, with the reason, if undecided."""
-    from cems_workbench.store.search.lexical.tokenizer import normalised, stop_words
+    from cems_workbench.store.search.tokenizer import normalised, stop_words
 
     words: list[str] = []
     letters = unspaced = read = 0

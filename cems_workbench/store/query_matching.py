@@ -31,7 +31,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.records import Judgment, ParsedInput, Query, RowError
 from cems_workbench.store import queries, query_sets
 from cems_workbench.store.judgments import capped
-from cems_workbench.store.team.session import Session
+from cems_workbench.store.team import Session
 
 SHORTEST, SHORTEST_OF_FEW, FEW = 60, 100, 4
 """Characters from which on a shared beginning or end is reported, and of fewer than FEW queries."""

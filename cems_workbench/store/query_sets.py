@@ -17,7 +17,7 @@ from cems_workbench.errors import InputError, StoreError, nearest
 from cems_workbench.records import DEFAULT_SCALE, GradeScale, Query
 from cems_workbench.store import queries as queries_table
 from cems_workbench.store.rows import check_name, table_of, to_naive
-from cems_workbench.store.team.session import Row, Session, TeamTables, persistent, read_of
+from cems_workbench.store.team import Row, Session, TeamTables, persistent, read_of
 
 Member = tuple[Query, str]
 """A query and the input it came from."""

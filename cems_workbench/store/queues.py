@@ -16,7 +16,7 @@ from cems_workbench.records import Judgment
 from cems_workbench.store import judgments, memories
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import check_name, table_of, to_naive
-from cems_workbench.store.team.session import Pair, Session, TeamTables, persistent, rows_of
+from cems_workbench.store.team import Pair, Session, TeamTables, persistent, rows_of
 
 
 @dataclass(frozen=True, slots=True)

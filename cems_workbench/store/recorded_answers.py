@@ -14,7 +14,7 @@ from cems_workbench.records import JUDGED_TEXTS, ParsedInput, Query, RecordedAns
 from cems_workbench.store import memories, query_sets
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import FOREIGN, Mark, RowCounts, staged
-from cems_workbench.store.team.session import TeamTables, read_of
+from cems_workbench.store.team import TeamTables, read_of
 
 if TYPE_CHECKING:
     import duckdb

@@ -33,7 +33,7 @@ from cems_workbench.store.rows import (
     to_aware,
     to_naive,
 )
-from cems_workbench.store.team.session import Session, TeamTables, persistent, rows_of
+from cems_workbench.store.team import Session, TeamTables, persistent, rows_of
 
 if TYPE_CHECKING:
     import duckdb

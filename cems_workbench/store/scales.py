@@ -15,7 +15,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.records import DEFAULT_SCALE, WHOLE_STORE, GradeScale
 from cems_workbench.store import query_sets
 from cems_workbench.store.query_sets import QuerySet
-from cems_workbench.store.team.session import Session
+from cems_workbench.store.team import Session
 
 MAX_GRADES = 11
 

@@ -37,7 +37,7 @@ from cems_workbench.store.relations import Relations, Supersessions
 from cems_workbench.store.rows import STORE_ID, content_identity, read_meta
 from cems_workbench.store.search.indexes import DerivedIndexes
 from cems_workbench.store.sources import Sources
-from cems_workbench.store.team.session import (
+from cems_workbench.store.team import (
     ENV_VARIABLE,
     SHARED_TABLES,
     EmbeddedTables,

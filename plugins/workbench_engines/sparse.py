@@ -47,7 +47,7 @@ from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, Engi
 from cems_workbench.platform.sparse_terms import SparseAnalysis
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.search.entries import ChunkHits
-from cems_workbench.store.search.lexical.tokenizer import stop_list
+from cems_workbench.store.search.tokenizer import stop_list
 
 Rows = NDArray[np.int64]
 Float32 = NDArray[np.float32]

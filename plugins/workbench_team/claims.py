@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cems_workbench.store.team.session import CLAIM_TIMEOUT_S, Choose, Pair, TeamTables
+from cems_workbench.store.team import CLAIM_TIMEOUT_S, Choose, Pair, TeamTables
 
 
 class TableClaims:

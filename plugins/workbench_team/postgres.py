@@ -25,7 +25,7 @@ from cems_workbench.errors import InputError, StoreError, WorkbenchError, one_li
 from cems_workbench.platform.process_lock import ACQUIRE_TIMEOUT_S
 from cems_workbench.platform.waiting import NOTICES, close_socket_after
 from cems_workbench.store.schema.migrations import migrations
-from cems_workbench.store.team.session import ENV_VARIABLE, Row, SharedTables, TeamAwayError, TeamTables, counts
+from cems_workbench.store.team import ENV_VARIABLE, Row, SharedTables, TeamAwayError, TeamTables, counts
 from workbench_team.claims import TableClaims
 from workbench_team.push import missing_queries, push
 

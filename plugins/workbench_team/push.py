@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from cems_workbench.store import query_sets
-from cems_workbench.store.team.session import PushedRows, PushReport, Row, Session, TeamTables, table_of
+from cems_workbench.store.team import PushedRows, PushReport, Row, Session, TeamTables, table_of
 
 _JUDGMENT = ("qid", "memory_id", "judge", "kind", "grade", "judged_at", "note", "source", "shown")
 _EVENT = (

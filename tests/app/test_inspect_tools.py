@@ -22,7 +22,7 @@ from cems_workbench.pipeline.replay import single_table
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
-from cems_workbench.store.search.vectors.vector_index import VectorIndex
+from cems_workbench.store.search.vector_index import VectorIndex
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import WHY_TOOL
 from cems_workbench.ui.inspect.tools import index_check

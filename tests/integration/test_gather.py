@@ -32,7 +32,7 @@ from cems_workbench.progress import Cancelled
 from cems_workbench.records import indexed_text
 from cems_workbench.settings import Settings
 from cems_workbench.store import ANY, Filter
-from cems_workbench.store.search.vectors.vector_index import VectorIndex
+from cems_workbench.store.search.vector_index import VectorIndex
 from tests.thoroughly import THOROUGH, partly, some
 
 QUERY = "how do we roll back a failed deploy?"

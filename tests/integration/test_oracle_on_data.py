@@ -12,7 +12,7 @@ from cems_workbench import formats
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.metrics import graded, standard_measures
 from cems_workbench.records import Memory, Query, indexed_text
-from cems_workbench.store.search.lexical.tokenizer import tokenize
+from cems_workbench.store.search.tokenizer import tokenize
 from tests.oracle import judged_run, oracle
 
 pytest.importorskip("ir_measures")

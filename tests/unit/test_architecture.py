@@ -186,7 +186,7 @@ PUBLIC = (
     "store.query_sets",
     "store.schema",
     "store.search.entries",
-    "store.search.lexical.tokenizer",
+    "store.search.tokenizer",
     "store.team",
     "store.text_rule",
 )

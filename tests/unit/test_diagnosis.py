@@ -24,7 +24,7 @@ from cems_workbench.models import ollama
 from cems_workbench.models import resolve as resolving
 from cems_workbench.models import servers as asking
 from cems_workbench.settings import Settings
-from cems_workbench.store.search.vectors.chroma import connect
+from cems_workbench.store.search.chroma import connect
 
 QWEN = str(preset("cems_qwen").config.rerank.model)
 

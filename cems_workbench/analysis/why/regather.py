@@ -48,8 +48,8 @@ from cems_workbench.pipeline.stages.query import is_aggregation
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import ChunkHits
-from cems_workbench.store.search.lexical.tokenizer import chunks, terms_of
-from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
+from cems_workbench.store.search.tokenizer import chunks, terms_of
+from cems_workbench.store.search.vector_index import EXACT_ROWS
 
 _COMPUTED = ("vector", "lexical", "ts_rank", "hybrid")
 

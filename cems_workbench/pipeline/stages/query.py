@@ -122,7 +122,7 @@ _ACE_STOPWORDS = """
     may might must can i you we they me my your working work up out with of from about wired
 """
 STOPWORDS = frozenset(_ACE_STOPWORDS.split())
-"""ACE's list. It differs from the lexical index's stopwords (store/search/lexical/tokenizer.py), which have no "working" and no "wired"."""
+"""ACE's list. It differs from the lexical index's stopwords (store/search/tokenizer.py), which have no "working" and no "wired"."""
 
 _SUFFIXES = (
     "py|pyi|ipynb|js|jsx|ts|tsx|mjs|java|kt|go|rs|c|h|cc|cpp|hpp|cs|rb|php|swift|sh|sql|json|"

@@ -37,7 +37,11 @@ from cems_workbench.store.rows import (
 )
 from cems_workbench.store.search import (
     TS_RANK_VERSION,
+    embedded,
     entries,
+    lexical_merge,
+    segment_writer,
+    tokenizer,
 )
 from cems_workbench.store.search.directory.index_directory import (
     DirectoryState,
@@ -48,19 +52,17 @@ from cems_workbench.store.search.directory.index_directory import (
 )
 from cems_workbench.store.search.directory.segment_directory import SegmentDirectory, segments_of
 from cems_workbench.store.search.entries import EntryId
-from cems_workbench.store.search.lexical import lexical_merge, tokenizer
-from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
-from cems_workbench.store.search.lexical.tokenizer import Analysis
-from cems_workbench.store.search.lexical.vocabulary import CurrentVocabulary, Vocabulary
-from cems_workbench.store.search.vectors import embedded, segment_writer
-from cems_workbench.store.search.vectors.vector_files import VectorFiles, VectorRecord, records
-from cems_workbench.store.search.vectors.vector_index import VectorIndex, refresh_vectors
+from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.tokenizer import Analysis
+from cems_workbench.store.search.vector_files import VectorFiles, VectorRecord, records
+from cems_workbench.store.search.vector_index import VectorIndex, refresh_vectors
+from cems_workbench.store.search.vocabulary import CurrentVocabulary, Vocabulary
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
+    from cems_workbench.store.search.chroma import ChromaDirectory
     from cems_workbench.store.search.postgres import TsRankIndex
-    from cems_workbench.store.search.vectors.chroma import ChromaDirectory
 
 log = logging.getLogger(__name__)
 IndexMark = tuple[str | None, VectorRecord | None]
@@ -491,7 +493,7 @@ class DerivedIndexes:
 
     def _in_chroma(self, embedder_id: str, entry_ids: Sequence[EntryId]) -> Iterator[tuple[EntryId, Float32]]:
         """Those of these vectors that Chroma has; none if it cannot be read."""
-        from cems_workbench.store.search.vectors import graph
+        from cems_workbench.store.search import graph
 
         directory, name = self._chroma_directory(), self._collection_name(embedder_id)
         record = self._files(embedder_id).record()
@@ -509,7 +511,7 @@ class DerivedIndexes:
             return self._refresh_graph(embedder.model_id, progress)
 
     def _refresh_graph(self, embedder_id: str, progress: Progress) -> Collection:
-        from cems_workbench.store.search.vectors import graph
+        from cems_workbench.store.search import graph
 
         files = self._files(embedder_id)
         record, vectors = files.record(), files.open()
@@ -520,7 +522,7 @@ class DerivedIndexes:
 
     def _chroma_directory(self) -> ChromaDirectory:
         """The place of Chroma's copies, which most processes never open."""
-        from cems_workbench.store.search.vectors.chroma import ChromaDirectory
+        from cems_workbench.store.search.chroma import ChromaDirectory
 
         if self._chroma is None:
             self._chroma = ChromaDirectory(self._path / "chroma", self._chroma_url)

@@ -19,7 +19,7 @@ from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueuePro
 from cems_workbench.jobs.background import FOREGROUND
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import ENGLISH, GradeScale, Memory
-from cems_workbench.store.search.lexical.tokenizer import stop_words
+from cems_workbench.store.search.tokenizer import stop_words
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.label import state
 

@@ -17,12 +17,11 @@ from cems_workbench.errors import StoreError
 from cems_workbench.records import Judgment, Memory, Query
 from cems_workbench.store import Store
 from cems_workbench.store.recovery import recover
-from cems_workbench.store.search import entries
+from cems_workbench.store.search import entries, segment_vectors
 from cems_workbench.store.search.directory import segment_directory
 from cems_workbench.store.search.directory.index_directory import checksum
 from cems_workbench.store.search.directory.segment_directory import PROOF
-from cems_workbench.store.search.vectors import segment_vectors
-from cems_workbench.store.search.vectors.vector_files import VectorFiles
+from cems_workbench.store.search.vector_files import VectorFiles
 from tests.small_store import parsed
 from tests.thoroughly import first_of
 

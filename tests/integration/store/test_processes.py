@@ -74,7 +74,7 @@ import sys, pathlib
 import numpy as np
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Store
-from cems_workbench.store.search.vectors import vector_index
+from cems_workbench.store.search import vector_index
 vector_index.BATCH_TEXTS, vector_index.WRITE_SECONDS = 10, 0.0
 
 class Hanging:

@@ -9,7 +9,7 @@ import pytest
 
 from cems_workbench.records import Memory
 from cems_workbench.store import ANY, Filter
-from cems_workbench.store.search.vectors import segment_vectors, segment_writer, vector_index
+from cems_workbench.store.search import segment_vectors, segment_writer, vector_index
 
 COUNT = 300
 FILTERS = (ANY, Filter("rare", True), Filter("p1", True), Filter(scope="shared"), Filter("p1", True, "shared"))

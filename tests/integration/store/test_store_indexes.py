@@ -12,9 +12,8 @@ from cems_workbench.errors import InputError, StoreError
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Memory
 from cems_workbench.store import ANY, Filter, Store
-from cems_workbench.store.search.lexical import tokenizer
-from cems_workbench.store.search.vectors import vector_index
-from cems_workbench.store.search.vectors.chroma import connect
+from cems_workbench.store.search import tokenizer, vector_index
+from cems_workbench.store.search.chroma import connect
 
 
 def fresh(store, embedder):

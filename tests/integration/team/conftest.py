@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cems_workbench.store import Store
-from cems_workbench.store.team.session import TABLES
+from cems_workbench.store.team import TABLES
 from tests.integration.postgres_server import Server
 from tests.small_store import embedder, empty_store, rows
 from workbench_team.postgres import PostgresTables

@@ -38,12 +38,12 @@ from cems_workbench.pipeline.scoring import best_chunk
 from cems_workbench.progress import silent
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.sources.source import Setting, SourceInfo
+from cems_workbench.store.search import lexical_merge
 from cems_workbench.store.search.directory.segment_directory import segments_of
 from cems_workbench.store.search.entries import Document
-from cems_workbench.store.search.lexical import lexical_merge
-from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
-from cems_workbench.store.search.lexical.tokenizer import tokenize
+from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.postgres import TsRankIndex
+from cems_workbench.store.search.tokenizer import tokenize
 
 FOX, DOG, BIRD = Memory("a", "red fox"), Memory("b", "red red dog jumps"), Memory("c", "bird of the blue", title="Sky")
 

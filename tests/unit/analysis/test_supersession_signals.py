@@ -45,8 +45,8 @@ from cems_workbench.pipeline.supersession import EXCLUDED, SUPERSEDED
 from cems_workbench.pipeline.understanding import Asker
 from cems_workbench.records import Memory
 from cems_workbench.store.relations import SupersedingEdge
-from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
-from cems_workbench.store.search.lexical.tokenizer import terms_of
+from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.tokenizer import terms_of
 
 
 def signs(older, newer, language="english", titles=(None, None)):

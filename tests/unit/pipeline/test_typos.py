@@ -27,7 +27,7 @@ from cems_workbench.pipeline.understanding import (
 )
 from cems_workbench.records import Memory
 from cems_workbench.store import LearnedPair, Vocabulary
-from cems_workbench.store.search.lexical.tokenizer import terms_of
+from cems_workbench.store.search.tokenizer import terms_of
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STORE = Vocabulary({"python": 3, "deployment": 9, "decision": 2, "server": 5, "servers": 1, "kitchen": 1})

@@ -128,11 +128,11 @@ def test_a_bundle_is_bounded_in_depth_and_names_what_stands_twice(tmp_path: Path
 PACKAGE = Path(__file__).parents[3] / "cems_workbench"
 NOT_ATOMIC = {
     "store/search/directory/segment_directory.py": "what was verified of an index",
-    "store/search/vectors/chroma.py": "the number of changes",
+    "store/search/chroma.py": "the number of changes",
     "store/search/directory/index_directory.py": "a new index, in a directory that becomes current when complete",
     "store/search/postgres.py": "a new index",
     "serve/server.py": "the name of its process, for the system",
-    "store/team/session.py": "claims on cards, worthless once their process has ended",
+    "store/team.py": "claims on cards, worthless once their process has ended",
     "store/database.py": "the count of commits",
     "jobs/traces.py": "rows of a file that is written atomically",
     "formats/base/files.py": "an unpacked copy, in a temporary directory",

@@ -15,8 +15,8 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk, Memory, ParsedInput
 from cems_workbench.store import ANY, Filter, Store
+from cems_workbench.store.search import embedded, vector_index
 from cems_workbench.store.search.entries import Entry, best_per_memory, key_of, parse_key
-from cems_workbench.store.search.vectors import embedded, vector_index
 from tests.small_store import HashEmbedder
 
 SHORT, LONG = "alpha beta", " ".join(f"word{i}" for i in range(20))

@@ -20,9 +20,9 @@ from cems_workbench.pipeline.understanding import correct
 from cems_workbench.records import CJK, ENGLISH, LANGUAGES, NO_LANGUAGE, Memory, ParsedInput
 from cems_workbench.store import LearnedPair, Store, Vocabulary, memories
 from cems_workbench.store.language import detect as told
-from cems_workbench.store.search.lexical import tokenizer
-from cems_workbench.store.search.lexical.tokenizer import query_words, stop_list, stop_words, tokenize
-from cems_workbench.store.search.lexical.vocabulary import count_words
+from cems_workbench.store.search import tokenizer
+from cems_workbench.store.search.tokenizer import query_words, stop_list, stop_words, tokenize
+from cems_workbench.store.search.vocabulary import count_words
 from tests.small_store import HashEmbedder
 
 

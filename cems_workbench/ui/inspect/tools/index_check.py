@@ -25,7 +25,7 @@ from cems_workbench.pipeline.gather import CANDIDATE_SETS, MAX_DEPTH, inner_dept
 from cems_workbench.pipeline.list_provenance import provenance_of
 from cems_workbench.pipeline.live_engine import LiveEngine
 from cems_workbench.store.search.entries import best_per_memory
-from cems_workbench.store.search.vectors.vector_index import EXACT_ROWS
+from cems_workbench.store.search.vector_index import EXACT_ROWS
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.html import excerpt, plain, write_stylesheet

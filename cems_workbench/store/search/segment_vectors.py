@@ -39,7 +39,7 @@ from cems_workbench.store.search.entries import (
     top_memories,
     truncate_to_memories,
 )
-from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
+from cems_workbench.store.search.sorted_texts import SortedTexts
 
 MAX_CODE = 127
 RESCORE_SIGMAS = 5.0

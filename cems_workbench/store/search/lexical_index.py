@@ -34,9 +34,9 @@ from cems_workbench.store.search.entries import (
     search_visible,
     truncate_to_memories,
 )
-from cems_workbench.store.search.lexical.lexical_merge import LiveSegment, word_counts
-from cems_workbench.store.search.lexical.lexical_segment import SegmentDraft, open_segment
-from cems_workbench.store.search.lexical.tokenizer import Language, tokenize
+from cems_workbench.store.search.lexical_merge import LiveSegment, word_counts
+from cems_workbench.store.search.lexical_segment import SegmentDraft, open_segment
+from cems_workbench.store.search.tokenizer import Language, tokenize
 
 K1, B = 1.5, 0.75
 MAX_WEIGHTED = 4

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from cems_workbench.progress import Progress
 from cems_workbench.records import ENGLISH
+from cems_workbench.store.search import sorted_texts, tokenizer
 from cems_workbench.store.search.directory import index_directory
 from cems_workbench.store.search.directory.index_directory import Column, Manifest, compact, smallest_dtype
 from cems_workbench.store.search.directory.segment_directory import (
@@ -33,16 +34,15 @@ from cems_workbench.store.search.directory.segment_directory import (
     read_deleted,
 )
 from cems_workbench.store.search.entries import WHOLE_MEMORY, Document
-from cems_workbench.store.search.lexical import sorted_texts, tokenizer
-from cems_workbench.store.search.lexical.lexical_segment import (
+from cems_workbench.store.search.lexical_segment import (
     LexicalSegment,
     SegmentDraft,
     assemble_columns,
     open_segment,
     spans,
 )
-from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
-from cems_workbench.store.search.lexical.tokenizer import Language
+from cems_workbench.store.search.sorted_texts import SortedTexts
+from cems_workbench.store.search.tokenizer import Language
 
 if TYPE_CHECKING:
     import pyarrow as pa

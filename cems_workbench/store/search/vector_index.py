@@ -29,6 +29,7 @@ from cems_workbench.store import memories, sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
+from cems_workbench.store.search import embedded
 from cems_workbench.store.search import entries as entries_table
 from cems_workbench.store.search.entries import (
     ChunkHits,
@@ -42,9 +43,8 @@ from cems_workbench.store.search.entries import (
     top_memories,
     truncate_to_memories,
 )
-from cems_workbench.store.search.vectors import embedded
-from cems_workbench.store.search.vectors.segment_vectors import Matrix, SegmentVectors
-from cems_workbench.store.search.vectors.vector_files import VectorFiles, VectorRecord
+from cems_workbench.store.search.segment_vectors import Matrix, SegmentVectors
+from cems_workbench.store.search.vector_files import VectorFiles, VectorRecord
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
@@ -195,7 +195,7 @@ def _top(rows: Matrix, cosines: NDArray[np.float32], k: int) -> ChunkHits:
 
 def _query(collection: Collection, unit: Float32, rows: int, where: Filter) -> ChunkHits:
     """Chroma's hits of one query, which have 1 - cosine, in our order. Raises StoreError."""
-    from cems_workbench.store.search.vectors.chroma import store_errors
+    from cems_workbench.store.search.chroma import store_errors
 
     with store_errors("vector search failed"):
         response: Any = collection.query(

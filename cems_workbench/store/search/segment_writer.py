@@ -14,23 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cems_workbench.store.search import sorted_texts
 from cems_workbench.store.search.directory import index_directory
 from cems_workbench.store.search.directory.index_directory import Column
-from cems_workbench.store.search.directory.segment_directory import (
-    Segment,
-    delete_more,
-    new_segment,
-    read_deleted,
-)
+from cems_workbench.store.search.directory.segment_directory import Segment, delete_more, new_segment, read_deleted
 from cems_workbench.store.search.entries import WHOLE_MEMORY, sort_key
-from cems_workbench.store.search.lexical import sorted_texts
-from cems_workbench.store.search.vectors.segment_vectors import (
-    LiveSegment,
-    SegmentVectors,
-    VectorRows,
-    open_segment,
-    quantize,
-)
+from cems_workbench.store.search.segment_vectors import LiveSegment, SegmentVectors, VectorRows, open_segment, quantize
 
 VERSION = "2"
 FAN_IN = 8

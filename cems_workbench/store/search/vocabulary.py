@@ -21,9 +21,9 @@ from cems_workbench.store.rows import read_content_version
 from cems_workbench.store.search.directory.index_directory import Manifest
 from cems_workbench.store.search.directory.segment_directory import segments_of
 from cems_workbench.store.search.entries import documents_of
-from cems_workbench.store.search.lexical.lexical_index import LexicalIndex
-from cems_workbench.store.search.lexical.lexical_segment import plain_words
-from cems_workbench.store.search.lexical.tokenizer import chunks, normalised
+from cems_workbench.store.search.lexical_index import LexicalIndex
+from cems_workbench.store.search.lexical_segment import plain_words
+from cems_workbench.store.search.tokenizer import chunks, normalised
 
 MAX_OPEN_ATTEMPTS = 3
 """Attempts to open the lexical index while another process replaces it."""

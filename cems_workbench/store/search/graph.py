@@ -14,14 +14,15 @@ from cems_workbench.progress import Progress
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import read_meta, write_meta
+from cems_workbench.store.search import chroma, embedded
+from cems_workbench.store.search.chroma import ChromaDirectory
 from cems_workbench.store.search.entries import EntryId, key_of, parse_key
-from cems_workbench.store.search.vectors import chroma, embedded
-from cems_workbench.store.search.vectors.chroma import ChromaDirectory
-from cems_workbench.store.search.vectors.segment_vectors import SegmentVectors
-from cems_workbench.store.search.vectors.vector_files import VectorRecord
+from cems_workbench.store.search.segment_vectors import SegmentVectors
+from cems_workbench.store.search.vector_files import VectorRecord
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
+
 
 META_PREFIX = "graph:"
 LABEL = "writing vectors to Chroma"

@@ -21,13 +21,8 @@ from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress
 from cems_workbench.store.database import Database
-from cems_workbench.store.rows import (
-    content_identity,
-    earlier_identity,
-    read_content_version,
-    read_meta,
-    write_meta,
-)
+from cems_workbench.store.rows import content_identity, earlier_identity, read_content_version, read_meta, write_meta
+from cems_workbench.store.search import embedded, segment_writer
 from cems_workbench.store.search.directory.index_directory import DirectoryState, discard
 from cems_workbench.store.search.directory.segment_directory import (
     SEGMENT,
@@ -37,11 +32,11 @@ from cems_workbench.store.search.directory.segment_directory import (
     segments_of,
 )
 from cems_workbench.store.search.entries import Entry, EntryId, sort_key
-from cems_workbench.store.search.vectors import embedded, segment_writer
-from cems_workbench.store.search.vectors.segment_vectors import SegmentVectors, VectorRows, concatenate
+from cems_workbench.store.search.segment_vectors import SegmentVectors, VectorRows, concatenate
 
 if TYPE_CHECKING:
     import duckdb
+
 
 META_PREFIX = "vectors:"
 BLOCK_ROWS = 8_192

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from cems_workbench.errors import StoreError
 from cems_workbench.records import ENGLISH
+from cems_workbench.store.search import sorted_texts
 from cems_workbench.store.search.directory import index_directory
 from cems_workbench.store.search.directory.index_directory import Column, compact, smallest_dtype
 from cems_workbench.store.search.entries import WHOLE_MEMORY, Document, FilterMasks
-from cems_workbench.store.search.lexical import sorted_texts
-from cems_workbench.store.search.lexical.sorted_texts import SortedTexts
-from cems_workbench.store.search.lexical.tokenizer import Language, chunks, terms_of
+from cems_workbench.store.search.sorted_texts import SortedTexts
+from cems_workbench.store.search.tokenizer import Language, chunks, terms_of
 
 MAX_WORD_LETTERS = 40
 """Letters of the longest counted word."""

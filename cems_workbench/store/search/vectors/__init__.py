@@ -1,1 +1,0 @@
-"""Vector search: exact, over quantized vectors, or by Chroma's HNSW graph."""
