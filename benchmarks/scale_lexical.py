@@ -29,7 +29,7 @@ from cems_workbench.progress import silent
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Filter, Store
 from cems_workbench.store.filter import ANY
-from cems_workbench.store.search.directory.segment_directory import segments_of
+from cems_workbench.store.search.directory import segments_of
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.tokenizer import tokenize
 

@@ -28,10 +28,10 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ParsedInput
 from cems_workbench.store import Filter, Store
 from cems_workbench.store.filter import ANY
-from cems_workbench.store.search import chroma, segment_writer
-from cems_workbench.store.search.directory.segment_directory import Segment
-from cems_workbench.store.search.segment_vectors import VectorRows
+from cems_workbench.store.search import chroma, vector_segments
+from cems_workbench.store.search.directory import Segment
 from cems_workbench.store.search.vector_index import VectorIndex
+from cems_workbench.store.search.vector_segments import VectorRows
 
 K = 150
 RATIO, LEAST_RECALL, EDIT_SECONDS, THOUSAND_SECONDS = 1.5, 0.99999, 1.0, 10.0
@@ -141,13 +141,13 @@ def measured(n: int, work: Path, queries: int = 100) -> Figures:
         given = list(memories(min(WRITE_ROWS, n - start), start))
         ids, projects, scopes = zip(*(((one.id, None), one.project, one.scope) for one in given), strict=True)
         block = VectorRows(list(ids), list(projects), list(scopes), rows[start : start + len(given)])
-        segments, _ = segment_writer.replace_rows(directory, segments, [], block)
+        segments, _ = vector_segments.replace_rows(directory, segments, [], block)
         listed = {each.name for each in segments}
         for path in directory.iterdir():
             if path.name not in listed:
                 path.unlink()
     figures.build_s, figures.disk = time.process_time() - started, size_of(directory)
-    index = VectorIndex(segment_writer.open_vectors(directory, segments))
+    index = VectorIndex(vector_segments.open_vectors(directory, segments))
     for name, (where, passing) in filters_of(n).items():
         _queries(figures, name, index, where, asked, rows, passing)
     if n <= STORE_SIZE:

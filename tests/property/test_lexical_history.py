@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from cems_workbench.progress import silent
 from cems_workbench.store import Filter
 from cems_workbench.store.search import lexical_index, lexical_merge
-from cems_workbench.store.search.directory.index_directory import Manifest
-from cems_workbench.store.search.directory.segment_directory import segments_of
+from cems_workbench.store.search.directory import Manifest, segments_of
 from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.lexical_index import LexicalIndex, TextRank
 from cems_workbench.store.search.tokenizer import tokenize

@@ -61,6 +61,23 @@ class FilterMasks:
         return mask
 
 
+class Labels:
+    """Projects and scopes as numbers, in the order of their first use."""
+
+    def __init__(self) -> None:
+        self.codes: dict[str, dict[str | None, int]] = {"projects": {}, "scopes": {}}
+
+    def numbers(self, project: str | None, scope: str | None) -> tuple[int, int]:
+        """Those of a project and a scope."""
+        projects, scopes = self.codes["projects"], self.codes["scopes"]
+        return projects.setdefault(project, len(projects)), scopes.setdefault(scope, len(scopes))
+
+    @property
+    def listed(self) -> dict[str, list[str | None]]:
+        """The projects and the scopes by their numbers, as `FilterMasks` takes them."""
+        return {name: list(codes) for name, codes in self.codes.items()}
+
+
 EntryId = tuple[str, int | None]
 """Memory id and chunk number; None for a whole memory."""
 

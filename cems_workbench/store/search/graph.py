@@ -17,8 +17,8 @@ from cems_workbench.store.rows import read_meta, write_meta
 from cems_workbench.store.search import chroma, embedded
 from cems_workbench.store.search.chroma import ChromaDirectory
 from cems_workbench.store.search.entries import EntryId, key_of, parse_key
-from cems_workbench.store.search.segment_vectors import SegmentVectors
 from cems_workbench.store.search.vector_files import VectorRecord
+from cems_workbench.store.search.vector_segments import SegmentVectors
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection

@@ -40,17 +40,15 @@ from cems_workbench.store.search import (
     embedded,
     entries,
     lexical_merge,
-    segment_writer,
     tokenizer,
 )
-from cems_workbench.store.search.directory.index_directory import (
+from cems_workbench.store.search.directory import (
     DirectoryState,
-    IndexDirectory,
     Manifest,
+    SegmentDirectory,
     discard,
-    read_manifest,
+    segments_of,
 )
-from cems_workbench.store.search.directory.segment_directory import SegmentDirectory, segments_of
 from cems_workbench.store.search.entries import EntryId
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.tokenizer import Analysis
@@ -131,8 +129,8 @@ class DerivedIndexes:
     def __init__(self, path: Path, database: Database, store_id: str, chroma_url: str | None, hidden: set[str]) -> None:
         self._path, self._chroma_url = path, chroma_url
         self._chroma: ChromaDirectory | None = None
-        self._lexical_directory = SegmentDirectory(path / "lexical", tokenizer.VERSION)
-        self._full_text_directory = IndexDirectory(path / "ts_rank", TS_RANK_VERSION)
+        self._lexical_directory = SegmentDirectory(path / "lexical")
+        self._full_text_directory = SegmentDirectory(path / "ts_rank")
         self._vector_files: dict[str, VectorFiles] = {}
         self._database = database
         self._store_id = store_id
@@ -201,12 +199,13 @@ class DerivedIndexes:
     def _mark(self, embedder: Embedder) -> IndexMark:
         """A value that changes when the indexes are rebuilt, also by another process."""
         # Only the name is needed: `states` has verified the files.
-        manifest = read_manifest(self._lexical_directory.path)
+        manifest = self._lexical_directory.manifest()
         return manifest.directory if manifest else None, self._database.read(records).get(embedder.model_id)
 
     def _open(self, embedder: Embedder) -> Indexes:
-        words = self._database.read(language.language)
-        segments = segments_of(self._lexical_state(words).manifest)
+        with self._database.reading() as cursor:
+            words = language.language(cursor)
+            segments = segments_of(self._lexical_directory.state(cursor, tokenizer.version(words)).manifest)
         lexical = LexicalIndex.open(self._lexical_directory.path, segments, self._hidden, words)
         graph = partial(self.graph, embedder)
         return Indexes(VectorIndex(self._files(embedder.model_id).open(), self._hidden, graph), lexical)
@@ -216,7 +215,7 @@ class DerivedIndexes:
         files = self._vector_files.get(embedder_id)
         if files is None:
             name = hashlib.sha256(embedder_id.encode()).hexdigest()[:12]
-            directory = SegmentDirectory(self._path / "vectors" / name, segment_writer.VERSION)
+            directory = SegmentDirectory(self._path / "vectors" / name)
             files = self._vector_files.setdefault(embedder_id, VectorFiles(self._database, directory, embedder_id))
         return files
 
@@ -231,7 +230,7 @@ class DerivedIndexes:
         with self._exclusive():
             version = self._content_version()
             if self._full_text is None or self._full_text[0] != version:
-                state = self._state(self._full_text_directory)
+                state = self._full_text_state()
                 manifest = state.manifest
                 if manifest is None or manifest.content_version != version:
                     manifest = self._build_consistent(
@@ -240,10 +239,8 @@ class DerivedIndexes:
                     version = manifest.content_version
                     if state.damage:
                         self._notice(f"the full-text index was damaged ({state.problem}) and was rebuilt")
-                self._full_text = (
-                    version,
-                    TsRankIndex(self._full_text_directory.path / manifest.directory, self._hidden),
-                )
+                (segment,) = segments_of(manifest)
+                self._full_text = version, TsRankIndex(self._full_text_directory.path / segment.name, self._hidden)
             return self._full_text[1]
 
     def refresh(
@@ -361,20 +358,14 @@ class DerivedIndexes:
         """The state of the ts_rank index, which is built on demand."""
         if deep:
             self._full_text_directory.invalidate()
-        return _index_state("full text", self._state(self._full_text_directory), self._content_version())
+        return _index_state("full text", self._full_text_state(), self._content_version())
 
-    def _state(self, directory: IndexDirectory) -> DirectoryState:
-        with self._database.reading() as cursor:
-            return directory.state(read_content_version(cursor), content_identity(cursor))
+    def _full_text_state(self) -> DirectoryState:
+        return self._database.read(self._full_text_directory.state, TS_RANK_VERSION)
 
-    def _lexical_state(self, lexical_language: str | None = None) -> DirectoryState:
-        """The state of the lexical index in a language, by default the store's."""
+    def _lexical_state(self) -> DirectoryState:
         with self._database.reading() as cursor:
-            wanted = tokenizer.version(lexical_language or language.language(cursor))
-            known = partial(earlier_identity, cursor)
-            return self._lexical_directory.refreshable_state(
-                read_content_version(cursor), content_identity(cursor), wanted, known
-            )
+            return self._lexical_directory.state(cursor, tokenizer.version(language.language(cursor)))
 
     def _notice(self, line: str) -> None:
         if line not in self.notices:

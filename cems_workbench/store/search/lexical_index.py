@@ -24,18 +24,19 @@ from numpy.typing import NDArray
 
 from cems_workbench.records import ENGLISH
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.search.directory.index_directory import Column
-from cems_workbench.store.search.directory.segment_directory import Segment, read_deleted
+from cems_workbench.store.search.columns import Column
+from cems_workbench.store.search.directory import Segment
 from cems_workbench.store.search.entries import (
     ChunkHits,
     Document,
     Hits,
     best_per_memory,
     search_visible,
+    sort_key,
     truncate_to_memories,
 )
-from cems_workbench.store.search.lexical_merge import LiveSegment, word_counts
-from cems_workbench.store.search.lexical_segment import SegmentDraft, open_segment
+from cems_workbench.store.search.lexical_segment import LexicalSegment, SegmentDraft
+from cems_workbench.store.search.segments import LiveSegment, live_segment
 from cems_workbench.store.search.tokenizer import Language, tokenize
 
 K1, B = 1.5, 0.75
@@ -52,7 +53,7 @@ class LexicalIndex:
 
     def __init__(
         self,
-        segments: Sequence[LiveSegment] = (),
+        segments: Sequence[LiveSegment[LexicalSegment]] = (),
         hidden: Set[str] = frozenset(),
         language: Language = ENGLISH,
         k1: float = K1,
@@ -80,8 +81,7 @@ class LexicalIndex:
         cls, directory: Path, segments: Sequence[Segment], hidden: Set[str] = frozenset(), language: Language = ENGLISH
     ) -> LexicalIndex:
         """Open the segments of a manifest. Raises StoreError if files are missing or damaged."""
-        live = [LiveSegment(open_segment(directory / each.name), read_deleted(directory, each)) for each in segments]
-        return cls(live, hidden, language)
+        return cls([live_segment(LexicalSegment, directory, each) for each in segments], hidden, language)
 
     def weighted(self, k1: float, b: float) -> LexicalIndex:
         """The same segments, scored with this k1 and b; the last few are kept."""
@@ -166,8 +166,8 @@ class LexicalIndex:
     def _best_text(self, terms: Terms, memory_id: str, where: Filter) -> _BestText | None:
         for part in self._parts:
             memory = part.segment.ids.find(memory_id)
-            if memory >= 0 and not part.is_deleted(memory):
-                texts = np.array(part.segment.texts_of(memory), np.int64)
+            if memory >= 0 and not part.live.is_deleted(memory):
+                texts = np.array(part.segment.rows_of(memory), np.int64)
                 scores = part.scores(terms, texts, self.mean_length)
                 mask = part.segment.masks.mask(where)
                 if mask is not None:
@@ -190,9 +190,9 @@ class LexicalIndex:
         """The contribution of each term to each chunk's score, by chunk number; under None for a memory indexed whole."""
         for part in self._parts:
             memory = part.segment.ids.find(memory_id)
-            if memory < 0 or part.is_deleted(memory):
+            if memory < 0 or part.live.is_deleted(memory):
                 continue
-            texts = np.array(part.segment.texts_of(memory), np.int64)
+            texts = np.array(part.segment.rows_of(memory), np.int64)
             found: dict[int | None, dict[str, float]] = {part.segment.chunk_of(int(text)): {} for text in texts}
             for term in terms:
                 gains = part.exact(term, self._idf(term), texts, self.mean_length)
@@ -216,9 +216,7 @@ class LexicalIndex:
         for part in self._parts:
             hits += part.best(terms, k, where, self.mean_length)
         if len(self._parts) > 1:
-            hits = truncate_to_memories(
-                sorted(hits, key=lambda hit: (-hit[1], hit[0], -1 if hit[2] is None else hit[2])), k
-            )
+            hits = truncate_to_memories(sorted(hits, key=lambda hit: (-hit[1], *sort_key((hit[0], hit[2])))), k)
         return hits
 
 
@@ -248,20 +246,15 @@ class _BestText:
 class _LiveTexts:
     """The live texts of a segment."""
 
-    def __init__(self, part: LiveSegment, k1: float, b: float) -> None:
-        self.segment = part.segment
+    def __init__(self, part: LiveSegment[LexicalSegment], k1: float, b: float) -> None:
+        self.live, self.segment = part, part.segment
         self._k1, self._b = k1, b
-        self._deleted = part.deleted
-        self._deleted_texts: NDArray[np.int32] = self.segment.all_texts(part.deleted)
-        self.size = self.segment.size - len(self._deleted_texts)
+        # Of the type of the postings: numpy would copy them to compare them with another.
+        self._deleted_texts = self.segment.all_rows(part.deleted).astype(np.int32)
+        self.size = part.size
         lengths = self.segment.lengths
         self.length = int(lengths.sum(dtype=np.int64)) - int(lengths[self._deleted_texts].sum(dtype=np.int64))
         self._norms: tuple[float, NDArray[np.float32]] | None = None
-
-    def is_deleted(self, memory: int) -> bool:
-        """Whether the memory with this number is deleted."""
-        place = int(np.searchsorted(self._deleted, memory))
-        return place < len(self._deleted) and self._deleted[place] == memory
 
     def frequency(self, term: str) -> int:
         """The number of live texts with the term."""
@@ -273,14 +266,12 @@ class _LiveTexts:
     @cached_property
     def words(self) -> dict[str, int]:
         """The words with their number of live memories."""
-        live = np.ones(len(self.segment.ids), bool)
-        live[self._deleted] = False
-        counts = word_counts(self.segment, np.flatnonzero(live), not len(self._deleted))
+        counts = self.segment.count_words(self.live.memories)
         return {word: count for word, count in zip(self.segment.words, counts.tolist(), strict=True) if count}
 
     def words_of(self, memory_ids: Sequence[str]) -> Counter[str]:
         """The words of those of these memories that are in the segment, with their document frequency."""
-        places = np.setdiff1d(self.segment.ids.find_all(memory_ids), self._deleted)
+        places = np.setdiff1d(self.segment.ids.find_all(memory_ids), self.live.deleted)
         numbers, counts = np.unique(self.segment.words_of(places), return_counts=True)
         words = self.segment.words
         return Counter({words[number]: count for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)})
@@ -295,11 +286,8 @@ class _LiveTexts:
         order = np.argsort(-scores, kind="stable")
         if self.segment.starts is None:
             order = order[:k]
-        ids, chunk_of, memory_of = self.segment.ids, self.segment.chunk_of, self.segment.memory_of
-        hits = [
-            (ids[memory_of(text)], score, chunk_of(text))
-            for text, score in zip(texts[order].tolist(), scores[order].tolist(), strict=True)
-        ]
+        found = zip(self.segment.entries_at(texts[order]), scores[order].tolist(), strict=True)
+        hits = [(memory_id, score, chunk) for (memory_id, chunk), score in found]
         return hits if self.segment.starts is None else truncate_to_memories(hits, k)
 
     def ahead(
@@ -309,7 +297,7 @@ class _LiveTexts:
         about = self._approximate_scores(terms, where, mean)
         if about is None:
             return 0, 0
-        about[self.segment.all_texts(self.segment.ids.find_all(hidden))] = 0.0
+        about[self.segment.all_rows(self.segment.ids.find_all(hidden))] = 0.0
         # Only texts near the own score need the exact score.
         sure = about > own.score * (1 + SCORE_SLACK)
         close = np.flatnonzero(~sure & (about >= own.score * (1 - SCORE_SLACK)))

@@ -11,158 +11,98 @@ there are more than MAX_SEGMENTS.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.progress import Progress
 from cems_workbench.records import ENGLISH
-from cems_workbench.store.search import sorted_texts, tokenizer
-from cems_workbench.store.search.directory import index_directory
-from cems_workbench.store.search.directory.index_directory import Column, Manifest, compact, smallest_dtype
-from cems_workbench.store.search.directory.segment_directory import (
-    Segment,
-    delete_more,
-    new_segment,
-    publish,
-    read_deleted,
-)
-from cems_workbench.store.search.entries import WHOLE_MEMORY, Document
-from cems_workbench.store.search.lexical_segment import (
-    LexicalSegment,
-    SegmentDraft,
-    assemble_columns,
-    open_segment,
+from cems_workbench.store.search import tokenizer
+from cems_workbench.store.search.columns import (
+    Column,
+    SortedTexts,
+    compact,
+    create_columns,
+    from_arrow,
+    smallest_dtype,
     spans,
 )
-from cems_workbench.store.search.sorted_texts import SortedTexts
+from cems_workbench.store.search.directory import Manifest, Segment, delete_more, new_segment, publish
+from cems_workbench.store.search.entries import Document
+from cems_workbench.store.search.lexical_segment import LexicalSegment, SegmentDraft, text_tables
+from cems_workbench.store.search.segments import LiveSegment, Merge, live_segment, open_segment
 from cems_workbench.store.search.tokenizer import Language
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 
 BLOCK_POSTINGS = 4_000_000
 """Postings, or words of memories, merged at a time."""
 
 
-@dataclass(frozen=True, slots=True)
-class LiveSegment:
-    """A segment and the numbers of the memories in it that are deleted, ascending."""
-
-    segment: LexicalSegment
-    deleted: NDArray[np.int64]
-
-    @property
-    def memories(self) -> int:
-        """Number of memories that are not deleted."""
-        return len(self.segment.ids) - len(self.deleted)
-
-
-def merge(path: Path, parts: Sequence[LiveSegment]) -> None:
+def merge(path: Path, parts: Sequence[LiveSegment[LexicalSegment]]) -> None:
     """Write a segment of the live memories of these. Raises OSError."""
-    whole = _MergedSegment([_Part(part) for part in parts])
-    parts_of, terms, words = whole.parts, whole.terms, whole.words
-    kinds = (part.segment.counts.dtype for part in parts_of)
+    whole = _MergedTexts(parts)
+    terms, words = whole.terms, whole.words
+    kinds = (part.counts.dtype for part in whole.segments)
     postings = np.concatenate(([0], np.cumsum(terms.counts)))
-    word_ends = np.cumsum(whole.in_order([part.word_sizes for part in parts_of]))
-    columns: dict[str, Column] = whole.columns() | {
-        "postings": compact(postings),
-        "word_counts": compact(words.counts),
-        "memory_word_ends": compact(word_ends),
-    }
-    made = index_directory.create_columns(
+    word_ends = np.cumsum(whole.in_order(whole.word_sizes))
+    occurrences = int(terms.counts.sum())
+    made = create_columns(
         path,
-        {name: (column.dtype, column.shape) for name, column in columns.items()}
+        whole.columns()
+        | text_tables(whole.of_rows([part.lengths for part in whole.segments]), terms.texts, words.texts)
         | {
-            "documents": (np.dtype(np.int32), [int(terms.counts.sum())]),
-            "counts": (np.result_type(np.uint8, *kinds), [int(terms.counts.sum())]),
+            "postings": compact(postings),
+            "word_counts": compact(words.counts),
+            "memory_word_ends": compact(word_ends),
+        },
+        {
+            "documents": (np.int32, [occurrences]),
+            "counts": (np.result_type(np.uint8, *kinds), [occurrences]),
             "memory_words": (smallest_dtype(len(words)), [int(words.counts.sum())]),
         },
     )
-    for name, column in columns.items():
-        made[name][...] = column
     for first, last in _blocks(postings):
         _merge_postings(whole, first, last, made)
-    for part, number in zip(parts_of, words.numbers, strict=True):
-        _copy_words(part, number, word_ends, made["memory_words"])
+    for place in range(len(parts)):
+        _copy_words(whole, place, word_ends, made["memory_words"])
 
 
-class _Part:
-    """A segment with the new numbers of its memories and texts."""
+class _MergedTexts(Merge[LexicalSegment]):
+    """The merged texts, with the terms and words that are left of each part."""
 
-    def __init__(self, part: LiveSegment) -> None:
-        self.segment = part.segment
-        live = np.ones(len(part.segment.ids), bool)
-        live[part.deleted] = False
-        self.live = np.flatnonzero(live)
-        self.all_live = not len(part.deleted)
-        self.memory_numbers: NDArray[np.int64]
-        self.text_numbers: NDArray[np.int64]
+    def __init__(self, parts: Sequence[LiveSegment[LexicalSegment]]) -> None:
+        super().__init__(parts)
+        self.text_numbers = [np.full(part.size, -1, np.int64) for part in self.segments]
         """New number of each text, -1 if deleted."""
-
-    @cached_property
-    def sizes(self) -> NDArray[np.int64]:
-        """Number of texts of each live memory."""
-        starts = self.segment.starts
-        if starts is None:
-            return np.ones(len(self.live), np.int64)
-        return np.diff(starts)[self.live].astype(np.int64)
-
-    @cached_property
-    def texts(self) -> NDArray[np.int32]:
-        """The live texts."""
-        return self.segment.all_texts(self.live)
-
-    @cached_property
-    def word_sizes(self) -> NDArray[np.int64]:
+        for numbers, rows, new in zip(self.text_numbers, self.rows, self.new_rows, strict=True):
+            numbers[rows] = new
+        live = list(zip(self.segments, self.memories, strict=True))
+        self.terms = _Union(
+            [part.terms for part in self.segments],
+            [_count_terms(part, rows) for part, rows in zip(self.segments, self.rows, strict=True)],
+        )
+        self.words = _Union([part.words for part in self.segments], [part.count_words(own) for part, own in live])
+        ends = (part.columns["memory_word_ends"].astype(np.int64) for part in self.segments)
+        self.word_sizes = [
+            (each - np.concatenate(([0], each[:-1])))[own] for each, own in zip(ends, self.memories, strict=True)
+        ]
         """Number of words of each live memory."""
-        ends = self.segment["memory_word_ends"].astype(np.int64)
-        return np.diff(np.concatenate([np.zeros(1, np.int64), ends]))[self.live]
-
-    @cached_property
-    def term_counts(self) -> NDArray[np.int64]:
-        """Number of live texts with each term."""
-        postings: NDArray[np.int64] = self.segment["postings"].astype(np.int64)
-        documents = self.segment.documents
-        # The usual case needs no pass over the postings.
-        if self.all_live:
-            return postings[1:] - postings[:-1]
-        live = np.zeros(self.segment.size, bool)
-        live[self.texts] = True
-        found = np.zeros(len(postings) - 1, np.int64)
-        for first, last in _blocks(postings):
-            before = np.concatenate(([0], np.cumsum(live[documents[postings[first] : postings[last]]])))
-            found[first:last] = np.diff(before[postings[first : last + 1] - postings[first]])
-        return found
-
-    @cached_property
-    def word_counts(self) -> NDArray[np.int64]:
-        """Number of live memories with each word."""
-        return word_counts(self.segment, self.live, self.all_live)
-
-    def place(self, memory_numbers: NDArray[np.int64], starts: NDArray[np.int64]) -> None:
-        """Set the new numbers of its memories and texts; `starts` has the first text of each memory."""
-        self.memory_numbers = memory_numbers
-        self.text_numbers = np.full(self.segment.size, -1, np.int64)
-        begins = starts[memory_numbers]
-        self.text_numbers[self.texts] = spans(begins, begins + self.sizes)
 
 
-def word_counts(segment: LexicalSegment, live: NDArray[np.int64], all_live: bool) -> NDArray[np.int64]:
-    """Number of the memories `live` with each word of a segment."""
-    counts: NDArray[np.int64] = segment["word_counts"].astype(np.int64)
-    if all_live:
-        return counts
-    gone = np.ones(len(segment.ids), bool)
-    gone[live] = False
-    return counts - np.bincount(segment.words_of(np.flatnonzero(gone)), minlength=len(counts))
+def _count_terms(segment: LexicalSegment, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Number of these texts with each term."""
+    postings: NDArray[np.int64] = segment.columns["postings"].astype(np.int64)
+    # The usual case needs no pass over the postings.
+    if len(rows) == segment.size:
+        return np.diff(postings)
+    live = np.zeros(segment.size, bool)
+    live[rows] = True
+    found = np.zeros(len(postings) - 1, np.int64)
+    for first, last in _blocks(postings):
+        before = np.concatenate(([0], np.cumsum(live[segment.documents[postings[first] : postings[last]]])))
+        found[first:last] = np.diff(before[postings[first : last + 1] - postings[first]])
+    return found
 
 
 class _Union:
@@ -179,7 +119,7 @@ class _Union:
         ]
         found = pc.unique(pa.concat_arrays(kept))
         found = found.take(pc.sort_indices(found))
-        self.texts = sorted_texts.from_arrow(found)
+        self.texts = from_arrow(found)
         self.counts = np.zeros(len(found), np.int64)
         self.numbers: list[NDArray[np.int64]] = []
         """For each segment the number of each of its texts in the union; -1 if unused."""
@@ -194,69 +134,6 @@ class _Union:
         return len(self.counts)
 
 
-class _MergedSegment:
-    """The merged segment."""
-
-    def __init__(self, parts: Sequence[_Part]) -> None:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        self.parts = parts
-        ids: pa.Array[Any] = pa.concat_arrays([part.segment.ids.arrow().take(pa.array(part.live)) for part in parts])
-        self.order = pc.sort_indices(ids).to_numpy(zero_copy_only=False).astype(np.int64)
-        """Sorts the concatenated memories of all parts by id."""
-        self.ids = sorted_texts.from_arrow(ids.take(pa.array(self.order)))
-        self.sizes = self.in_order([part.sizes for part in parts])
-        starts = np.cumsum(self.sizes) - self.sizes
-        numbers = np.empty(len(self.order), np.int64)
-        numbers[self.order] = np.arange(len(self.order))
-        before = 0
-        for part in parts:
-            part.place(numbers[before : before + len(part.live)], starts)
-            before += len(part.live)
-        self.size = int(self.sizes.sum())
-        self.terms = _Union([part.segment.terms for part in parts], [part.term_counts for part in parts])
-        self.words = _Union([part.segment.words for part in parts], [part.word_counts for part in parts])
-
-    def in_order(self, columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-        """Values of the memories of each part, sorted by memory id."""
-        values: NDArray[np.int64] = np.concatenate(columns)[self.order]
-        return values
-
-    def of_texts(self, columns: Sequence[Column], shape: tuple[int, ...] = ()) -> Column:
-        """Values of the texts of each part, in their new order."""
-        found = np.empty((self.size, *shape), np.int32)
-        for part, column in zip(self.parts, columns, strict=True):
-            found[part.text_numbers[part.texts]] = column[part.texts]
-        return found
-
-    def columns(self) -> dict[str, Column]:
-        """All columns except the postings and the words of memories."""
-        labels: dict[str, dict[str | None, int]] = {"projects": {}, "scopes": {}}
-        filters = []
-        for part in self.parts:
-            own = np.empty(part.segment["filters"].shape, np.int32)
-            for column, (name, codes) in enumerate(labels.items()):
-                new = [codes.setdefault(value, len(codes)) for value in part.segment.labels[name]]
-                own[:, column] = np.array(new, np.int32)[part.segment["filters"][:, column]]
-            filters.append(own)
-        none = [part.segment["seqs"] for part in self.parts]
-        seqs = [
-            each if len(each) else np.full(part.segment.size, WHOLE_MEMORY)
-            for each, part in zip(none, self.parts, strict=True)
-        ]
-        return assemble_columns(
-            ids=self.ids,
-            sizes=self.sizes,
-            seqs=self.of_texts(seqs),
-            lengths=self.of_texts([part.segment.lengths for part in self.parts]),
-            filters=self.of_texts(filters, (2,)),
-            labels=json.dumps({name: list(codes) for name, codes in labels.items()}, ensure_ascii=False),
-            terms=self.terms.texts,
-            words=self.words.texts,
-        )
-
-
 def _blocks(postings: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
     """Ranges of terms of about BLOCK_POSTINGS each, at least one term."""
     first, count = 0, len(postings) - 1
@@ -267,21 +144,20 @@ def _blocks(postings: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _merge_postings(whole: _MergedSegment, first: int, last: int, made: dict[str, Column]) -> None:
+def _merge_postings(whole: _MergedTexts, first: int, last: int, made: dict[str, Column]) -> None:
     """Write the postings of the terms from `first` up to `last`."""
     keys, counts = [], []
-    for part, numbers in zip(whole.parts, whole.terms.numbers, strict=True):
+    for part, numbers, text_numbers in zip(whole.segments, whole.terms.numbers, whole.text_numbers, strict=True):
         used = np.flatnonzero((numbers >= first) & (numbers < last))
         if not len(used):
             continue
         # Unused terms in between only have postings of deleted texts.
         own, end = int(used[0]), int(used[-1]) + 1
-        postings = part.segment["postings"][own : end + 1].astype(np.int64)
-        texts = part.text_numbers[part.segment.documents[postings[0] : postings[-1]]]
+        postings = part.columns["postings"][own : end + 1].astype(np.int64)
+        texts = text_numbers[part.documents[postings[0] : postings[-1]]]
         found = np.repeat(numbers[own:end] - first, np.diff(postings)) * whole.size + texts
-        occurs = part.segment.counts[postings[0] : postings[-1]]
-        keys.append(found if part.all_live else found[texts >= 0])
-        counts.append(occurs if part.all_live else occurs[texts >= 0])
+        keys.append(found[texts >= 0])
+        counts.append(part.counts[postings[0] : postings[-1]][texts >= 0])
     if not keys:
         return
     key = np.concatenate(keys)
@@ -292,14 +168,15 @@ def _merge_postings(whole: _MergedSegment, first: int, last: int, made: dict[str
     made["counts"][place : place + len(key)] = np.concatenate(counts)[order]
 
 
-def _copy_words(part: _Part, numbers: NDArray[np.int64], ends: NDArray[np.int64], made: Column) -> None:
+def _copy_words(whole: _MergedTexts, place: int, ends: NDArray[np.int64], made: Column) -> None:
     """Write the words of a part's memories to their new positions."""
+    sizes, live, numbers = whole.word_sizes[place], whole.memories[place], whole.words.numbers[place]
     # By the longest memory, so that no block exceeds BLOCK_POSTINGS words.
-    step = max(1, BLOCK_POSTINGS // max(1, int(part.word_sizes.max(initial=1))))
-    for start in range(0, len(part.live), step):
+    step = max(1, BLOCK_POSTINGS // max(1, int(sizes.max(initial=1))))
+    for start in range(0, len(live), step):
         some = slice(start, start + step)
-        end = ends[part.memory_numbers[some]]
-        made[spans(end - part.word_sizes[some], end)] = numbers[part.segment.words_of(part.live[some])]
+        end = ends[whole.numbers[place][some]]
+        made[spans(end - sizes[some], end)] = numbers[whole.segments[place].words_of(live[some])]
 
 
 PROGRESS_LABEL = "indexing words"
@@ -346,7 +223,8 @@ def update(
 
     def write() -> tuple[list[Segment], int]:
         before = [
-            delete_more(directory, each, open_segment(directory / each.name).ids.find_all(changed)) for each in segments
+            delete_more(directory, each, open_segment(LexicalSegment, directory / each.name).ids.find_all(changed))
+            for each in segments
         ]
         drafted = write_segments(directory, documents, total, progress, language)
         kept = _merge_segments(directory, [*before, *drafted], sum(_live_texts(directory, each) for each in drafted))
@@ -367,28 +245,17 @@ def write_segments(
         done += 1
         draft.add(document)
         if draft.tokens >= MAX_TOKENS:
-            made.append(_write_segment(directory, draft))
+            made.append(draft.write(directory))
             draft = SegmentDraft(language)
     if len(draft):
-        made.append(_write_segment(directory, draft))
+        made.append(draft.write(directory))
     progress(PROGRESS_LABEL, done, total)
     return made
 
 
-def _write_segment(directory: Path, draft: SegmentDraft) -> Segment:
-    segment = new_segment()
-    draft.write(directory / segment.name)
-    return segment
-
-
-def _live(directory: Path, segment: Segment) -> LiveSegment:
-    return LiveSegment(open_segment(directory / segment.name), read_deleted(directory, segment))
-
-
 def _live_texts(directory: Path, segment: Segment) -> int:
     """Number of texts that are not deleted."""
-    live = _live(directory, segment)
-    return live.segment.size - len(live.segment.all_texts(live.deleted))
+    return live_segment(LexicalSegment, directory, segment).size
 
 
 def _merge_segments(directory: Path, segments: Sequence[Segment], new: int) -> list[Segment]:
@@ -402,7 +269,7 @@ def _merge_segments(directory: Path, segments: Sequence[Segment], new: int) -> l
         if not choice or (sum(sizes[each] for each in choice) > allowed and len(kept) <= MAX_SEGMENTS):
             return kept
         segment = new_segment()
-        merge(directory / segment.name, [_live(directory, each) for each in choice])
+        merge(directory / segment.name, [live_segment(LexicalSegment, directory, each) for each in choice])
         sizes[segment] = sum(sizes[each] for each in choice)
         kept = [each for each in kept if each not in choice] + [segment]
 
@@ -416,4 +283,5 @@ def _choose_merge(directory: Path, kept: Sequence[Segment], sizes: dict[Segment,
     full = [classes[number] for number in sorted(classes) if len(classes[number]) >= FANOUT]
     if full:
         return full[0]
-    return next(([each] for each in kept if open_segment(directory / each.name).size > 2 * sizes[each]), [])
+    wasted = (each for each in kept if open_segment(LexicalSegment, directory / each.name).size > 2 * sizes[each])
+    return next(([each] for each in wasted), [])

@@ -5,7 +5,7 @@ ranks, which are frequent. Insertion order is the best approximation.
 
 The full-text index of a store, built when a config asks for it: chunks and filters around the index of `pg_text_search`.
 
-Build of the full-text index for a content version; index_directory.py swaps it in.
+Build of the full-text index for a content version; directory.py swaps it in.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ from cems_workbench.errors import StoreError
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.search import TS_RANK_VERSION
-from cems_workbench.store.search.directory.index_directory import Manifest, publish, write_json
-from cems_workbench.store.search.entries import WHOLE_MEMORY, ChunkHits, Document, FilterMasks
+from cems_workbench.store.search.columns import as_bytes, create_columns, read_columns
+from cems_workbench.store.search.directory import Manifest, Segment, new_segment, publish
+from cems_workbench.store.search.entries import WHOLE_MEMORY, ChunkHits, Document, FilterMasks, Labels
 from pg_text_search.heap import MAX_ROWS, HeapRow, heap_order
-from pg_text_search.inverted_index import COLUMNS as WORD_COLUMNS
 from pg_text_search.inverted_index import InvertedIndex, full_order, inverted_index, limited_order
 from pg_text_search.ts_rank import Lexemes, TextConfig, TextQuery, TsQueryError, lexemes, or_query
 
-IDS, LABELS, TERMS = "ids.json", "labels.json", "terms.json"
+TEXTS = "ids", "labels", "terms"
+"""Arrays of the file that are JSON; its others are `COLUMNS` and those of the words."""
 COLUMNS = {
     "memories": "number of the memory of each chunk, int32",
     "chunks": "number of each chunk within its memory, int32",
     "by_id": "place of each chunk in the order of memory ids and chunks, int32",
     "filters": "project and scope of each chunk, as numbers of the labels, int32, shape (chunks, 2)",
 }
-"""The arrays of the chunks; each is a file, as those of `WORD_COLUMNS` are."""
+"""The arrays of the chunks."""
 
 Ties = Literal["id", "limit", "window"]
 """How equal ranks are ordered: by memory id and chunk; as `ORDER BY rank DESC LIMIT k` leaves them; as a window function does."""
@@ -58,7 +59,7 @@ class TsRankIndex:
     """The full-text index of one content version; it stays usable after a newer one replaced it."""
 
     def __init__(self, index: Path | ChunkIndex | None, hidden: Set[str] = frozenset()) -> None:
-        """Open the index in a directory, or one in memory (None: an index of nothing); chunks of the memories `hidden` are never returned.
+        """Open the index in a file, or one in memory (None: an index of nothing); chunks of the memories `hidden` are never returned.
 
         Raises StoreError when files are missing or damaged.
         """
@@ -134,16 +135,13 @@ class TsRankIndex:
         return places[np.lexsort((self._columns["by_id"][rows[places]], -scores[places]))][:k]
 
 
-def _open(directory: Path) -> ChunkIndex:
+def _open(path: Path) -> ChunkIndex:
     try:
-        ids, labels, terms = (json.loads((directory / name).read_text("utf-8")) for name in (IDS, LABELS, TERMS))
-        # Plain arrays over the maps: numpy.memmap costs microseconds on every slice.
-        columns = {
-            name: np.asarray(np.load(directory / f"{name}.npy", mmap_mode="r")) for name in (*COLUMNS, *WORD_COLUMNS)
-        }
-    except (OSError, ValueError, EOFError) as error:
-        raise StoreError(f"ts_rank index {directory} is damaged ({error}); doctor --repair rebuilds it") from error
-    return ChunkIndex(ids, labels, columns, InvertedIndex(terms, columns, len(columns["memories"])))
+        columns = read_columns(path)
+        ids, labels, terms = (json.loads(columns[name].tobytes()) for name in TEXTS)
+        return ChunkIndex(ids, labels, columns, InvertedIndex(terms, columns, len(columns["memories"])))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(f"ts_rank index {path} is damaged ({error}); doctor --repair rebuilds it") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,23 +177,15 @@ def build(
 
     Raises what `progress` raises (Cancelled), StoreError if it cannot be written; the previous index then stays current.
     """
-    return publish(
-        directory,
-        content_version,
-        TS_RANK_VERSION,
-        lambda target: _write(target, chunks, total, progress),
-        identity,
-    )
 
+    def write() -> tuple[list[Segment], int]:
+        index, segment = chunk_index(chunks, total, progress), new_segment()
+        texts = zip(TEXTS, (index.ids, index.labels, index.words.terms), strict=True)
+        as_json = {name: as_bytes(json.dumps(values, ensure_ascii=False)) for name, values in texts}
+        create_columns(directory / segment.name, {**index.columns, **index.words.columns, **as_json})
+        return [segment], index.words.size
 
-def _write(target: Path, chunks: Iterable[Chunk], total: int, progress: Progress) -> int:
-    index = chunk_index(chunks, total, progress)
-    for name, column in {**index.columns, **index.words.columns}.items():
-        np.save(target / f"{name}.npy", column)
-    write_json(target / LABELS, index.labels)
-    write_json(target / TERMS, index.words.terms)
-    write_json(target / IDS, index.ids)
-    return index.words.size
+    return publish(directory, content_version, TS_RANK_VERSION, identity, write)
 
 
 def chunk_index(
@@ -203,7 +193,7 @@ def chunk_index(
 ) -> ChunkIndex:
     """The index of chunks in their order, in memory."""
     ids: dict[str, int] = {}
-    labels: dict[str, dict[str | None, int]] = {"projects": {}, "scopes": {}}
+    labels = Labels()
     rows, filters = array("i"), array("i")
 
     def documents() -> Iterator[Lexemes]:
@@ -211,8 +201,7 @@ def chunk_index(
             if row % 1_000 == 0:
                 progress("indexing full text", row, total)
             rows.extend((ids.setdefault(chunk.memory_id, len(ids)), chunk.number))
-            for name, value in (("projects", chunk.project), ("scopes", chunk.scope)):
-                filters.append(labels[name].setdefault(value, len(labels[name])))
+            filters.extend(labels.numbers(chunk.project, chunk.scope))
             yield lexemes(chunk.text, config)
 
     words = inverted_index(documents())
@@ -228,4 +217,4 @@ def chunk_index(
         "by_id": by_id,
         "filters": np.frombuffer(filters, np.int32).reshape(-1, 2),
     }
-    return ChunkIndex(list(ids), {name: list(codes) for name, codes in labels.items()}, columns, words)
+    return ChunkIndex(list(ids), labels.listed, columns, words)

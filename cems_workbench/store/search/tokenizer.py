@@ -1,4 +1,4 @@
-"""Tokenizer: text to search terms, the same for memories and queries.
+r"""Tokenizer: text to search terms, the same for memories and queries.
 
 Text is NFKC-normalised and split into chunks: runs of word characters, joined by the punctuation inside identifiers
 (`. / \ : - @`). A plain word gives its lower-cased stem, or nothing if it is a stopword. Anything else is an identifier

@@ -21,18 +21,19 @@ from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress
 from cems_workbench.store.database import Database
-from cems_workbench.store.rows import content_identity, earlier_identity, read_content_version, read_meta, write_meta
-from cems_workbench.store.search import embedded, segment_writer
-from cems_workbench.store.search.directory.index_directory import DirectoryState, discard
-from cems_workbench.store.search.directory.segment_directory import (
+from cems_workbench.store.rows import earlier_identity, read_meta, write_meta
+from cems_workbench.store.search import embedded, vector_segments
+from cems_workbench.store.search.directory import (
     SEGMENT,
+    DirectoryState,
     Segment,
     SegmentDirectory,
+    discard,
     publish,
     segments_of,
 )
 from cems_workbench.store.search.entries import Entry, EntryId, sort_key
-from cems_workbench.store.search.segment_vectors import SegmentVectors, VectorRows, concatenate
+from cems_workbench.store.search.vector_segments import SegmentVectors, VectorRows, concatenate
 
 if TYPE_CHECKING:
     import duckdb
@@ -94,10 +95,7 @@ class VectorFiles:
         if record is None:
             return DirectoryState(None)
         with self._database.reading() as cursor:
-            kind, known = segment_writer.manifest_version(record.collection), partial(earlier_identity, cursor)
-            state = self.directory.refreshable_state(
-                read_content_version(cursor), content_identity(cursor), kind, known
-            )
+            state = self.directory.state(cursor, vector_segments.manifest_version(record.collection))
             rows = embedded.count(cursor, record.collection)
         if state.manifest is None and not rows:
             return DirectoryState(None)
@@ -110,7 +108,7 @@ class VectorFiles:
     def open(self) -> SegmentVectors | None:
         """The vectors as of the last write; None without any. Raises StoreError."""
         manifest = self.state(self.record()).manifest
-        return None if manifest is None else segment_writer.open_vectors(self.directory.path, segments_of(manifest))
+        return None if manifest is None else vector_segments.open_vectors(self.directory.path, segments_of(manifest))
 
     def begin(self, version: int) -> VectorRecord:
         """Start a refresh that leads to this content version; returns the record."""
@@ -187,7 +185,7 @@ class VectorFiles:
         readable = [vectors for each in others if (vectors := _opened(path, [each])) is not None]
         found: set[EntryId] = set()
         stray: set[str] = set()
-        for rows in segment_writer.open_vectors(path, intact).blocks(BLOCK_ROWS):
+        for rows in vector_segments.open_vectors(path, intact).blocks(BLOCK_ROWS):
             known = self._recorded(name, rows.entry_ids)
             for row, (entry_id, number) in enumerate(embedded.hashes_of(rows.entry_ids, rows.vectors).items()):
                 was = known.get(entry_id)
@@ -273,7 +271,7 @@ class VectorFiles:
         if held:
             # A memory's vectors stay together, so the unchanged ones are written again.
             replaced = set(entry_ids)
-            own = segment_writer.open_vectors(self.directory.path, segments).rows_of(held)
+            own = vector_segments.open_vectors(self.directory.path, segments).rows_of(held)
             rows = concatenate([own.take([i for i, each in enumerate(own.entry_ids) if each not in replaced]), rows])
         self._publish(record.collection, segments, held, rows, commit)
 
@@ -290,9 +288,9 @@ class VectorFiles:
         manifest = publish(
             path,
             self._version,
-            segment_writer.manifest_version(name),
+            vector_segments.manifest_version(name),
             identity,
-            lambda: segment_writer.replace_rows(path, segments, replaced, rows),
+            lambda: vector_segments.replace_rows(path, segments, replaced, rows),
         )
         record = self.record()
         assert record is not None
@@ -306,11 +304,11 @@ class VectorFiles:
         write_meta(cursor, META_PREFIX + self.embedder_id, json.dumps(asdict(record)))
 
     def _vectors(self) -> SegmentVectors:
-        return segment_writer.open_vectors(self.directory.path, segments_of(self.directory.manifest()))
+        return vector_segments.open_vectors(self.directory.path, segments_of(self.directory.manifest()))
 
 
 def _opened(directory: Path, segments: Sequence[Segment]) -> SegmentVectors | None:
     """These segments, or None if they cannot be read."""
     with suppress(StoreError):
-        return segment_writer.open_vectors(directory, segments)
+        return vector_segments.open_vectors(directory, segments)
     return None

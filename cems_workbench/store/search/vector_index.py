@@ -1,7 +1,7 @@
 """Vector search of one embedder: exact, at every size and with every filter.
 
 Up to EXACT_ROWS vectors one matrix product is fastest; the matrix is cached per filter. Above that int8 codes are scanned and the nearest
-rescored in single precision (segment_vectors.py). Chroma's HNSW graph is searched only where a config asks for it, and for comparison.
+rescored in single precision (vector_segments.py). Chroma's HNSW graph is searched only where a config asks for it, and for comparison.
 
 A memory with chunks has one vector per chunk.
 
@@ -43,8 +43,8 @@ from cems_workbench.store.search.entries import (
     top_memories,
     truncate_to_memories,
 )
-from cems_workbench.store.search.segment_vectors import Matrix, SegmentVectors
 from cems_workbench.store.search.vector_files import VectorFiles, VectorRecord
+from cems_workbench.store.search.vector_segments import Matrix, SegmentVectors
 
 if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection

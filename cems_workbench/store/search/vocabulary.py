@@ -18,8 +18,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import read_content_version
-from cems_workbench.store.search.directory.index_directory import Manifest
-from cems_workbench.store.search.directory.segment_directory import segments_of
+from cems_workbench.store.search.directory import Manifest, segments_of
 from cems_workbench.store.search.entries import documents_of
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical_segment import plain_words

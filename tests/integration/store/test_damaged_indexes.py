@@ -17,10 +17,9 @@ from cems_workbench.errors import StoreError
 from cems_workbench.records import Judgment, Memory, Query
 from cems_workbench.store import Store
 from cems_workbench.store.recovery import recover
-from cems_workbench.store.search import entries, segment_vectors
-from cems_workbench.store.search.directory import segment_directory
-from cems_workbench.store.search.directory.index_directory import checksum
-from cems_workbench.store.search.directory.segment_directory import PROOF
+from cems_workbench.store.search import directory as segment_directory
+from cems_workbench.store.search import entries, vector_segments
+from cems_workbench.store.search.directory import PROOF, checksum
 from cems_workbench.store.search.vector_files import VectorFiles
 from tests.small_store import parsed
 from tests.thoroughly import first_of
@@ -96,7 +95,7 @@ def test_every_damaged_file_of_an_index_is_found_said_and_made_good(indexed, tmp
 def test_of_a_damaged_segment_only_what_it_changed_is_embedded_again(indexed, embedder):
     (segment, *_) = sorted((indexed[0] / "vectors").rglob("*.segment"), key=lambda path: -path.stat().st_size)
     content = bytearray(segment.read_bytes())
-    stored = segment_vectors.VectorSegment(segment).vectors[3].tobytes()
+    stored = vector_segments.VectorSegment(segment).vectors[3].tobytes()
     content[content.index(stored)] ^= 1
     segment.write_bytes(content)
     embedder.texts.clear()

@@ -9,7 +9,7 @@ import pytest
 
 from cems_workbench.records import Memory
 from cems_workbench.store import ANY, Filter
-from cems_workbench.store.search import segment_vectors, segment_writer, vector_index
+from cems_workbench.store.search import vector_index, vector_segments
 
 COUNT = 300
 FILTERS = (ANY, Filter("rare", True), Filter("p1", True), Filter(scope="shared"), Filter("p1", True, "shared"))
@@ -18,7 +18,7 @@ FILTERS = (ANY, Filter("rare", True), Filter("p1", True), Filter(scope="shared")
 @pytest.fixture(autouse=True)
 def few_are_many(monkeypatch):
     monkeypatch.setattr(vector_index, "EXACT_ROWS", 100)
-    monkeypatch.setattr(segment_writer, "MIN_CODED_ROWS", 200)
+    monkeypatch.setattr(vector_segments, "MIN_CODED_ROWS", 200)
 
 
 def memory(number, text=None, project=None):
@@ -57,13 +57,13 @@ def passes(each, where):
 
 @pytest.mark.parametrize("taken", [0.0, 1.0], ids=("read where they lie", "copied"))
 def test_a_filtered_search_is_the_exact_one(filled, embedder, monkeypatch, taken):
-    monkeypatch.setattr(segment_vectors, "MAX_COPY_SHARE", taken)
+    monkeypatch.setattr(vector_segments, "MAX_COPY_SHARE", taken)
     agrees(filled, embedder, (*FILTERS, *FILTERS))
     assert filled.indexes.open(embedder).vectors.search(np.ones(16), 5, Filter("nobody", True)) == []
 
 
 def test_no_more_rows_are_copied_than_there_are(filled, embedder, monkeypatch):
-    monkeypatch.setattr(segment_vectors, "MAX_COPY_SHARE", 1.0)
+    monkeypatch.setattr(vector_segments, "MAX_COPY_SHARE", 1.0)
     codes = filled.indexes.open(embedder).vectors._vectors
     for where in (Filter(scope="shared"), Filter(scope="personal"), *FILTERS):
         codes.candidates(np.ones(16, np.float32), 5, where)
@@ -76,9 +76,9 @@ def test_after_edits_moves_deletions_and_new_memories_it_still_is_and_nothing_ol
     filled, embedder, rows, monkeypatch
 ):
     written = []
-    write = segment_writer._write_segment
+    write = vector_segments._write_segment
     counted = lambda directory, rows: (written.append(len(rows)), write(directory, rows))[1]  # noqa: E731
-    monkeypatch.setattr(segment_writer, "_write_segment", counted)
+    monkeypatch.setattr(vector_segments, "_write_segment", counted)
     for step in range(10):
         some = filled.memories.read()[f"m{step:04}"]
         filled.memories.update(replace(some, content=f"edited {step}", project="rare"))
@@ -117,7 +117,7 @@ def test_thousands_of_candidates_hide_no_result(tmp_path, ids, near, found):
     between = (axes[0] + axes[1]) / np.float32(np.sqrt(2))
     vectors = np.tile((between, axes[0])[near], (len(ids), 1))
     vectors[-1] = (axes[0], between)[near]
-    rows = segment_vectors.VectorRows(ids, [None] * len(ids), ["shared"] * len(ids), vectors)
-    segments, _ = segment_writer.replace_rows(tmp_path, [], [], rows)
-    hits = segment_writer.open_vectors(tmp_path, segments).search(axes[0], len(found), ANY)
+    rows = vector_segments.VectorRows(ids, [None] * len(ids), ["shared"] * len(ids), vectors)
+    segments, _ = vector_segments.replace_rows(tmp_path, [], [], rows)
+    hits = vector_segments.open_vectors(tmp_path, segments).search(axes[0], len(found), ANY)
     assert list(dict.fromkeys(hit[0] for hit in hits)) == found

@@ -39,7 +39,7 @@ from cems_workbench.progress import silent
 from cems_workbench.records import Memory, indexed_text
 from cems_workbench.sources.source import Setting, SourceInfo
 from cems_workbench.store.search import lexical_merge
-from cems_workbench.store.search.directory.segment_directory import segments_of
+from cems_workbench.store.search.directory import segments_of
 from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.postgres import TsRankIndex

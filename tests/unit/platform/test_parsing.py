@@ -127,10 +127,8 @@ def test_a_bundle_is_bounded_in_depth_and_names_what_stands_twice(tmp_path: Path
 
 PACKAGE = Path(__file__).parents[3] / "cems_workbench"
 NOT_ATOMIC = {
-    "store/search/directory/segment_directory.py": "what was verified of an index",
     "store/search/chroma.py": "the number of changes",
-    "store/search/directory/index_directory.py": "a new index, in a directory that becomes current when complete",
-    "store/search/postgres.py": "a new index",
+    "store/search/directory.py": "a new index, in a directory that becomes current when complete",
     "serve/server.py": "the name of its process, for the system",
     "store/team.py": "claims on cards, worthless once their process has ended",
     "store/database.py": "the count of commits",

@@ -19,7 +19,7 @@ from cems_workbench.platform.sparse_terms import SparseAnalysis
 from cems_workbench.progress import silent
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.search import postgres
-from cems_workbench.store.search.directory.index_directory import read_manifest
+from cems_workbench.store.search.directory import read_manifest
 from cems_workbench.store.search.entries import WHOLE_MEMORY, ChunkHits
 from cems_workbench.store.search.postgres import Chunk, TsRankIndex
 from pg_text_search.heap import HeapRow, heap_order
@@ -219,7 +219,7 @@ PETS = [
 def build(home: Path, chunks: list[Chunk], hidden: frozenset[str] = frozenset()) -> TsRankIndex:
     manifest = postgres.build(home, chunks, len(chunks), 1, silent)
     assert read_manifest(home) == manifest
-    return TsRankIndex(home / manifest.directory, hidden)
+    return TsRankIndex(home / manifest.segments[0][0], hidden)
 
 
 def chunks_of(texts: list[str]) -> list[Chunk]:
@@ -301,9 +301,9 @@ def test_an_index_of_nothing_finds_nothing(tmp_path: Path) -> None:
 
 
 def test_a_damaged_index_says_so(tmp_path: Path) -> None:
-    (tmp_path / "ids.json").write_text("[]")
+    (tmp_path / "index").write_text("[]")
     with pytest.raises(StoreError, match="is damaged"):
-        TsRankIndex(tmp_path)
+        TsRankIndex(tmp_path / "index")
 
 
 @pytest.mark.parametrize(
@@ -332,4 +332,4 @@ def test_recorded_lexical_lists_of_cems_come_out_to_the_score_and_the_place(shar
 
 def indexed(home: Path, chunks: list[tuple[str, int, str]]) -> TsRankIndex:
     entries = [postgres.Chunk(memory_id, number, text, None, "personal") for memory_id, number, text in chunks]
-    return TsRankIndex(home / postgres.build(home, entries, len(entries), 1, silent).directory)
+    return build(home, entries)

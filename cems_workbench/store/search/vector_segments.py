@@ -7,39 +7,46 @@ A unit vector v is stored as codes c in -127…127 and a step s, with v ≈ s c;
 many errors, each uniform within half a step: its standard deviation is sqrt((s² + s_query²) / 12). A vector more than RESCORE_SIGMAS
 of these below the k-th best is not among the k best; the error of the k-th best itself shrinks with k.
 
-Segments are immutable (segment_directory.py); a refresh writes only changed vectors (segment_writer.py).
+A refresh writes new rows to a new segment, and marks the memories that they replace as deleted in earlier ones. Segments of similar size
+are merged FAN_IN at a time, so a vector is rewritten once each time its segment grows by that factor, and a small change never rewrites a
+large segment.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import threading
-import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.search.directory import index_directory
-from cems_workbench.store.search.directory.index_directory import Column
+from cems_workbench.store.search.columns import Column, create_columns, text_columns
+from cems_workbench.store.search.directory import Segment, delete_more, new_segment
 from cems_workbench.store.search.entries import (
-    WHOLE_MEMORY,
     ChunkHits,
     EntryId,
-    FilterMasks,
+    Labels,
     group_starts,
     sort_key,
     top_memories,
     truncate_to_memories,
 )
-from cems_workbench.store.search.sorted_texts import SortedTexts
+from cems_workbench.store.search.segments import (
+    SHARED_COLUMNS,
+    LiveSegment,
+    Merge,
+    SegmentFile,
+    live_segment,
+    open_segment,
+    shared_columns,
+)
 
 MAX_CODE = 127
 RESCORE_SIGMAS = 5.0
@@ -54,20 +61,16 @@ SEARCH_THREADS = min(4, os.cpu_count() or 1)
 SINGLE_THREAD_ROWS = 300_000
 """Up to this many rows a single thread scans (4 ms): several threads wait for the slowest, 8 ms on a busy machine."""
 
-_NO_VECTORS: Float32 = np.empty((0, 0), np.float32)
+VERSION = "2"
+FAN_IN = 8
+"""Segments of similar size that are merged into one."""
+MIN_CODED_ROWS = 10_000
+"""A segment of fewer vectors has no codes in its file: they are computed in 15 ms when they are first searched."""
+MERGE_BLOCK_ROWS = 50_000
+"""Vectors copied at a time in a merge."""
 
-COLUMNS = {
-    "ids": "the ids of its memories, in order, as bytes",
-    "id_ends": "where each id ends",
-    "starts": "the first vector of each memory, and the number of vectors; empty where each memory has one",
-    "seqs": "the number of the chunk that each vector is of, -1 for a whole memory; empty where all are",
-    "filters": "project and scope of each vector, as numbers of the labels, shape (vectors, 2)",
-    "labels": "the projects and scopes, as JSON",
-    "vectors": "the vectors, float32, shape (vectors, dimension)",
-    "codes": "the same as int8; empty in a small segment",
-    "steps": "what one unit of each vector's codes is worth; empty in a small segment",
-}
-"""The arrays in a segment's file."""
+
+_NO_VECTORS: Float32 = np.empty((0, 0), np.float32)
 
 
 def quantize(vectors: Float32) -> tuple[NDArray[np.int8], Float32]:
@@ -80,87 +83,31 @@ def quantize(vectors: Float32) -> tuple[NDArray[np.int8], Float32]:
     return codes, np.asarray(largest / MAX_CODE / np.where(lengths > 0, lengths, 1), np.float32)
 
 
-class VectorSegment:
-    """An open segment: some memories with all their vectors, in the order of their ids and chunks."""
+class VectorSegment(SegmentFile):
+    """An open segment; its rows are vectors."""
 
-    def __init__(self, path: Path) -> None:
-        """Open a segment's file. Raises StoreError if it is missing or damaged."""
-        try:
-            columns = index_directory.read_columns(path)
-            self.columns: dict[str, Column] = {name: columns[name] for name in COLUMNS}
-            self.labels: dict[str, list[str | None]] = json.loads(self.columns["labels"].tobytes())
-            self.masks = FilterMasks(self.columns["filters"], self.labels)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(f"vectors {path} are damaged ({error}); doctor --repair rebuilds them") from error
-        self.ids = SortedTexts(self.columns["ids"], self.columns["id_ends"])
-        self.vectors: Float32 = self.columns["vectors"]
-        self.starts: NDArray[np.int64] | None = self.columns["starts"] if len(self.columns["starts"]) else None
+    KIND = "vector index"
+    COLUMNS = SHARED_COLUMNS | {
+        "vectors": "the vectors, float32, shape (vectors, dimension)",
+        "codes": "the same as int8; empty in a small segment",
+        "steps": "what one unit of each vector's codes is worth; empty in a small segment",
+    }
+
+    @property
+    def vectors(self) -> Float32:
+        """The vectors, shape (rows, dimension)."""
+        return self.columns["vectors"]
 
     @cached_property
-    def _quantized(self) -> tuple[NDArray[np.int8], Float32]:
-        """The codes and steps: those of the file, or computed once for a small segment (1.5 µs a vector)."""
+    def quantized(self) -> tuple[NDArray[np.int8], Float32]:
+        """The vectors as codes and steps: those of the file, or computed once for a small segment (1.5 µs a vector)."""
         codes, steps = self.columns["codes"], self.columns["steps"]
         return (codes, steps) if len(steps) == len(self.vectors) else quantize(self.vectors)
-
-    @property
-    def codes(self) -> NDArray[np.int8]:
-        """The vectors as int8, shape (vectors, dimension)."""
-        return self._quantized[0]
-
-    @property
-    def steps(self) -> Float32:
-        """What one unit of each vector's codes is worth."""
-        return self._quantized[1]
 
     @cached_property
     def max_step(self) -> float:
         """The largest step."""
-        return float(self.steps.max(initial=0))
-
-    def rows_of(self, memory: int) -> range:
-        """The rows of a memory, by its number."""
-        if self.starts is None:
-            return range(memory, memory + 1)
-        return range(int(self.starts[memory]), int(self.starts[memory + 1]))
-
-    def all_rows(self, memories: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The rows of these memories."""
-        if self.starts is None:
-            return memories
-        rows = [np.arange(self.starts[memory], self.starts[memory + 1]) for memory in memories.tolist()]
-        return np.concatenate(rows) if rows else memories
-
-    def memories_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The memory number of each row."""
-        return rows if self.starts is None else np.searchsorted(self.starts, rows, side="right") - 1
-
-    def chunk_of(self, row: int) -> int | None:
-        """The chunk number of a row; None for a whole memory."""
-        seqs = self.columns["seqs"]
-        return int(seqs[row]) if len(seqs) and seqs[row] != WHOLE_MEMORY else None
-
-
-_open_segments: weakref.WeakValueDictionary[tuple[str, int], VectorSegment] = weakref.WeakValueDictionary()
-
-
-def open_segment(path: Path) -> VectorSegment:
-    """The segment of a file, one shared object per file: names are never reused. Raises StoreError."""
-    try:
-        key = str(path), path.stat().st_ino
-    except OSError as error:
-        raise StoreError(f"vectors {path} are missing; doctor --repair rebuilds them") from error
-    segment = _open_segments.get(key)
-    if segment is None:
-        segment = _open_segments[key] = VectorSegment(path)
-    return segment
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class LiveSegment:
-    """A segment and its deleted memories' numbers, ascending."""
-
-    segment: VectorSegment
-    deleted: NDArray[np.int64]
+        return float(self.quantized[1].max(initial=0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,7 +149,7 @@ class Matrix:
 class _FilteredRows:
     """The rows of a segment that pass a filter."""
 
-    def __init__(self, live: LiveSegment, where: Filter) -> None:
+    def __init__(self, live: LiveSegment[VectorSegment], where: Filter) -> None:
         segment = live.segment
         mask = segment.masks.mask(where)
         if len(live.deleted):
@@ -231,7 +178,7 @@ class _FilteredRows:
 
         The bound is -inf for a row that does not pass; it is ten times faster than the mask.
         """
-        codes, steps = self.segment.codes, self.segment.steps
+        codes, steps = self.segment.quantized
         if self.mask is None:
             return None, codes, steps, None
         if self.copied:
@@ -244,7 +191,7 @@ class _FilteredRows:
 class SegmentVectors:
     """The vectors of one embedder, as of the last refresh."""
 
-    def __init__(self, segments: Sequence[LiveSegment]) -> None:
+    def __init__(self, segments: Sequence[LiveSegment[VectorSegment]]) -> None:
         self._segments = segments
         self._filtered_cache: dict[Filter, list[_FilteredRows]] = {}
         self._cache_lock = threading.Lock()
@@ -272,7 +219,7 @@ class SegmentVectors:
         for memory_id in ids:
             for live in self._segments:
                 memory = live.segment.ids.find(memory_id)
-                if memory >= 0 and not _contains(memory, live.deleted):
+                if memory >= 0 and not live.is_deleted(memory):
                     rows = live.segment.rows_of(memory)
                     # Copies: a view would keep the whole file mapped.
                     found[memory_id] = {live.segment.chunk_of(row): live.segment.vectors[row].copy() for row in rows}
@@ -299,7 +246,7 @@ class SegmentVectors:
         parts = [
             (live.segment, part.row_numbers()) for live, part in zip(self._segments, self._filtered(where), strict=True)
         ]
-        entry_ids = [entry_id for segment, rows in parts for entry_id in entry_ids_at(segment, rows)]
+        entry_ids = [entry_id for segment, rows in parts for entry_id in segment.entries_at(rows)]
         order = sorted(range(len(entry_ids)), key=lambda i: sort_key(entry_ids[i]))
         vectors = np.concatenate([segment.vectors[rows] for segment, rows in parts])[order] if parts else _NO_VECTORS
         ids = [entry_ids[i][0] for i in order]
@@ -331,9 +278,7 @@ class SegmentVectors:
             best = top_memories(cosines, None if segment.starts is None else _first_rows(segment, rows), k)
             hits += [
                 (memory_id, cosine, seq)
-                for (memory_id, seq), cosine in zip(
-                    entry_ids_at(segment, rows[best]), cosines[best].tolist(), strict=True
-                )
+                for (memory_id, seq), cosine in zip(segment.entries_at(rows[best]), cosines[best].tolist(), strict=True)
             ]
         return truncate_to_memories(sorted(hits, key=lambda hit: (-hit[1], *sort_key((hit[0], hit[2])))), k)
 
@@ -396,18 +341,12 @@ def _cosines(passing: _FilteredRows, query: NDArray[np.int8], step: float) -> tu
     return rows, cosines
 
 
-def entry_ids_at(segment: VectorSegment, rows: NDArray[np.int64]) -> list[EntryId]:
-    """The entries of these rows."""
-    memories = segment.memories_of(rows).tolist()
-    return [(segment.ids[memory], segment.chunk_of(row)) for memory, row in zip(memories, rows.tolist(), strict=True)]
-
-
 def rows_at(segment: VectorSegment, rows: NDArray[np.int64]) -> VectorRows:
     """These rows, copied."""
     projects, scopes = segment.labels["projects"], segment.labels["scopes"]
     labels = segment.columns["filters"][rows].tolist()
     return VectorRows(
-        entry_ids_at(segment, rows),
+        segment.entries_at(rows),
         [projects[project] for project, _ in labels],
         [scopes[scope] for _, scope in labels],
         segment.vectors[rows],
@@ -452,6 +391,97 @@ def kth_largest(values: Float32, k: int) -> float:
     return float(np.partition(values, len(values) - k)[len(values) - k])
 
 
-def _contains(number: int, numbers: NDArray[np.int64]) -> bool:
-    position = int(np.searchsorted(numbers, number))
-    return position < len(numbers) and int(numbers[position]) == number
+def manifest_version(collection: str) -> str:
+    """The `tokenizer` field of the manifest: the format version and the id under which the vectors are recorded."""
+    return f"{VERSION}:{collection}"
+
+
+def open_vectors(directory: Path, segments: Sequence[Segment]) -> SegmentVectors:
+    """The vectors of these segments. Raises StoreError."""
+    return SegmentVectors([live_segment(VectorSegment, directory, each) for each in segments])
+
+
+def replace_rows(
+    directory: Path, segments: Sequence[Segment], replaced: Sequence[str], rows: VectorRows
+) -> tuple[list[Segment], int]:
+    """The segments with all vectors of the memories `replaced` deleted and `rows` added, and their number of vectors."""
+    before = list(segments)
+    if replaced:
+        before = [
+            delete_more(directory, each, open_segment(VectorSegment, directory / each.name).ids.find_all(replaced))
+            for each in segments
+        ]
+    added = [_write_segment(directory, rows)] if len(rows) else []
+    merged = _merge_similar(directory, [*before, *added])
+    return merged, sum(_live_rows(directory, each) for each in merged)
+
+
+def _write_segment(directory: Path, rows: VectorRows) -> Segment:
+    """Write a segment of these rows."""
+    order = sorted(range(len(rows)), key=lambda i: sort_key(rows.entry_ids[i]))
+    entry_ids = [rows.entry_ids[i] for i in order]
+    seqs = np.array([sort_key(entry_id)[1] for entry_id in entry_ids], np.int32)
+    labels = Labels()
+    filters = np.array([labels.numbers(rows.projects[i], rows.scopes[i]) for i in order], np.int32)
+    first = [i for i, entry_id in enumerate(entry_ids) if not i or entry_id[0] != entry_ids[i - 1][0]]
+    ids, sizes = text_columns(entry_ids[i][0] for i in first), np.diff(first, append=len(entry_ids))
+    columns = shared_columns(ids, sizes, seqs, filters, labels)
+    segment, arrays = _create_segment(directory, columns, len(rows), rows.vectors.shape[1])
+    arrays["vectors"][...] = rows.vectors[order]
+    if len(arrays["steps"]):
+        arrays["codes"][...], arrays["steps"][...] = quantize(arrays["vectors"])
+    return segment
+
+
+def _create_segment(
+    directory: Path, columns: dict[str, Column], rows: int, dimension: int
+) -> tuple[Segment, dict[str, Column]]:
+    """A new segment's file with these columns, and its arrays with zeroed vectors, codes and steps."""
+    segment, coded = new_segment(), rows if rows >= MIN_CODED_ROWS else 0
+    arrays: dict[str, Any] = {"vectors": (np.float32, (rows, dimension))}
+    arrays |= {"codes": (np.int8, (coded, dimension)), "steps": (np.float32, (coded,))}
+    return segment, create_columns(directory / segment.name, columns, arrays)
+
+
+def _live_rows(directory: Path, segment: Segment) -> int:
+    """Number of vectors that are not deleted."""
+    return live_segment(VectorSegment, directory, segment).size
+
+
+def _merge_similar(directory: Path, segments: Sequence[Segment]) -> list[Segment]:
+    """Merge the newest segments if FAN_IN of them are of similar size; rewrite a segment that is more than half deleted."""
+    sized = [(each, size) for each in segments if (size := _live_rows(directory, each))]
+    while sized:
+        tier = _tier(sized[-1][1])
+        small = next((i for i, (_, size) in enumerate(reversed(sized)) if _tier(size) > tier), len(sized))
+        if small < FAN_IN:
+            break
+        merged = _merge(directory, [each for each, _ in sized[-small:]])
+        sized[-small:] = [(merged, _live_rows(directory, merged))]
+    return [
+        _merge(directory, [each]) if open_segment(VectorSegment, directory / each.name).size > 2 * size else each
+        for each, size in sized
+    ]
+
+
+def _tier(rows: int) -> int:
+    """Segments of the same tier are of similar size: FAN_IN of one make one of the next."""
+    tier = 0
+    while rows >= FAN_IN:
+        rows, tier = rows // FAN_IN, tier + 1
+    return tier
+
+
+def _merge(directory: Path, segments: Sequence[Segment]) -> Segment:
+    """Merge the live vectors of these segments into a new one."""
+    whole = Merge([live_segment(VectorSegment, directory, each) for each in segments])
+    dimension = whole.segments[0].vectors.shape[1]
+    segment, arrays = _create_segment(directory, whole.columns(), whole.size, dimension)
+    for part, rows, new in zip(whole.segments, whole.rows, whole.new_rows, strict=True):
+        for start in range(0, len(rows), MERGE_BLOCK_ROWS):
+            block, target = rows[start : start + MERGE_BLOCK_ROWS], new[start : start + MERGE_BLOCK_ROWS]
+            arrays["vectors"][target] = part.vectors[block]
+            if len(arrays["steps"]):
+                codes, steps = part.quantized
+                arrays["codes"][target], arrays["steps"][target] = codes[block], steps[block]
+    return segment

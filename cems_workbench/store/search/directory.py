@@ -1,44 +1,74 @@
-"""Directory of a segmented index: immutable segment files, with a manifest that lists the current ones.
+"""The directory of a derived index: immutable segment files, with a manifest that lists the current ones.
 
-A change writes a new segment and, for each segment that lost memories, a new list of its deleted memories; then the manifest is replaced
-atomically. The manifest has a checksum of each file. A file is read and compared with it once (`verified.json` has its size, times and
-inode then), again when one of these changes, and when `doctor` reads every file. Files that the manifest does not list were left by a
-killed process and are removed by the next change.
+A change writes a new segment and, for each segment that lost memories, a new list of its deleted memories; then `manifest.json` is replaced
+atomically, so a crash at any moment leaves the old index or the new one. Files that the manifest does not list were left by a killed
+process and are removed by the next change.
+
+The manifest names the store and content of the index and has checksums of each file and of itself. An index is used only if it is complete
+and belongs to this store. A file is read and compared with its checksum once (`verified.json` has its size, times and inode then), again
+when one of these changes, and when `doctor` reads every file.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import StoreError
-from cems_workbench.store.search.directory import index_directory
-from cems_workbench.store.search.directory.index_directory import (
-    MANIFEST,
-    DirectoryState,
-    IndexDirectory,
-    Manifest,
-    Signature,
-    checksum,
-    read_manifest,
-    write_manifest,
-)
+from cems_workbench.store.rows import content_identity, earlier_identity, read_content_version
+from cems_workbench.store.search.columns import create_columns, read_columns
 
-PROOF = "verified.json"
+if TYPE_CHECKING:
+    import duckdb
+
+MANIFEST, PROOF = "manifest.json", "verified.json"
+CHECKSUM_KEY = "check"
 SEGMENT, DELETED = ".segment", ".deleted"
 """Suffixes of its files."""
 
-IdentityLookup = Callable[[int], str | None]
-"""The identity of the store's content at a version; None if unknown."""
+Stat = tuple[int, int, int]
+"""Size, time of the last change in nanoseconds, and inode of a file; zeros if it does not exist."""
+Signature = tuple[tuple[str, int, int, int], ...]
+"""Name and Stat of each file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The current index: its label, content version, tokenizer version, number of rows and segments.
+
+    `identity` identifies the content (`rows.content_identity`); `files` has the size and SHA-256 of each file.
+    """
+
+    directory: str
+    content_version: int
+    tokenizer: str
+    rows: int
+    identity: str
+    files: Mapping[str, str]
+    segments: Sequence[Sequence[str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryState:
+    """The state of an index directory: its manifest, or None with the reason why it cannot be used.
+
+    `damage`: files were changed or lost, which the user is notified of.
+    """
+
+    manifest: Manifest | None
+    problem: str = ""
+    damage: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,31 +79,44 @@ class Segment:
     deleted: str = ""
 
 
-class SegmentDirectory(IndexDirectory):
-    """The directory of one segmented index, with verification of each file."""
+class SegmentDirectory:
+    """The directory of one index of a store, with verification of each file."""
 
-    def __init__(self, path: Path, tokenizer: str) -> None:
-        super().__init__(path, tokenizer)
-        self._verified_files: dict[str, tuple[tuple[int, int, int], str]] = {}
-        """Size, time and inode of each file when it was read, with its checksum."""
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._verified: tuple[Signature, DirectoryState] | None = None
+        self._verified_files: dict[str, tuple[Stat, str]] = {}
+        """Each file's Stat when it was read, with its checksum."""
         self._trust_proof = True
         """Whether a file that did not change since another process read it is trusted."""
-        self._manifest_files: tuple[tuple[int, int, int], list[str]] | None = None
-        """Size, time and inode of the manifest when it was read, with the files that it lists."""
+        self._manifest_files: tuple[Stat, list[str]] | None = None
+        """The manifest's Stat when it was read, with the files that it lists."""
 
-    def refreshable_state(
-        self, version: int, identity: str, tokenizer: str, identity_at: IdentityLookup
-    ) -> DirectoryState:
-        """As `state`, but an index of an earlier content version is usable only if this store once had that content."""
-        state = self.state(version, identity, tokenizer)
-        manifest = state.manifest
-        if (
-            manifest is None
-            or manifest.identity == identity
-            or manifest.identity == identity_at(manifest.content_version)
-        ):
+    def state(self, cursor: duckdb.DuckDBPyConnection, tokenizer: str) -> DirectoryState:
+        """The state for the store's present content and this version of the tokenizer.
+
+        An index of an earlier content version is usable if this store once had that content.
+        """
+        signature = self.signature()
+        if self._verified is None or self._verified[0] != signature:
+            self._verified = signature, self._verify()
+        state = self._verified[1]
+        manifest, identity = state.manifest, content_identity(cursor)
+        if manifest is None:
             return state
-        return DirectoryState(None, "it was built from other content than the store has had", True)
+        if manifest.tokenizer != tokenizer:
+            return DirectoryState(None, "built by another tokenizer version")
+        if manifest.identity == identity:
+            return state
+        if manifest.identity.partition(":")[0] != identity.partition(":")[0]:
+            problem = "it belongs to another store"
+        elif manifest.content_version >= read_content_version(cursor):
+            problem = "it was built from other content than the store has"
+        elif manifest.identity != earlier_identity(cursor, manifest.content_version):
+            problem = "it was built from other content than the store has had"
+        else:
+            return state
+        return DirectoryState(None, problem, True)
 
     def signature(self) -> Signature:
         """The signature of the manifest and of the files that it lists; empty without a manifest."""
@@ -85,10 +128,13 @@ class SegmentDirectory(IndexDirectory):
             self._manifest_files = manifest_stat, [*manifest.files] if manifest is not None else []
         return ((MANIFEST, *manifest_stat), *((name, *_stat(self.path / name)) for name in self._manifest_files[1]))
 
+    def verified_signature(self) -> Signature | None:
+        """The signature at the last verification; None before the first."""
+        return None if self._verified is None else self._verified[0]
+
     def invalidate(self) -> None:
         """Read every file again on next use."""
-        super().invalidate()
-        self._verified_files, self._trust_proof = {}, False
+        self._verified, self._verified_files, self._trust_proof = None, {}, False
 
     def manifest(self) -> Manifest | None:
         """The current manifest, its files not verified."""
@@ -107,9 +153,19 @@ class SegmentDirectory(IndexDirectory):
         return [each for each in segments_of(manifest) if intact(each.name) and intact(each.deleted)]
 
     def _verify(self) -> DirectoryState:
-        manifest, state = self._read_manifest()
+        """The state of the files, independent of the store."""
+        try:
+            has_files = any(self.path.iterdir())
+        except OSError:
+            return DirectoryState(None)
+        manifest = read_manifest(self.path)
         if manifest is None:
-            return state
+            problem = "is damaged" if (self.path / MANIFEST).exists() else "is missing"
+            return DirectoryState(None, f"its manifest {problem}" if has_files else "", has_files)
+        if (
+            manifest.files and not manifest.segments
+        ):  # the full-text index of an earlier version
+            return DirectoryState(None, "built by another tokenizer version")
         files, stamps = {}, {}
         proven = _read_proof(self.path) if self._trust_proof else {}
         for name, expected in manifest.files.items():
@@ -128,7 +184,7 @@ class SegmentDirectory(IndexDirectory):
         self._verified_files, self._trust_proof = files, True
         if stamps != proven:
             _write_proof(self.path, stamps)
-        return state
+        return DirectoryState(manifest)
 
     def _checksum(self, name: str, path: Path, proven: Mapping[str, Sequence[object]] = MappingProxyType({})) -> str:
         known = self._verified_files.get(name)
@@ -163,13 +219,36 @@ def _write_proof(directory: Path, proof: Mapping[str, Sequence[object]]) -> None
         os.replace(draft, directory / PROOF)
 
 
-def _stat(path: Path) -> tuple[int, int, int]:
-    """Size, modification time and inode; zeros if the file does not exist."""
+def _stat(path: Path) -> Stat:
     try:
         stat = path.stat()
     except OSError:
         return 0, 0, 0
     return stat.st_size, stat.st_mtime_ns, stat.st_ino
+
+
+def read_manifest(directory: Path) -> Manifest | None:
+    """The manifest in a directory; None if it is missing or damaged."""
+    try:
+        values = json.loads((directory / MANIFEST).read_text("utf-8"))
+        check = values.pop(CHECKSUM_KEY, None)
+        manifest = Manifest(**values)
+        return manifest if check == _manifest_checksum(values) else None
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Replace the manifest in a directory atomically. Raises OSError."""
+    values = asdict(manifest)
+    draft = directory / f"{MANIFEST}.new"
+    draft.write_text(json.dumps({**values, CHECKSUM_KEY: _manifest_checksum(values)}), "utf-8")
+    # Atomic: a crash leaves the old manifest or the new one.
+    os.replace(draft, directory / MANIFEST)
+
+
+def _manifest_checksum(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def segments_of(manifest: Manifest | None) -> list[Segment]:
@@ -182,7 +261,7 @@ def read_deleted(directory: Path, segment: Segment) -> NDArray[np.int64]:
     if not segment.deleted:
         return np.zeros(0, np.int64)
     try:
-        numbers: NDArray[np.int64] = index_directory.read_columns(directory / segment.deleted)["memories"]
+        numbers: NDArray[np.int64] = read_columns(directory / segment.deleted)["memories"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StoreError(
             f"index {directory / segment.deleted} is damaged ({error}); doctor --repair rebuilds it"
@@ -190,18 +269,15 @@ def read_deleted(directory: Path, segment: Segment) -> NDArray[np.int64]:
     return numbers
 
 
-def write_deleted(directory: Path, segment: Segment, memories: NDArray[np.int64]) -> Segment:
-    """The segment with exactly these memories deleted. Raises OSError."""
-    name = f"{segment.name.removesuffix(SEGMENT)}-{os.urandom(3).hex()}{DELETED}"
-    index_directory.write_columns(directory / name, {"memories": memories})
-    return Segment(segment.name, name)
-
-
 def delete_more(directory: Path, segment: Segment, memories: NDArray[np.int64]) -> Segment:
     """The segment with these memories deleted too. Raises OSError."""
     deleted = read_deleted(directory, segment)
     now = np.union1d(deleted, memories)
-    return segment if len(now) == len(deleted) else write_deleted(directory, segment, now)
+    if len(now) == len(deleted):
+        return segment
+    name = f"{segment.name.removesuffix(SEGMENT)}-{os.urandom(3).hex()}{DELETED}"
+    create_columns(directory / name, {"memories": now})
+    return Segment(segment.name, name)
 
 
 def new_segment() -> Segment:
@@ -245,6 +321,14 @@ def publish(
     return manifest
 
 
+def checksum(path: Path) -> str:
+    """Size and SHA-256 of a file. Raises OSError, also for a path that is not a regular file."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is not a file")
+    with path.open("rb") as file:
+        return f"{os.fstat(file.fileno()).st_size} {hashlib.file_digest(file, 'sha256').hexdigest()}"
+
+
 def _durable_checksum(path: Path) -> str:
     """The checksum of a new file, which is on disk before a manifest names it: only then may its size and times vouch for it."""
     with path.open("rb") as file:
@@ -272,3 +356,10 @@ def _remove_unlisted(directory: Path, manifest: Manifest | None) -> None:
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+
+def discard(directory: Path) -> None:
+    """Delete the index, if there is one; the manifest first, so that a partial index is never used."""
+    if directory.is_dir():
+        (directory / MANIFEST).unlink(missing_ok=True)
+        shutil.rmtree(directory, ignore_errors=True)

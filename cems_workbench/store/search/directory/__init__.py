@@ -1,1 +1,0 @@
-"""The directories that derived indexes are kept in."""
