@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import mmh3
@@ -22,10 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS, is_true
-from cems_workbench.formats.base.payload import Payload, state_path, value_at
+from cems_workbench.formats.base.payload import Payload, memory_of
 from cems_workbench.records import DELETED_MARK, Relation
 from cems_workbench.sources.rows import (
     SAMPLE_ROWS,
@@ -61,16 +60,16 @@ from workbench_stores.sqlite.vec0 import decoded, distances, matrix_of, score
 PAGE_BYTES = BATCH_BYTES // 4
 """Bytes of texts and vectors in a page of rows."""
 RELATION_ROWS = 20_000
-MARKER_VERSION = "2"
+MARKER_VERSION = "3"
 """Part of every marker: another version makes every row count as changed."""
 SHORT_TEXT = 500_000
 """Characters that never have more bytes than a memory may have."""
-MOST_SHAPES = 1_000
-"""Shapes of rows whose fields are kept in mind."""
 HIT_ROWS = 500
 """Fewest candidates of the vector list whose rows are looked up at once."""
 
 LayoutOf = Callable[[Reader], Layout]
+Part = tuple[int, str | None, int | None, Vector | None]
+"""The number, text, start and vector of a chunk."""
 
 
 @dataclass(frozen=True)
@@ -400,8 +399,6 @@ class SqliteSnapshot(PagedSnapshot):
     _reader: Reader
     _read: _Read
     _seen: set[str] = field(default_factory=set)
-    _paths: dict[tuple[Any, ...], Mapping[str, str]] = field(default_factory=dict)
-    """Paths of fields by which columns and keys a row has."""
     _total: int = -1
 
     @property
@@ -445,57 +442,34 @@ class SqliteSnapshot(PagedSnapshot):
 
     def _page(self, page: Sequence[Row], kept: vec0.Vec0Vectors | None) -> Page:
         layout, problems = self._read.layout, list[RowProblem]()
-        edges = bool({"superseded_by", "original_id"} & self._read.found.states.keys())
         rows = [row for row in page if self._usable(row, problems)]
         parts = self._chunks([row[0] for row in rows]) if layout.chunks is not None else {}
-        vectors: list[Vector | None] = []
-        more: list[tuple[Any, ...]] = [()] * len(rows)
-        if kept is not None:
-            vectors = self._vectors(rows, kept)
-            more = [(number,) for number in looked_at(vectors)[0]]
-        elif parts:
-            own = [parts.get(row[0], ()) for row in rows]
-            more = [([part[:3] for part in each], looked_at([part[3] for part in each])[0]) for each in own]
-        markers = self._markers(rows, more)
-        for row in rows if edges else ():
-            self.note_state(row[1], layout.payload(row[5:], row[1], []), layout.names)
+        # Vectors of the row itself are decoded when they are taken.
+        vectors = self._vectors(rows, kept) if kept is not None else []
+        more: list[Any] = [_bytes(vector) for vector in vectors] or [
+            [(*part[:3], _bytes(part[3])) for part in parts.get(row[0], ())] for row in rows
+        ]
+        # Version 0 writes equal values as equal bytes, whatever else refers to them.
+        said = [marshal.dumps((*row[2:], each), 0) for row, each in zip(rows, more, strict=True)]
+        gone = [layout.deleted is not None and row[3] is not None and is_true(row[3]) for row in rows]
+        markers = [
+            DELETED_MARK * deleted + mmh3.hash_bytes(self._read.digest + each).hex()
+            for deleted, each in zip(gone, said, strict=True)
+        ]
+        if {"superseded_by", "original_id"} & self._read.found.states.keys():
+            for row in rows:
+                self.note_state(row[1], layout.payload(row[5:], row[1], []), layout.names)
 
         def read(places: Sequence[int]) -> tuple[Sequence[TakenMemory], Sequence[RowProblem]]:
-            chosen, own = [rows[place] for place in places], [markers[place] for place in places]
-            found: list[RowProblem] = []
-            of_rows = [vectors[place] for place in places] if vectors else self._vectors(chosen, kept)
-            return self._made_rows(chosen, own, of_rows, parts, found), found
+            chosen, found = [rows[place] for place in places], list[RowProblem]()
+            own = [vectors[place] for place in places] if vectors else self._vectors(chosen, kept)
+            made = [
+                self._made(row, markers[place], vector, parts.get(row[0], ()), found)
+                for row, place, vector in zip(chosen, places, own, strict=True)
+            ]
+            return [each for each in made if each is not None], found
 
         return Page([row[1] for row in rows], markers, read, problems=problems)
-
-    def _markers(self, rows: Sequence[Row], more: Sequence[tuple[Any, ...]]) -> list[str]:
-        """The markers of rows; `more` is what else each depends on."""
-        form = self._read.digest
-        # Version 0 writes equal values as equal bytes, whatever else refers to them.
-        found = [
-            mmh3.hash_bytes(form + marshal.dumps(row[2:] + each, 0)).hex() for row, each in zip(rows, more, strict=True)
-        ]
-        if self._read.layout.deleted is None:
-            return found
-        return [
-            DELETED_MARK + marker if row[3] is not None and is_true(row[3]) else marker
-            for row, marker in zip(rows, found, strict=True)
-        ]
-
-    def _made_rows(
-        self,
-        rows: Sequence[Row],
-        markers: Sequence[str],
-        vectors: Sequence[Vector | None],
-        parts: Mapping[Any, Sequence[tuple[int, str | None, int | None, Vector | None]]],
-        problems: list[RowProblem],
-    ) -> list[TakenMemory]:
-        finite = looked_at(vectors)[1]
-        made = (
-            self._made(row, marker, (vector, good), parts.get(row[0], ()), problems)
-            for row, marker, vector, good in zip(rows, markers, vectors, finite, strict=True)
-        )
-        return [each for each in made if each is not None]
 
     def _usable(self, row: Row, problems: list[RowProblem]) -> bool:
         memory_id, text = row[1], row[2]
@@ -528,8 +502,8 @@ class SqliteSnapshot(PagedSnapshot):
             return _decoded([row[4] for row in rows], own)
         return _from_vec0(self._reader, kept, own, [row[4] for row in rows])
 
-    def _chunks(self, keys: Sequence[Any]) -> dict[Any, list[tuple[int, str | None, int | None, Vector | None]]]:
-        """(number, text, start, vector) of the chunks of memories, by key."""
+    def _chunks(self, keys: Sequence[Any]) -> dict[Any, list[Part]]:
+        """The chunks of memories, by key."""
         chunks = self._read.layout.chunks
         assert chunks is not None
         where = chunks.vectors
@@ -546,7 +520,7 @@ class SqliteSnapshot(PagedSnapshot):
             )
         elif where is not None:
             found = _decoded([row[4] for row in rows], where)
-        parts: dict[Any, list[tuple[int, str | None, int | None, Vector | None]]] = {}
+        parts: dict[Any, list[Part]] = {}
         for row, vector in zip(rows, found, strict=True):
             parts.setdefault(row[0], []).append((int(row[1]), row[2], row[3], vector))
         for each in parts.values():
@@ -554,33 +528,25 @@ class SqliteSnapshot(PagedSnapshot):
         return parts
 
     def _made(
-        self,
-        row: Row,
-        marker: str,
-        own: tuple[Vector | None, bool],
-        parts: Sequence[tuple[int, str | None, int | None, Vector | None]],
-        problems: list[RowProblem],
+        self, row: Row, marker: str, own: Vector | None, parts: Sequence[Part], problems: list[RowProblem]
     ) -> TakenMemory | None:
         layout, content = self._read.layout, str(row[2])
         payload = layout.payload(row[5:], row[1], problems)
-        paths = self._paths_of(payload)
-        values = {field: value_at(payload, path) for field, path in paths.items()}
         try:
-            memory, found = memory_fields.memory_of(
-                fields.identifier({"id": row[1]}, "id"),
-                fields.required_text({"content": content}, "content"),
-                values,
-                paths,
-            )
+            memory, found = memory_of(row[1], content, payload, layout.names)
         except FieldError as error:
             problems.append(RowProblem(row[1], error.field, f"{error.reason}; it was not taken"))
             return None
         problems += found
+
+        def usable(vector: Vector | None, where: Vectors | None) -> Vector | None:
+            return None if where is None else usable_vector(row[1], "vector", vector, where.form.dimension, problems)
+
         if layout.chunks is None:
             # A system may drop the vector of a row that it keeps as deleted.
-            dropped = own[0] is None and marker.startswith(DELETED_MARK)
-            usable = None if dropped else _checked(row[1], *own, layout.vectors, problems)
-            return TakenMemory(memory, marker, vector=usable, embedded=embedded_texts(payload, content))
+            dropped = own is None and marker.startswith(DELETED_MARK)
+            vector = None if dropped else usable(own, layout.vectors)
+            return TakenMemory(memory, marker, vector=vector, embedded=embedded_texts(payload, content))
         starts, texts = [part[2] for part in parts], [part[1] for part in parts]
         if layout.chunks.cut is not None:
             cut = layout.chunks.cut(content, [start or 0 for start in starts])
@@ -589,65 +555,16 @@ class SqliteSnapshot(PagedSnapshot):
             problems.append(problem)
             return None
         embedded = layout.chunks.embedded(payload) if layout.chunks.embedded is not None else {}
-        finite = looked_at([part[3] for part in parts])[1]
         chunks = [
-            TakenChunk(
-                number, str(text), _checked(row[1], vector, good, layout.chunks.vectors, problems), start, embedded
-            )
-            for (number, _, _, vector), start, text, good in zip(parts, starts, texts, finite, strict=True)
+            TakenChunk(number, str(text), usable(vector, layout.chunks.vectors), start, embedded)
+            for (number, _, _, vector), start, text in zip(parts, starts, texts, strict=True)
             if text is not None
         ]
         return TakenMemory(memory, marker, tuple(chunks))
 
-    def _paths_of(self, payload: Payload) -> Mapping[str, str]:
-        """The path of each field, and of its state, that a payload has; rows that have the same keys share them."""
-        shape = tuple([_keys(value) if isinstance(value, dict) else value is None for value in payload.values()])
-        paths = self._paths.get(shape)
-        if paths is None:
-            names = self._read.layout.names
-            found = {field: names.found(payload, field) for field in memory_fields.OPTIONAL_FIELDS}
-            found |= {name: state_path(payload, name, names) for name in ("active", "superseded_at")}
-            paths = {field: path for field, path in found.items() if path is not None}
-            if len(self._paths) < MOST_SHAPES:
-                self._paths[shape] = paths
-        return paths
 
-
-def _checked(
-    memory_id: str, vector: Vector | None, finite: bool, where: Vectors | None, problems: list[RowProblem]
-) -> Vector | None:
-    if where is None:
-        return None
-    return usable_vector(memory_id, "vector", vector, where.form.dimension, problems, finite)
-
-
-def _keys(value: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple([(key, _keys(each) if isinstance(each, dict) else each is None) for key, each in value.items()])
-
-
-def looked_at(vectors: Sequence[Vector | None]) -> tuple[list[int | None], list[bool]]:
-    """A number of 64 bits for each vector, the same on every machine, and whether all its values are numbers.
-
-    The number is the sum of the bits of its values, each times a fixed odd factor. All are computed at once: a digest of each would take
-    as long as reading it.
-    """
-    found: list[int | None] = [None] * len(vectors)
-    finite = [True] * len(vectors)
-    places: dict[int, list[int]] = {}
-    for place, vector in enumerate(vectors):
-        if vector is not None:
-            places.setdefault(vector.size, []).append(place)
-    for size, chosen in places.items():
-        rows = np.array([vectors[place] for place in chosen], "<f4")
-        numbers = rows.view("<u4").astype(np.uint64) @ _factors(size)
-        for place, number, good in zip(chosen, numbers.tolist(), np.isfinite(rows).all(axis=1).tolist(), strict=True):
-            found[place], finite[place] = number, good
-    return found, finite
-
-
-@cache
-def _factors(size: int) -> NDArray[np.uint64]:
-    return np.frombuffer(hashlib.shake_128(b"vectors").digest(8 * size), "<u8").astype(np.uint64) | np.uint64(1)
+def _bytes(vector: Vector | None) -> bytes | None:
+    return None if vector is None else np.ascontiguousarray(vector, "<f4").tobytes()
 
 
 def _decoded(values: Sequence[Any], where: Vectors) -> list[Vector | None]:
