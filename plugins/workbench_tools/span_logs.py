@@ -19,7 +19,6 @@ empty answer. Checked with what the SDKs of Langfuse 5.0 and LangSmith 0.15 writ
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -35,7 +34,7 @@ from cems_workbench.formats.base.records import reported
 from cems_workbench.formats.logs import Asked, Asking, parsed_log
 from cems_workbench.formats.responses import rows_of_answer
 from cems_workbench.progress import Progress
-from cems_workbench.records import ParsedInput, RecordedAnswer, Returned, RowError
+from cems_workbench.records import ParsedInput, RecordedAnswer, RowError
 from workbench_tools.exports import are_observations, are_spans, spans_of
 from workbench_tools.spans import (
     NO_LIST,
@@ -149,9 +148,7 @@ class _Reading:
             self._lacking.append(f"row {number}: {lacking_line(len(gone), len(rows), lost)}")
         asked: Asked = Asking(number, "", query, None, moment)
         if rows is not None:
-            returned = _plain_results(rows)
-            if returned is None:
-                returned = rows_of_answer(rows, number, self._source, self._errors, self._documents)
+            returned = rows_of_answer(rows, number, self._source, self._errors, self._documents)
             asked = RecordedAnswer(number, "", query, None, returned, asked_at=moment)
         self._found.append(_Retrieval(asked, wordless, lost is not None, *_place(values)))
 
@@ -227,19 +224,6 @@ class _Reading:
 def _place(values: Mapping[str, Any]) -> tuple[str, str, str]:
     trace, span, parent = (str(first_of(values, names) or "") for names in (TRACE_IDS, SPAN_IDS, PARENT_IDS))
     return trace, span, parent
-
-
-def _plain_results(rows: Sequence[Mapping[str, Any]]) -> tuple[Returned, ...] | None:
-    """Documents of which nothing has to be reported, as nearly all are: texts as ids, each once, and finite scores; else None."""
-    returned = []
-    for place, row in enumerate(rows, 1):
-        named, score, content = row.get("id"), row.get("score"), row.get("content")
-        if type(named) is not str or not named or not (content is None or type(content) is str):
-            return None
-        if score is not None and (type(score) not in (float, int) or not math.isfinite(score)):
-            return None
-        returned.append(Returned(place, named, None if score is None else float(score), content))
-    return tuple(returned) if len({row.memory_id for row in returned}) == len(returned) else None
 
 
 def _fuller(outer: Asked, inner: Asked) -> Asked:

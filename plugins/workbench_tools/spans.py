@@ -32,7 +32,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any
 
 from cems_workbench.formats.base import fields, memory_fields
@@ -132,22 +131,6 @@ class Span:
     lost: str | None = None
     """Why fields of it may not be in the file: dropped at a limit, or masked; None if nothing says so."""
 
-    def to_values(self) -> list[Any]:
-        """The span as plain tuples, dicts, texts and numbers, for `from_values`."""
-        values = list(_values_of(self))
-        for place in _OF_DOCUMENTS:
-            if values[place] is not None:
-                values[place] = tuple(map(tuple, values[place]))
-        return values
-
-    @classmethod
-    def from_values(cls, values: list[Any]) -> Span:
-        """The span of `to_values`, whose list is used up."""
-        for place in _OF_DOCUMENTS:
-            if values[place] is not None:
-                values[place] = tuple(map(TracedDocument._make, values[place]))
-        return cls(*values)
-
     @property
     def has_documents(self) -> bool:
         """Whether it is a list or a stage."""
@@ -159,11 +142,6 @@ class Span:
     def ended(self) -> tuple[float, int]:
         """Sort key: stages run in the order of their ends."""
         return (math.inf if self.start is None else self.start + 1000 * (self.ms or 0.0), self.row)
-
-
-_FIELDS = tuple(Span.__dataclass_fields__)
-_values_of = attrgetter(*_FIELDS)
-_OF_DOCUMENTS = (_FIELDS.index("output"), _FIELDS.index("input"))
 
 
 def objects(value: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:

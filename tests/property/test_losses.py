@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 from dataclasses import replace
 from typing import Any
@@ -29,7 +30,7 @@ from cems_workbench.records import STAGE_KINDS, Chunk, Memory, Query
 from tests.property.test_one_truth import CONFIGS
 from tests.thoroughly import EXAMPLES
 from tests.unit.formats.test_traced_spans import ROOT, documents, reranker, retriever, stage
-from workbench_tools.spans import Span, read_span
+from workbench_tools.spans import read_span
 from workbench_tools.traced import TracedQuery, queries_of
 
 BROUGHT_IN = "zz"
@@ -164,7 +165,7 @@ def traces(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 def read_back(spans: list[dict[str, Any]]) -> list[TracedQuery]:
     found = [read_span(row, json.loads(json.dumps(one))) for row, one in enumerate(spans, 1)]
-    return list(queries_of([Span.from_values(json.loads(json.dumps(one.to_values()))) for one in found]))
+    return list(queries_of([pickle.loads(pickle.dumps(one)) for one in found]))
 
 
 def evidence_of(query: TracedQuery) -> Evidence:
