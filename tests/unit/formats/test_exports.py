@@ -24,6 +24,9 @@ WORDS = "how do releases reach the cluster"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MICROSECONDS = 1_772_366_400_000_000
 FOUND = [("m01", 0.9), ("m07", 0.2)]
+EXPORTS: dict[str, Any] = json.loads(Path(__file__).with_name("exports.json").read_text("utf-8"))
+"""What tools write of that query, and what engines and memory libraries answer."""
+JAEGER, ZIPKIN, OTLP, SNAKE, RUN = (EXPORTS[name] for name in ("jaeger", "zipkin", "otlp", "snake", "run"))
 LISTED = json.dumps([{"id": key, "score": score} for key, score in FOUND])
 TEXTS = [
     {"id": key, "page_content": f"text of {key}", "metadata": {"source": "n"}, "type": "Document"} for key, _ in FOUND
@@ -32,20 +35,7 @@ TEXTS = [
 
 def phoenix(**changes: Any) -> dict[str, Any]:
     """A span of Phoenix's REST answer (arize-phoenix 12)."""
-    attributes = {"openinference.span.kind": "RETRIEVER", "input.value": WORDS}
-    for n, (key, score) in enumerate(FOUND):
-        attributes |= {f"retrieval.documents.{n}.document.id": key, f"retrieval.documents.{n}.document.score": score}
-    return {
-        "id": "U3Bhbjox",
-        "name": "retriever",
-        "context": {"trace_id": "1", "span_id": "2"},
-        "span_kind": "RETRIEVER",
-        "parent_id": None,
-        "start_time": NOON.isoformat(),
-        "status_code": "OK",
-        "attributes": attributes,
-        "events": [],
-    } | changes
+    return EXPORTS["phoenix"] | changes
 
 
 FRAME = pd.DataFrame(
@@ -69,87 +59,6 @@ FRAME = pd.DataFrame(
 
 EPOCH = FRAME.assign(start_time=MICROSECONDS // 1000)
 """As pandas before version 3 writes times."""
-GENAI = {
-    "gen_ai.operation.name": "search_memory",
-    "gen_ai.memory.query.text": WORDS,
-    "gen_ai.memory.records": LISTED,
-}
-JAEGER = {
-    "data": [
-        {
-            "traceID": "1",
-            "spans": [
-                {
-                    "traceID": "1",
-                    "spanID": "2",
-                    "operationName": "search_memory",
-                    "references": [{"refType": "CHILD_OF", "traceID": "1", "spanID": "9"}],
-                    "startTime": MICROSECONDS,
-                    "duration": 2000,
-                    "tags": [{"key": key, "type": "string", "value": value} for key, value in GENAI.items()],
-                    "logs": [],
-                    "processID": "p1",
-                    "warnings": None,
-                }
-            ],
-            "processes": {"p1": {"serviceName": "app", "tags": []}},
-            "warnings": None,
-        }
-    ],
-    "total": 0,
-    "limit": 0,
-    "offset": 0,
-    "errors": None,
-}
-ZIPKIN = [
-    {
-        "traceId": "1",
-        "id": "2",
-        "name": "search",
-        "timestamp": MICROSECONDS,
-        "duration": 9,
-        "kind": "CLIENT",
-        "tags": GENAI,
-    }
-]
-OTLP = {
-    "scopeSpans": [
-        {
-            "scope": {"name": "x"},
-            "spans": [
-                {
-                    "traceId": "1",
-                    "spanId": "2",
-                    "name": "retrieval notes",
-                    "startTimeUnixNano": str(MICROSECONDS * 1000),
-                    "attributes": [
-                        {"key": "gen_ai.operation.name", "value": {"stringValue": "retrieval"}},
-                        {"key": "gen_ai.retrieval.query.text", "value": {"stringValue": WORDS}},
-                        {
-                            "key": "gen_ai.retrieval.documents",
-                            "value": {
-                                "arrayValue": {
-                                    "values": [
-                                        {
-                                            "kvlistValue": {
-                                                "values": [
-                                                    {"key": "id", "value": {"stringValue": key}},
-                                                    {"key": "score", "value": {"doubleValue": score}},
-                                                ]
-                                            }
-                                        }
-                                        for key, score in FOUND
-                                    ]
-                                }
-                            },
-                        },
-                    ],
-                    "status": {},
-                }
-            ],
-        }
-    ]
-}
 
 
 def sdk(**attributes: Any) -> dict[str, Any]:
@@ -238,20 +147,7 @@ def test_spans_wherever_they_stand(name: str, text: str, tmp_path: Path) -> None
 
 def observation(**changes: Any) -> dict[str, Any]:
     """An observation of Langfuse's API (version 3 and later)."""
-    return {
-        "id": "2",
-        "traceId": "1",
-        "type": "RETRIEVER",
-        "name": "VectorStoreRetriever",
-        "startTime": "2026-03-01T12:00:00.000Z",
-        "endTime": "2026-03-01T12:00:00.020Z",
-        "parentObservationId": "9",
-        "level": "DEFAULT",
-        "statusMessage": None,
-        "metadata": {},
-        "input": WORDS,
-        "output": TEXTS,
-    } | changes
+    return EXPORTS["observation"] | changes
 
 
 def table(*rows: dict[str, Any]) -> str:
@@ -265,27 +161,6 @@ def table(*rows: dict[str, Any]) -> str:
     return text.getvalue()
 
 
-SNAKE = {
-    "id": "2",
-    "trace_id": "1",
-    "type": "RETRIEVER",
-    "start_time": "2026-03-01 12:00:00.000000",
-    "parent_observation_id": "9",
-    "level": "DEFAULT",
-    "input": WORDS,
-    "output": json.dumps(TEXTS),
-}
-RUN = {
-    "id": "2",
-    "trace_id": "1",
-    "name": "VectorStoreRetriever",
-    "run_type": "retriever",
-    "start_time": "2026-03-01T12:00:00+00:00",
-    "parent_run_id": None,
-    "error": None,
-    "inputs": {"query": WORDS},
-    "outputs": {"documents": TEXTS},
-}
 GENERATION = observation(id="9", type="GENERATION", input=[{"role": "user", "content": WORDS}], output="no")
 
 
@@ -818,107 +693,8 @@ def test_a_folder_of_notes_has_front_matter_paths_and_links(tmp_path):
     assert parsed.notes[2] == "links that lead to no note: 1"
 
 
-ONE, TWO = "Releases reach the cluster", "The rollback command"
-CHROMA_QUERY = {
-    "ids": [["m01", "m07"]],
-    "embeddings": None,
-    "documents": [[ONE, TWO]],
-    "uris": None,
-    "included": ["metadatas", "documents", "distances"],
-    "metadatas": [[{"title": "T"}, None]],
-    "distances": [[0.25, 0.5]],
-}
-NODE = {
-    "id_": "m01",
-    "embedding": None,
-    "metadata": {"k": 1},
-    "text": ONE,
-    "mimetype": "text/plain",
-    "class_name": "TextNode",
-}
-LANGGRAPH = {
-    "namespace": ["kim", "mem"],
-    "key": "m01",
-    "value": {"text": ONE},
-    "created_at": "2026-11-28T18:52:44.092757+00:00",
-}
-LANGCHAIN = {
-    "lc": 1,
-    "type": "constructor",
-    "id": ["langchain", "schema"],
-    "kwargs": {"id": "m01", "page_content": ONE, "metadata": {}},
-}
-OF_QUERY = {
-    "chroma query": (CHROMA_QUERY, [("m01", -0.25, ONE), ("m07", -0.5, TWO)]),
-    "elasticsearch": (
-        {
-            "took": 3,
-            "hits": {"hits": [{"_index": "m", "_id": "m01", "_score": 2.5, "_source": {"content": ONE, "id": "x"}}]},
-        },
-        [("m01", 2.5, ONE)],
-    ),
-    "elasticsearch fields": (
-        {"hits": {"hits": [{"_id": "m01", "_score": 2.5, "fields": {"text": [ONE]}}]}},
-        [("m01", 2.5, ONE)],
-    ),
-    "qdrant search": ({"result": [{"id": 1, "version": 0, "score": 1.0, "payload": {"data": ONE}}]}, [("1", 1.0, ONE)]),
-    "qdrant query": (
-        {"result": {"points": [{"id": 1, "score": 0.5, "payload": {"data": ONE}}]}, "status": "ok"},
-        [("1", 0.5, ONE)],
-    ),
-    "qdrant groups": (
-        {"result": {"groups": [{"id": "a", "hits": [{"id": 1, "score": 0.5, "payload": {"data": ONE}}]}]}},
-        [("1", 0.5, ONE)],
-    ),
-    "weaviate graphql": (
-        {
-            "data": {
-                "Get": {"Memory": [{"_additional": {"id": "m01", "distance": 0.25, "certainty": None}, "text": ONE}]}
-            }
-        },
-        [("m01", -0.25, ONE)],
-    ),
-    "weaviate hybrid": (
-        {"data": {"Get": {"M": [{"_additional": {"id": "m01", "score": "0.5"}, "text": ONE}]}}},
-        [("m01", 0.5, ONE)],
-    ),
-    "weaviate client": (
-        {"objects": [{"uuid": "m01", "properties": {"text": ONE}, "metadata": {"distance": 0.25, "score": None}}]},
-        [("m01", -0.25, ONE)],
-    ),
-    "milvus": ({"data": [{"id": 1, "distance": 0.25, "entity": {"text": ONE}}]}, [("1", -0.25, ONE)]),
-    "langgraph": ([{**LANGGRAPH, "score": 0.5}], [("kim.mem/m01", 0.5, ONE)]),
-    "llamaindex": ({"response": "By the bot.", "source_nodes": [{"node": NODE, "score": 0.5}]}, [("m01", 0.5, ONE)]),
-    "llamaindex text_resource": (
-        [{"node": {"id_": "m01", "text_resource": {"text": ONE}}, "score": 0.5}],
-        [("m01", 0.5, ONE)],
-    ),
-    "langchain pairs": ([[LANGCHAIN, 0.5]], [("m01", 0.5, ONE)]),
-    "haystack": ({"documents": [{"id": "m01", "content": ONE, "meta": {"k": 1}, "score": 0.5}]}, [("m01", 0.5, ONE)]),
-    "mem0": (
-        {"results": [{"id": "m01", "memory": ONE, "score": 0.5, "metadata": {}}], "relations": []},
-        [("m01", 0.5, ONE)],
-    ),
-    "graphiti": ({"edges": [{"uuid": "e1", "fact": ONE, "score": 0.5}], "nodes": []}, [("e1", 0.5, ONE)]),
-}
-MEMORIES = {
-    "chroma get": (
-        {"ids": ["m01"], "documents": [ONE], "metadatas": [{"title": "T"}], "embeddings": None},
-        [("m01", None, ONE)],
-    ),
-    "qdrant scroll": (
-        {"result": {"points": [{"id": 1, "payload": {"data": ONE}, "vector": None}]}},
-        [("1", None, ONE)],
-    ),
-    "elasticsearch match_all": (
-        {"hits": {"hits": [{"_id": "m01", "_score": 1.0, "_source": {"text": ONE}}]}},
-        [("m01", 1.0, ONE)],
-    ),
-    "weaviate objects": ({"objects": [{"class": "M", "id": "m01", "properties": {"text": ONE}}]}, [("m01", None, ONE)]),
-    "langgraph": ([{**LANGGRAPH, "score": None}], [("kim.mem/m01", None, ONE)]),
-    "letta": ({"passages": [{"id": "m01", "text": ONE, "timestamp": "2026-01-01"}]}, [("m01", None, ONE)]),
-    "zep": ({"facts": [{"uuid": "e1", "fact": ONE}]}, [("e1", None, ONE)]),
-}
+CHROMA_QUERY = EXPORTS["chroma"]
+OF_QUERY, MEMORIES = EXPORTS["query"], EXPORTS["listed"]
 
 
 def answered(document: object) -> list[tuple[str | None, float | None, str | None]]:
@@ -931,7 +707,7 @@ def answered(document: object) -> list[tuple[str | None, float | None, str | Non
 @pytest.mark.parametrize("name", OF_QUERY)
 def test_answer_of_a_query_is_compared_and_no_memory_unless_it_is_said(write, name: str) -> None:
     document, rows = OF_QUERY[name]
-    assert answered(document) == rows
+    assert answered(document) == list(map(tuple, rows))
     path = write("saved.json", json.dumps(document))
     if name in ("haystack", "langchain pairs"):  # {id, content} is a memory with a field more; a pair is no object
         return
@@ -945,7 +721,7 @@ def test_answer_of_a_query_is_compared_and_no_memory_unless_it_is_said(write, na
 @pytest.mark.parametrize("name", MEMORIES)
 def test_what_was_listed_is_read_as_memories_and_as_an_answer(write, name: str) -> None:
     document, rows = MEMORIES[name]
-    assert answered(document) == rows
+    assert answered(document) == list(map(tuple, rows))
     parsed = read(write("saved.json", json.dumps(document)))
     assert (parsed.format, parsed.errors) == ("memory-records", ())
     assert [(memory.id, memory.content) for memory in parsed.memories] == [(key, text) for key, _, text in rows]
