@@ -19,85 +19,33 @@ the parser has one.
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import lru_cache
+from pathlib import Path
+from typing import Any
 
 MAX_WORD_BYTES = 1_000
 """Longer words are not stemmed."""
 
-IRREGULAR = {
-    "skis": "ski",
-    "skies": "sky",
-    "dying": "die",
-    "lying": "lie",
-    "tying": "tie",
-    "idly": "idl",
-    "gently": "gentl",
-    "ugly": "ugli",
-    "early": "earli",
-    "only": "onli",
-    "singly": "singl",
-    **{word: word for word in ("sky", "news", "howe", "atlas", "cosmos", "bias", "andes")},
-}
-KEPT_SINGULARS = frozenset(["inning", "outing", "canning", "herring", "earring", "proceed", "exceed", "succeed"])
+_ENGLISH: dict[str, Any] = json.loads(Path(__file__).with_name("english.json").read_text("utf-8"))
+IRREGULAR: dict[str, str] = _ENGLISH["irregular"]
+KEPT_SINGULARS = frozenset(_ENGLISH["kept singulars"])
 """Words that stay once the plural is off."""
 
 DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
-
-# Suffix → replacement; only the longest matching suffix is considered.
-_LI = {
-    "tional": "tion",
-    "enci": "ence",
-    "anci": "ance",
-    "abli": "able",
-    "entli": "ent",
-    "izer": "ize",
-    "ization": "ize",
-}
-_LI |= {"ational": "ate", "ation": "ate", "ator": "ate", "alism": "al", "aliti": "al", "alli": "al", "fulness": "ful"}
-_LI |= {"ousli": "ous", "ousness": "ous", "iveness": "ive", "iviti": "ive", "biliti": "ble", "bli": "ble", "ogi": "og"}
-_LI |= {"fulli": "ful", "lessli": "less", "li": ""}
-_ICATE = {
-    "tional": "tion",
-    "ational": "ate",
-    "alize": "al",
-    "icate": "ic",
-    "iciti": "ic",
-    "ical": "ic",
-    "ful": "",
-    "ness": "",
-}
-_ICATE |= {"ative": ""}
-_AL = [
-    "al",
-    "ance",
-    "ence",
-    "er",
-    "ic",
-    "able",
-    "ible",
-    "ant",
-    "ement",
-    "ment",
-    "ent",
-    "ism",
-    "ate",
-    "iti",
-    "ous",
-    "ive",
-    "ize",
-    "ion",
-]
 
 
 def _longest_of(suffixes: Iterable[str]) -> re.Pattern[str]:
     return re.compile(f"(?:{'|'.join(sorted(suffixes, key=len, reverse=True))})$")
 
 
-STEP_2, STEP_3, STEP_4 = _longest_of(_LI), _longest_of(_ICATE), _longest_of(_AL)
+# Suffix → replacement; only the longest matching suffix is considered.
+_LI, _ICATE = _ENGLISH["step 2"], _ENGLISH["step 3"]
+STEP_2, STEP_3, STEP_4 = (_longest_of(_ENGLISH[f"step {number}"]) for number in (2, 3, 4))
 
 CONSONANT_Y = re.compile("(?<![^aeiouy])y|^y")
 REGION_AT_PREFIX = re.compile("gener|commun|arsen")

@@ -13,25 +13,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from cems_workbench.formats.base.files import data_beside
 from cems_workbench.sources.source import SourceError
 from workbench_stores.sqlite.file import Reader
 
 TableKind = Literal["table", "view", "virtual", "shadow"]
-SHADOWS: Mapping[str, tuple[str, ...]] = {
-    "fts5": ("data", "idx", "content", "docsize", "config"),
-    "fts4": ("content", "segments", "segdir", "docsize", "stat"),
-    "fts3": ("content", "segments", "segdir"),
-    "rtree": ("node", "rowid", "parent"),
-    "vec0": (
-        "info",
-        "chunks",
-        "rowids",
-        "auxiliary",
-        r"vector_chunks\d\d",
-        r"metadatachunks\d\d",
-        r"metadatatext\d\d",
-    ),
-}
+SHADOWS: Mapping[str, tuple[str, ...]] = data_beside(__file__, "shadows.json")
 """Endings of the tables behind a virtual table of each module."""
 _VIRTUAL = re.compile(
     r"CREATE\s+VIRTUAL\s+TABLE\s+.*?\bUSING\s+[\"'`\[]?(\w+)[\"'`\]]?\s*(?:\((.*)\))?\s*;?\s*$", re.I | re.S
