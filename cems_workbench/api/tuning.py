@@ -113,9 +113,9 @@ class TuningReport(Result):
             _gains(gain_rows(self.result), what, planned.measure),
         ]
         if self._stands_in:
-            columns = ("list", "queries", "agreement", "low", "high", "read", "shared", "lead")
+            columns = ("list", "queries", "agreement", "low", "high", "read", "shared")
             rows = (
-                (one.source, one.queries, one.agreement, one.low, one.high, one.read, one.shared, one.lead)
+                (one.source, one.queries, one.agreement, one.low, one.high, one.read, one.shared)
                 for one in self._trust()
             )
             tables.append(Table(columns, tuple(rows), f"each list alone: {planned.measure}"))
@@ -139,10 +139,7 @@ class TuningReport(Result):
         if tuned.looks:
             said.append(f"looks at the hold-out: {tuned.looks}")
         if self._stands_in:
-            said.append(
-                "read: share of its first ten that the reranker scored; shared: that another list has too; "
-                "lead: of its first score over its second"
-            )
+            said.append("read: share of its first ten that the reranker scored; shared: that another list has too")
         if found is not None:
             said.append(
                 f"without labels: {found.share_words}; as ranked: with all that the config has, its reranker too"

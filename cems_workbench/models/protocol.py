@@ -82,7 +82,6 @@ class PairScore:
     detail: Mapping[str, Any] | None = None
 
 
-
 class PairScorer(Protocol):
     """Scores texts against a query, a batch at a time; higher is more relevant, on the backend's own scale."""
 

@@ -1,4 +1,4 @@
-"""Parameter importance of a search, and response curves of one or two parameters around the proposal.
+"""Parameter importance of a search, response curves around the proposal, stability of its values, and wins and losses by query.
 
 Importance is the share of the variance of the objective over the space that a parameter explains alone:
 
@@ -19,7 +19,7 @@ A value is within one standard error if, over the same queries,
 
     mean(d) >= -sd(d) / sqrt(Q),    d = score there - score of the proposal
 
-The region of a number is the range of values around the proposal that stay within: walked outwards over up to `COARSE_POINTS` values of its
+The region of a number is the range of values around the proposal that stay within: walked outwards over up to `CURVE_POINTS` values of its
 range, then narrowed between the last inside and the first outside to a single step. A region that reaches the end of the range says
 that the range was too narrow to see more. The region of a choice is every choice that stays within.
 
@@ -40,15 +40,15 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.progress import Progress, silent
-from cems_workbench.tuning.optimizer import Search, Trial
+from cems_workbench.tuning.optimizer import Search
 from cems_workbench.tuning.scorer import Score
-from cems_workbench.tuning.space import Axis, SearchSpace, Values
+from cems_workbench.tuning.space import Axis, SearchSpace
 from cems_workbench.tuning.tune import Tuned
 
 MIN_FOREST_TRIALS = 8
 """Minimum number of trials for a forest."""
-CURVE_POINTS, SURFACE_POINTS = 25, 12
-"""Values of a parameter that are replayed for a curve, and for each side of a surface."""
+CURVE_POINTS = 25
+"""Values of a parameter that are replayed for a curve, and at first for a region."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,34 +73,29 @@ class Curve:
     """Index of the proposal's value."""
     mean: Floats
     """(V) over the open queries."""
-    error: Floats
-    """(V) standard error of the mean."""
     difference: Floats
     """(V) mean of the paired differences to the proposal."""
     difference_error: Floats
-    """(V) standard error of that, which is far smaller than `error`: the queries are the same."""
+    """(V) standard error of that."""
 
 
-@dataclass(frozen=True, eq=False)
-class Surface:
-    """The objective at A × B values of two parameters, everything else as in the proposal. NaN if a constraint is violated."""
-
-    paths: tuple[str, str]
-    values: tuple[tuple[Any, ...], tuple[Any, ...]]
-    own: tuple[int, int]
-    mean: Floats
-    """(A, B) over the open queries."""
-    error: Floats
-    """(A, B) standard error of the mean."""
-
-
-def importance(space: SearchSpace, searched: Search, objective: int = 0, seed: int = 0) -> Importance | None:
-    """The importance of each parameter for an objective. None for too few trials, or if all have the same objective."""
-    trials = [trial for trial in searched.trials if _on_axes(space, trial)]
-    reached = np.array([trial.reached[objective] for trial in trials])
+def importance(space: SearchSpace, searched: Search, seed: int = 0) -> Importance | None:
+    """The importance of each parameter for the first objective. None for too few trials, or if all reached the same."""
+    # Only the baseline may have a value that is no choice, or null instead of a number.
+    trials = [
+        trial
+        for trial in searched.trials
+        if all(
+            value in axis.choices if axis.choices else value is not None
+            for axis, value in zip(space.axes, trial.values, strict=True)
+        )
+    ]
+    reached = np.array([trial.reached[0] for trial in trials])
     if len(trials) < 2 or not np.ptp(reached) > 0:
         return None
-    places = np.array([_places(space, trial.values) for trial in trials])
+    places = np.array(
+        [[axis.place(value) for axis, value in zip(space.axes, trial.values, strict=True)] for trial in trials]
+    )
     grid = _whole_grid(places, reached) if not any(trial.pruned for trial in trials) else None
     if grid is None and len(trials) < MIN_FOREST_TRIALS:
         return None
@@ -117,47 +112,22 @@ def main_effects(grid: Floats) -> Floats:
 
 
 def response_curve(
-    tuned: Tuned, score: Score, path: str, most: int = CURVE_POINTS, objective: int = 0, progress: Progress = silent
+    tuned: Tuned, score: Score, path: str, most: int = CURVE_POINTS, progress: Progress = silent
 ) -> Curve:
     """Replay up to `most` values of a searched parameter around the proposal. Raises InputError, and Cancelled of `progress`."""
     at, axis = axis_of(tuned.plan.space, path)
     proposal = tuned.proposal.values
     values = values_around(axis, proposal[at], most)
-    own = scores_at(tuned, score, {}, objective)
-    rows = np.empty((4, len(values)))
+    own = scores_at(tuned, score, {})
+    rows = np.empty((3, len(values)))
     for place, value in enumerate(values):
         progress(path, place, len(values))
-        there = scores_at(tuned, score, {at: value}, objective)
-        rows[:2, place] = mean_and_error(there)
-        rows[2:, place] = mean_and_error(None if there is None or own is None else there - own)
+        there = scores_at(tuned, score, {at: value})
+        rows[0, place] = mean_and_error(there)[0]
+        rows[1:, place] = mean_and_error(None if there is None or own is None else there - own)
     progress(path, len(values), len(values))
-    rows[::2] *= tuned.plan.goal.directions[objective]
+    rows[:2] *= tuned.plan.goal.directions[0]
     return Curve(path, values, values.index(proposal[at]), *rows)
-
-
-def response_surface(
-    tuned: Tuned,
-    score: Score,
-    paths: tuple[str, str],
-    most: int = SURFACE_POINTS,
-    objective: int = 0,
-    progress: Progress = silent,
-) -> Surface:
-    """Replay up to `most` × `most` values of two searched parameters. Raises InputError, and Cancelled of `progress`."""
-    (i, first), (j, second) = (axis_of(tuned.plan.space, path) for path in paths)
-    if i == j:
-        raise InputError(f"{paths[0]}: a surface is of two different parameters")
-    proposal = tuned.proposal.values
-    values = values_around(first, proposal[i], most), values_around(second, proposal[j], most)
-    shape = len(values[0]), len(values[1])
-    mean, error = np.empty(shape), np.empty(shape)
-    for a, b in np.ndindex(shape):
-        progress(" × ".join(paths), a * shape[1] + b, shape[0] * shape[1])
-        there = scores_at(tuned, score, {i: values[0][a], j: values[1][b]}, objective)
-        mean[a, b], error[a, b] = mean_and_error(there)
-    progress(" × ".join(paths), shape[0] * shape[1], shape[0] * shape[1])
-    own = values[0].index(proposal[i]), values[1].index(proposal[j])
-    return Surface(paths, values, own, mean * tuned.plan.goal.directions[objective], error)
 
 
 def axis_of(space: SearchSpace, path: str) -> tuple[int, Axis]:
@@ -178,8 +148,8 @@ def values_around(axis: Axis, own: Any, most: int) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def scores_at(tuned: Tuned, score: Score, moved: Mapping[int, Any], objective: int = 0) -> Floats | None:
-    """(Q) an objective of the open queries at the proposal with the values of some axes replaced; None where a constraint is broken.
+def scores_at(tuned: Tuned, score: Score, moved: Mapping[int, Any]) -> Floats | None:
+    """(Q) the first objective of the open queries at the proposal with the values of some axes replaced; None where a constraint is broken.
 
     The proposal's point is an exception: a baseline may violate the constraints of the space.
     """
@@ -188,7 +158,7 @@ def scores_at(tuned: Tuned, score: Score, moved: Mapping[int, Any], objective: i
     config = space.config(values)
     if values != proposal and not space.keeps(config):
         return None
-    return score(config, tuned.plan.split.open)[:, objective]
+    return score(config, tuned.plan.split.open)[:, 0]
 
 
 def mean_and_error(scores: Floats | None) -> tuple[float, float]:
@@ -198,18 +168,6 @@ def mean_and_error(scores: Floats | None) -> tuple[float, float]:
         return float("nan"), float("nan")
     spread = float(scores.std(ddof=1)) if len(scores) > 1 else 0.0
     return float(scores.mean()), spread / float(np.sqrt(len(scores)))
-
-
-def _on_axes(space: SearchSpace, trial: Trial) -> bool:
-    """Whether all values are on the axes. Only the baseline may have a value that is no choice, or null instead of a number."""
-    return all(
-        value in axis.choices if axis.choices else value is not None
-        for axis, value in zip(space.axes, trial.values, strict=True)
-    )
-
-
-def _places(space: SearchSpace, values: Values) -> list[int]:
-    return [axis.place(value) for axis, value in zip(space.axes, values, strict=True)]
 
 
 def _whole_grid(places: Sequence[Sequence[int]] | Any, reached: Floats) -> Floats | None:
@@ -246,7 +204,6 @@ def _by_forest(space: SearchSpace, places: Any, reached: Floats, seed: int) -> F
     return np.array([shares[path] for path in ranges])
 
 
-COARSE_POINTS = CURVE_POINTS
 STABLE_TOLERANCE = 1e-12
 
 
@@ -266,7 +223,7 @@ class Region:
     """The choices within one standard error, the proposal's own among them; empty for a number."""
 
 
-def stability(tuned: Tuned, score: Score, objective: int = 0, progress: Progress = silent) -> list[Region]:
+def stability(tuned: Tuned, score: Score, progress: Progress = silent) -> list[Region]:
     """The region of every searched parameter, in their order; values that the curves have replayed cost nothing.
 
     `progress` is called for each parameter, and may raise Cancelled.
@@ -275,23 +232,23 @@ def stability(tuned: Tuned, score: Score, objective: int = 0, progress: Progress
     regions = []
     for number, axis in enumerate(axes):
         progress(axis.path, number, len(axes))
-        regions.append(region(tuned, score, axis.path, objective))
+        regions.append(region(tuned, score, axis.path))
     progress("", len(axes), len(axes))
     return regions
 
 
-def region(tuned: Tuned, score: Score, path: str, objective: int = 0) -> Region:
+def region(tuned: Tuned, score: Score, path: str) -> Region:
     """How far one parameter can move. Raises InputError if it was not searched."""
     at, axis = axis_of(tuned.plan.space, path)
     proposal = tuned.proposal.values
-    own = scores_at(tuned, score, {}, objective)
+    own = scores_at(tuned, score, {})
     assert own is not None  # the proposal is always scored
 
     def inside(value: Any) -> bool:
-        there = scores_at(tuned, score, {at: value}, objective)
+        there = scores_at(tuned, score, {at: value})
         return there is not None and within_one_error(there - own)
 
-    values = values_around(axis, proposal[at], COARSE_POINTS)
+    values = values_around(axis, proposal[at], CURVE_POINTS)
     if axis.choices or proposal[at] is None:
         return Region(path, proposal[at], choices=tuple(value for value in values if inside(value)))
     middle = values.index(proposal[at])
@@ -369,10 +326,10 @@ class Tally:
     difference: float
 
 
-def wins_and_losses(tuned: Tuned, score: Score, batch: LabelledBatch, objective: int = 0) -> list[QueryChange]:
+def wins_and_losses(tuned: Tuned, score: Score, batch: LabelledBatch) -> list[QueryChange]:
     """Every open query, the greatest gain first, ties by qid. `batch` holds the queries that `score` scores."""
     rows = tuned.plan.split.open
-    base, best = (score(trial.config, rows)[:, objective] for trial in (tuned.search.baseline, tuned.proposal))
+    base, best = (score(trial.config, rows)[:, 0] for trial in (tuned.search.baseline, tuned.proposal))
     changes = []
     for row, before, after in zip(rows.tolist(), base.tolist(), best.tolist(), strict=True):
         query = batch.queries[row]

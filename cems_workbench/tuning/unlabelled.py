@@ -10,9 +10,7 @@ grades     of the candidates of a query that the reranker read, the one with the
 ranking    the fused ranking is measured. With the reranker every config would be measured by a model's agreement with itself, and its order
            says nothing about age, project or duplicates; for the same reason only the parameters of lists, variants and fusion can be
            tuned so.
-agreement  nDCG of a list alone by these grades, with its bootstrap interval over queries. Two further figures are shown but not used:
-           the overlap of a list with the others, and the lead of its first score. On three query sets with judgments the lead
-           did not say which of two lists is the better one (benchmarks/RESULTS/unlabelled.md).
+agreement  nDCG of a list alone by these grades, with its bootstrap interval over queries. Its overlap with the others is shown, not used.
 
 The grades contain the mistakes of a model, and a memory that no list returned has none. So a result is never called tuned, and is
 compared with judgments if there are any.
@@ -127,8 +125,6 @@ class ListTrust:
     """Share of its first hits that the reranker read."""
     shared: float
     """Share of its first hits that are among the first of another list."""
-    lead: float
-    """Mean over queries of (first score - second) / (first score - tenth): 1 where the first stands out, 0 where it does not."""
 
 
 def candidate_lists(config: PipelineConfig) -> list[Source]:
@@ -149,7 +145,10 @@ def list_trust(
     sources = candidate_lists(config)
     rankings = {source: batch.rankings(with_one_list(config, source)) for source in sources}
     firsts = {source: [ids[:COMPARED_HITS] for ids in batch.result_ids(found)] for source, found in rankings.items()}
-    read = [_read(evidence, reranker) for evidence in batch.evidences]
+    read = [
+        {key for key, score in evidence.model_scores.get(reranker, {}).items() if score.good}
+        for evidence in batch.evidences
+    ]
     trusts = []
     for source, first in firsts.items():
         others = [
@@ -166,31 +165,12 @@ def list_trust(
                 high=float(high),
                 read=_share(first, read),
                 shared=_share(first, others) if len(sources) > 1 else float("nan"),
-                lead=_lead(batch.evidences, source),
             )
         )
     return trusts
-
-
-def _read(evidence: Evidence, reranker: str) -> set[str]:
-    return {key for key, score in evidence.model_scores.get(reranker, {}).items() if score.good}
 
 
 def _share(first: Sequence[Sequence[str]], among: Sequence[set[str]]) -> float:
     """Mean share of the first hits that are in the other set, over the queries with a hit."""
     shares = [sum(key in there for key in ids) / len(ids) for ids, there in zip(first, among, strict=True) if ids]
     return float(np.mean(shares)) if shares else float("nan")
-
-
-def _lead(evidences: Sequence[Evidence], source: Source) -> float:
-    leads = []
-    for evidence in evidences:
-        for ranked in evidence.lists:
-            if ranked.source == source and ranked.variant in (0, None):
-                best: dict[str, float] = {}
-                for hit in ranked.hits:
-                    best[hit.memory_id] = max(hit.score, best.get(hit.memory_id, hit.score))
-                scores = sorted(best.values(), reverse=True)[:COMPARED_HITS]
-                if len(scores) == COMPARED_HITS and scores[0] > scores[-1]:
-                    leads.append((scores[0] - scores[1]) / (scores[0] - scores[-1]))
-    return float(np.mean(leads)) if leads else float("nan")

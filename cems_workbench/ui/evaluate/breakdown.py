@@ -23,18 +23,13 @@ from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice, cached_result, open_measured
 from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, lines, reliability_chart
 from cems_workbench.ui.kit.html import plain, tick
-from cems_workbench.ui.kit.tables import Column, draw_result, draw_values, pick_row
+from cems_workbench.ui.kit.tables import HELP, Column, draw_result, draw_values, pick_row
 from cems_workbench.ui.kit.widgets import progress_bar, remembered, switch
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 
-TYPES_HELP = {
-    "type": "Query type from the query set",
-    "regressions": "Configs significantly below the baseline for this type: paired randomisation test, corrected for the number of types "
-    "and configs (Holm)",
-}
 OUTCOMES = ("▲ win", "▼ loss", "= tie", "– not measured")
 
 
@@ -55,8 +50,8 @@ def draw_types(measured: Sequence[EvaluatedConfig]) -> None:
         )
         for kind in base
     ]
-    names, help = ("type", "queries", *(one.name for one in measured), "regressions"), TYPES_HELP
-    draw_values(names, rows, key="evaluate:types", help=help, first=150)
+    names = ("type", "queries", *(one.name for one in measured), "regressions")
+    draw_values(names, rows, key="evaluate:types", first=150)
     st.caption(
         f"Mean {measure} of each type. “regressions” lists significant losses. {measured[0].evaluation.relevance}."
     )
@@ -122,18 +117,6 @@ def _other(measured: Sequence[EvaluatedConfig], choice: Choice, place: DeltaGene
     return others[place.selectbox("Compared with the baseline", list(others), **remembered("evaluate:other"))]
 
 
-HELP = {
-    "hit@1": "Share of queries whose first result is relevant by this judge",
-    "hit@5": "Share of queries with a relevant result among the first five, by this judge",
-    "P@3": "Share of the first three results that are relevant by this judge",
-    "share labelled": "Share of the first five results that this judge has graded",
-    "results": "Results that both have graded",
-    "agree": "Share of these with the same verdict",
-    "kappa": "Cohen’s kappa: agreement beyond chance; 1 is full agreement, 0 is chance",
-    "relevant to one alone": "Results that only the first judge, and only the second judge calls relevant",
-}
-
-
 def draw_judges(measured: Sequence[EvaluatedConfig]) -> None:
     """Draw one config's run scored by every judge."""
     by_name = {evaluated.name: evaluated for evaluated in measured}
@@ -149,7 +132,7 @@ def draw_judges(measured: Sequence[EvaluatedConfig]) -> None:
         st.warning(plain(line), icon=":material/warning:")
     for number, table in enumerate(view.tables()):
         if table.rows:
-            draw_result(table, key=f"evaluate:honest:{number}", help=HELP)
+            draw_result(table, key=f"evaluate:honest:{number}", help=HELP["evaluate:honest:columns"])
 
 
 TABLES = {
@@ -159,10 +142,6 @@ TABLES = {
         "The phases of CEMS’s plan, each with all earlier ones; the last is the config itself.",
     ),
     "ACE A–D": ("ace", "The four variants of ACE’s A/B test: presets ace_a to ace_d."),
-}
-ABLATION_HELP = {
-    "difference": "Value minus the first row",
-    "p (Holm)": "Paired randomisation test against the first row (Holm)",
 }
 ZERO = "rgba(128,128,128,0.6)"
 BETTER, WORSE = LIST_COLOURS[4], LIST_COLOURS[3]
@@ -195,7 +174,7 @@ def draw_ablation(measured: Sequence[EvaluatedConfig], choice: Choice, resources
         found.append((_short(row, base), row.mean(measure), one.difference, one.p_holm, *counts))
     names = ("row", str(measure), "difference", "p (Holm)", "wins", "losses", "significance")
     form = {"difference": "%+.3f", "p (Holm)": "%.4f"}
-    draw_values(names, found, key="evaluate:ablate:rows", help=ABLATION_HELP, format=form, most=len(rows))
+    draw_values(names, found, key="evaluate:ablate:rows", format=form, most=len(rows))
 
 
 def _evaluations(evaluated: EvaluatedConfig, kind: str) -> list[Evaluation]:
@@ -240,27 +219,12 @@ def figure(evaluations: Sequence[Evaluation], measure: Measure) -> Figure:
     )
 
 
-COLUMNS_HELP = {
-    "answer": "Judged queries with an answer",
-    "none": "Judged queries that nothing in the store answers",
-    "no value": "Judged queries for which the signal has no value",
-    "AUROC": "Probability that a query with an answer scores higher than one without; 0.5 is chance",
-    "Brier": "Mean of (probability − outcome)², on the held-out folds",
-    "Brier of base": "Brier score of a constant probability: the share of answerable queries",
-    "ECE": "Expected calibration error over ten bins: mean distance between probability and share with an answer, on the held-out folds",
-    "refused": "Share of the queries without an answer that the threshold from the other folds refuses",
-    "wrongly": "Share of the queries with an answer that it refuses",
-    "threshold": "Lowest raw score that reaches the probability; empty if none does",
-}
-METHOD_HELP = "logistic: one slope, for few queries. isotonic: any non-decreasing curve, for many."
-
-
 def draw_calibration(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
     """Draw a table of all signals of one config, and the reliability diagram of one signal."""
     left, middle, right = st.columns(3)
     by_name = {evaluated.name: evaluated for evaluated in measured}
     subject = by_name[left.selectbox("Config", list(by_name), **remembered("evaluate:calibrate:config"))]
-    method = middle.selectbox("Method", METHODS, **remembered("evaluate:calibrate:method", METHOD_HELP))
+    method = middle.selectbox("Method", METHODS, **remembered("evaluate:calibrate:method"))
     common = remembered("evaluate:calibrate:probability")
     probability = right.slider("Answer from a probability of", 0.05, 0.95, 0.5, 0.05, **common)
     least = choice.measures[0].grade
@@ -281,7 +245,7 @@ def draw_calibration(measured: Sequence[EvaluatedConfig], choice: Choice) -> Non
     table = calibration_table(found, group_by)
     rows = [(*row, one.threshold if one.setting else None) for row, one in zip(table.rows, found, strict=True)]
     names, key = (*table.columns, "threshold"), "evaluate:calibrate:signals"
-    draw_values(names, rows, key=key, help=COLUMNS_HELP, format="%.4g", most=len(found))
+    draw_values(names, rows, key=key, format="%.4g", most=len(found))
     for line in without.values():
         st.caption(plain(f"Left out: {line}"))
     by_signal = {one.signal: one for one in found}

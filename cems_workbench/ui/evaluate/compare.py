@@ -28,7 +28,7 @@ from cems_workbench.report.comparison import comparison_report
 from cems_workbench.ui.evaluate.state import Choice, cached_result
 from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import announce, plain, tick
-from cems_workbench.ui.kit.tables import draw_values
+from cems_workbench.ui.kit.tables import HELP, draw_values
 from cems_workbench.ui.kit.widgets import remembered, report_button, switch
 
 if TYPE_CHECKING:
@@ -48,24 +48,7 @@ UNJUDGED = "unjudged"
 """Suffix of the column with a measure's bounds."""
 
 
-HELP = {
-    "difference": "Value minus baseline, mean over queries",
-    "95 % interval": "Student’s confidence interval of the mean difference, paired by query",
-    "p (Holm)": "Two-sided paired randomisation test: the probability of so large a difference by chance; corrected for the number of rows "
-    "in this table (Holm).",
-    "effect": "Effect size, Cohen’s d: mean difference divided by its standard deviation. About 0.2 is small, 0.8 large.",
-    "significance": "better or worse if the corrected p is below 0.05",
-    "overlap": "Rank-biased overlap with the baseline; 1: identical",
-    "ms per query": "Mean time of gathering a query: search, expansion, reranker and judge.",
-    "LLM calls": "Language model calls, all queries together",
-    "reranked": "Query-memory pairs scored by the reranker per query",
-}
 FORMATS = {"difference": "%+.3f", "p (Holm)": "%.4f", "effect": "%+.2f", "overlap": "%.2f", "ms per query": "%.0f"}
-TOLERANCE_HELP = (
-    "In units of the measure. A config passes if a larger loss is excluded by the interval, fails if it is certain, and otherwise the "
-    "queries cannot tell."
-)
-BOUNDS_HELP = "One more column per measure: the mean if every unjudged result were irrelevant, or relevant."
 
 
 def compared(measured: Sequence[EvaluatedConfig]) -> Comparison:
@@ -187,9 +170,9 @@ def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]
         )
         if others:
             shown: dict[str, Any] = {"step": 0.005, "format": "%.3f", "width": 130}
-            key = remembered(TOLERANCE, TOLERANCE_HELP)
+            key = remembered(TOLERANCE)
             st.number_input("Tolerated loss", 0.0, 1.0, DEFAULT_TOLERANCE, **shown, **key)
-        unjudged = st.toggle("Show bounds for unjudged results", **remembered("evaluate:unjudged", BOUNDS_HELP))
+        unjudged = st.toggle("Show bounds for unjudged results", **remembered("evaluate:unjudged"))
     draw_stale(measured)
     _draw_means(measured, unjudged)
     for line in remarks(measured):
@@ -263,7 +246,7 @@ def _draw_means(measured: Sequence[Figures], unjudged: bool) -> None:
     """Draw the means of each config with their intervals, and their bounds if asked for, and its costs."""
     names = ["config"]
     rows: list[list[Any]] = [[config.name] for config in measured]
-    help = dict(HELP)
+    help = dict(HELP["evaluate:differences"])
     for i, summary in enumerate(measured[0].summaries):
         of, name = [config.summaries[i] for config in measured], str(summary.measure)
         cells = {name: [with_interval(one.mean, one.low, one.high) for one in of]}
@@ -347,4 +330,4 @@ def differences(others: Sequence[ConfigComparison], baseline: str) -> None:
     ]
     measured, outcome = ("baseline", "value", "difference"), ("significance", "wins", "losses", "ties")
     names = ("config", "measure", *measured, "95 % interval", "p (Holm)", "effect", *outcome, "overlap")
-    draw_values(names, rows, key="evaluate:differences", help=HELP, format=FORMATS, first=140, most=14)
+    draw_values(names, rows, key="evaluate:differences", format=FORMATS, first=140, most=14)

@@ -18,19 +18,11 @@ from cems_workbench.records import RowError
 from cems_workbench.ui.evaluate.state import LogSample, page
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import draw_values
+from cems_workbench.ui.kit.tables import HELP, draw_values
 from cems_workbench.ui.kit.widgets import errors_shown, opened_popover, progress_in, switch
 
 STRATEGIES: dict[str, Strategy] = {"Most frequent": "frequent", "At random": "random", "Worst by the judge": "worst"}
 SUFFIXES = ["jsonl", "json", "csv", "tsv"]
-FILE_HELP = (
-    "JSON lines or CSV with query and, optionally, time, project and results (memory ids, best first); hook_events.jsonl of CEMS; "
-    "retriever spans of OpenInference."
-)
-WAY_HELP = (
-    "At random: in proportion to frequency. Worst by the judge: queries whose best result has the lowest score from the model judge; a "
-    "query without results counts as worst."
-)
 
 
 def draw(resources: Resources) -> None:
@@ -40,9 +32,9 @@ def draw(resources: Resources) -> None:
     if box is None:
         return
     with box:
-        upload = st.file_uploader("Log of queries", SUFFIXES, key="evaluate:log_file", help=FILE_HELP)
+        upload = st.file_uploader("Log of queries", SUFFIXES, key="evaluate:log_file", help=HELP["evaluate:log_file"])
         ways, key = list(STRATEGIES), "evaluate:log_way"
-        way = switch("Choose", ways, key, "Most frequent", help=WAY_HELP, labelled=True)
+        way = switch("Choose", ways, key, "Most frequent", labelled=True)
         left, right = st.columns(2)
         size = left.number_input("How many", 1, 10_000, 100, key="evaluate:log_size")
         fixed, help = way != "At random", "The same seed gives the same sample"

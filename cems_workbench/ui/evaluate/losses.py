@@ -229,8 +229,6 @@ ALT = (
     "Flow chart of {name}: {sentence}. The band is the relevant memories still within reach, from the lists to the results; "
     "a branch leaves it at each stage that loses some."
 )
-K_HELP = "A relevant memory is lost if it is not among this many first results."
-BESIDE_HELP = "The config whose losses are shown next to those of the first."
 
 
 LOST: list[Column[LostMemory]] = [
@@ -308,7 +306,7 @@ def _controls(
     """Draw the rank, the filters and the config beside the first; the values of the first three, and the configs to show."""
     first, *others = measured
     boxes, queries = st.columns([1, 2, 2, 2], vertical_alignment="bottom"), first.batch.queries
-    k = boxes[0].number_input("Within the first", 1, 1000, DEFAULT_K, **remembered(K, K_HELP))
+    k = boxes[0].number_input("Within the first", 1, 1000, DEFAULT_K, **remembered(K))
     kinds = sorted({query.type or NO_TYPE for query in queries})
     types = boxes[1].multiselect("Types", kinds, placeholder="all", **remembered(TYPES))
     names = sorted({query.project or NO_PROJECT for query in queries})
@@ -316,7 +314,7 @@ def _controls(
     beside: str | None = None
     if others:
         options = [*(one.name for one in others), NOTHING]
-        beside = boxes[3].selectbox(f"Beside {plain(first.name)}", options, **remembered(BESIDE, BESIDE_HELP))
+        beside = boxes[3].selectbox(f"Beside {plain(first.name)}", options, **remembered(BESIDE))
     else:
         boxes[3].caption(choice.second("to see what it saves and breaks"))
     return int(k), tuple(types), tuple(projects), [first, *(one for one in others if one.name == beside)]

@@ -56,6 +56,7 @@ from cems_workbench.ui.evaluate.state import (
 )
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.html import capital, plain, render
+from cems_workbench.ui.kit.tables import HELP
 from cems_workbench.ui.kit.widgets import (
     draw_bundled_notice,
     draw_effects,
@@ -71,14 +72,6 @@ from cems_workbench.ui.kit.widgets import (
 DEFAULT_MEASURES = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
 FAST_PRESET = "recollection"
 """A preset without rerank or expansion models, so that a first comparison is fast."""
-CONFIGS_HELP = "The first is the baseline; the others are compared with it. “As set in Inspect” is the current state of the sliders."
-GRADE_HELP = (
-    "The lowest grade that counts as relevant. Only queries with a relevant memory are measured. Saved with the query set and used by "
-    "Inspect, Tune, the command line and exports. nDCG uses the grades themselves."
-)
-JUDGMENTS_HELP = "Whose grades count. “People, else models” uses a model’s grade only if no person graded the pair."
-SET_HELP = "A named set of queries; each import with changes creates a new version."
-WITHIN_HELP = "Search only the query’s project, if it has one."
 
 
 def choose(resources: Resources) -> Choice | None:
@@ -97,11 +90,11 @@ def choose(resources: Resources) -> Choice | None:
     traced = _traced(st.session_state["evaluate:set"], resources)
     configs = traced or _configs(resources)
     boxes = st.columns([3, 2, 2, 2], vertical_alignment="bottom")
-    name = set_box(boxes[0], "evaluate", options, sets, SET_HELP, file)
+    name = set_box(boxes[0], "evaluate", options, sets, file)
     opened = file if name == OPENED_FILE else None
-    kind = JUDGES[boxes[1].selectbox("Judgments", list(JUDGES), **remembered("evaluate:judges", JUDGMENTS_HELP))]
+    kind = JUDGES[boxes[1].selectbox("Judgments", list(JUDGES), **remembered("evaluate:judges"))]
     grade = _relevant_from(boxes[2], name, sets.get(name), opened, resources)
-    within_help = f"{WITHIN_HELP} Does not apply to an opened evidence file."
+    within_help = HELP["evaluate:only_project"] + " Does not apply to an opened evidence file."
     within = within_box(boxes[3], "evaluate", within_help, disabled=opened is not None) and opened is None
     if not traced:
         draw_effects(dict(configs), within)
@@ -123,7 +116,6 @@ def set_box(
     of: str,
     options: Sequence[str],
     sets: Mapping[str, QuerySet],
-    help: str,
     file: OpenedFile | None = None,
 ) -> str:
     """Draw the choice of a query set on the page `of`; the opened evidence file is one of the options."""
@@ -133,13 +125,19 @@ def set_box(
             return f"file {file.name}"
         return f"{neutralise(name)} · {sets[name].size} queries · version {sets[name].version}"
 
-    name: str = box.selectbox("Query set", options, format_func=shown, **remembered(f"{of}:set", help))
+    name: str = box.selectbox("Query set", options, format_func=shown, **remembered(f"{of}:set"))
     return name
 
 
-def within_box(box: DeltaGenerator, of: str, help: str = WITHIN_HELP, *, disabled: bool = False) -> bool:
+def within_box(box: DeltaGenerator, of: str, help: str | None = None, *, disabled: bool = False) -> bool:
     """Draw the choice to search only the project of each query on the page `of`."""
-    return bool(box.toggle("Within the project", disabled=disabled, **remembered(f"{of}:only_project", help)))
+    return bool(
+        box.toggle(
+            "Within the project",
+            disabled=disabled,
+            **remembered(f"{of}:only_project", help or HELP["evaluate:only_project"]),
+        )
+    )
 
 
 def chosen_selection(
@@ -178,9 +176,7 @@ def _configs(resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
     """The chosen configs; at first the preset and the config as set in Inspect, or, while unchanged, another preset."""
     options, preset = config_options(resources).configs, state.present().preset
     other = PRESENT_NAME if state.changed_parameters() else FAST_PRESET if preset != FAST_PRESET else "cems"
-    names = st.multiselect(
-        "Configs", list(options), default=[preset, other], **remembered("evaluate:configs", CONFIGS_HELP)
-    )
+    names = st.multiselect("Configs", list(options), default=[preset, other], **remembered("evaluate:configs"))
     return tuple((name, options[name]) for name in names)
 
 
@@ -207,7 +203,7 @@ def _relevant_from(
         key=key,
         disabled=query_set is None,
         format_func="grade {}".format,
-        help=GRADE_HELP,
+        help=HELP["evaluate:grade"],
     )
     if query_set is not None and chosen != present:
         set_relevant_from(name, chosen, resources)
@@ -291,8 +287,6 @@ def _measures(grade: int) -> tuple[Measure, ...] | None:
 
 CHUNK_BYTES = 1 << 20
 MAX_UPLOAD_MB = 2000
-PATH_HELP = "A path on the machine that runs the app: in the folder of its store, or in one of CEMS_WORKBENCH_FOLDERS"
-READ_ONLY_HELP = "Configs are measured on the evidence and judgments in the file. The file is not changed, and the store is not searched."
 
 
 def draw_files(resources: Resources) -> None:
@@ -302,7 +296,7 @@ def draw_files(resources: Resources) -> None:
     if box is None:
         return
     with box:
-        typed = remembered("evaluate:file_path", PATH_HELP)
+        typed = remembered("evaluate:file_path")
         path = st.text_input("Path", placeholder="/…/team.evidence", **typed).strip()
         upload = st.file_uploader("or upload it", key="evaluate:file_upload", max_upload_size=MAX_UPLOAD_MB)
         if st.button("Open the file", key="evaluate:file_open", disabled=not (path or upload)):
@@ -314,7 +308,9 @@ def draw_files(resources: Resources) -> None:
             return
         st.warning(plain(f"{offered.name} does not match this store: {offered.reason}."), icon=":material/block:")
         key = "evaluate:file_use"
-        st.button("Use it read-only", key=key, type="primary", on_click=use, args=(offered,), help=READ_ONLY_HELP)
+        st.button(
+            "Use it read-only", key=key, type="primary", on_click=use, args=(offered,), help=HELP["evaluate:file_use"]
+        )
 
 
 def _offer(typed: str, upload: IO[bytes] | None, resources: Resources) -> None:
@@ -366,9 +362,6 @@ MAX_BANNER_LINES = 3
 """Maximum lines in the banner; if there are more, all are listed below it."""
 SERVER_CACHE_S = 30
 """Cache time of the servers' availability."""
-SCORE_HELP = (
-    "The reranker scores only these pairs. Their scores are added to the evidence, and everything is measured again."
-)
 
 
 def of_evaluated(measured: Sequence[EvaluatedConfig]) -> list[Lacking]:
@@ -409,7 +402,9 @@ def draw_missing_scores(
 
     done, kept = False, "Computed scores are kept; scoring can be resumed."
     if scorable and not why_not:
-        done = offer_job(f"{key}:score", message, label, score, icon=ICON, warn=True, kept=kept, help=SCORE_HELP)
+        done = offer_job(
+            f"{key}:score", message, label, score, icon=ICON, warn=True, kept=kept, help=HELP["evaluate:score"]
+        )
     else:
         st.warning(message, icon=ICON)
     if more:

@@ -21,18 +21,8 @@ from cems_workbench.store.imports import KINDS
 from cems_workbench.store.query_matching import MATCHES
 from cems_workbench.store.rows import NO_ROWS, RowCounts
 from cems_workbench.ui.kit.html import csv_bytes, excerpt, plain
-from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.ui.kit.tables import HELP, Column, draw_table
 from cems_workbench.ui.kit.widgets import download, errors_shown
-
-REPLACE_HELP = (
-    "Also change memories and queries that another file, a live source or an edit brought (`--replace`). Otherwise they stay and are "
-    "listed. A file that was edited changes its own rows either way."
-)
-MATCH_HELP = (
-    "Whether a query that a file names by its words is taken for one of the store that differs only by case, blanks or a final mark "
-    "(`--match`)."
-)
-
 
 OPTIONS = (
     ("set", "Query set", "as the file", "Query set that receives the queries (`--query-set`)."),
@@ -56,13 +46,13 @@ OPTIONS = (
 
 def draw_options(key: str) -> ImportOptions | None:
     """Draw the options of an import; None after an error, which is drawn. `key` begins the keys of the widgets."""
-    replace = st.checkbox("Replace what others brought", key=f"{key}:replace", help=REPLACE_HELP)
+    replace = st.checkbox("Replace what others brought", key=f"{key}:replace", help=HELP["import:replace"])
     typed: dict[str, str] = {}
     with st.expander("Query set, scale and grades", key=f"{key}:more"):
         boxes = st.columns([1.2, 0.8, 0.9, 1.5, 1, 0.9], vertical_alignment="bottom")
         for box, (name, label, hint, help) in zip(boxes, OPTIONS, strict=False):
             typed[name] = box.text_input(label, key=f"{key}:{name}", placeholder=hint, help=help).strip()
-        match = boxes[-1].selectbox("Match", MATCHES, key=f"{key}:match", help=MATCH_HELP)
+        match = boxes[-1].selectbox("Match", MATCHES, key=f"{key}:match", help=HELP["import:match"])
     with errors_shown():
         return import_options(
             typed["set"] or None,
@@ -228,28 +218,7 @@ def _browser_text(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n").replace("\x00", "")
 
 
-FIELDS = {
-    "id": "Id of the memory in its store; select the row to see it in full.",
-    "memory": "Title and first words of the content.",
-    "category": "Kind of memory, such as preference or decision.",
-    "project": "Project of the memory; empty: none.",
-    "session": "Conversation it was written in.",
-    "author": "Who said or wrote it.",
-    "tags": "Keywords for this page.",
-    "scope": "Who may find it: personal: only its owner; shared: everybody.",
-    "created": "When it was written, UTC.",
-    "last accessed": "When it was last returned to an agent, UTC.",
-    "out of date": "By which memory it is superseded, and when it expired.",
-    "valid from": "From when on it holds, UTC; empty: not known.",
-    "valid until": "From this moment on it is expired, UTC; empty: not known to end.",
-    "accesses": "How often it was returned to an agent.",
-    "feedback": "How often it was marked relevant, and how often noise, after it was returned to an agent.",
-    "priority": "1 to 2: a factor of the search score.",
-    "importance": "How much it matters: low, normal or high.",
-    "pinned": "A pinned memory is never dropped because of its age.",
-    "source": "Where it was imported from, according to the file.",
-    "length": "Characters of the content.",
-}
+FIELDS: Mapping[str, str] = HELP["memory:fields"]
 """Help text by field label."""
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import streamlit as st
@@ -15,6 +17,8 @@ from cems_workbench.results import Table
 if TYPE_CHECKING:
     import pyarrow as pa
 
+HELP: Mapping[str, Any] = json.loads(Path(__file__).parent.with_name("help.json").read_text("utf-8"))
+"""Tooltips by the key of a widget, and of a table those of its columns by name; texts of a page that have no widget are there too."""
 ROW_HEIGHT_PX = 30
 """Height of a table row in pixels."""
 TINT = "rgba(0, 114, 178, 0.16)"
@@ -111,12 +115,14 @@ def draw_values(
     format: str | Mapping[str, str] = "%.3f",
     **options: Any,
 ) -> None:
-    """Draw rows that have a value for each name, such as those of a `results.Table`; `help` is by name, and `format` of real numbers.
+    """Draw rows that have a value for each name, such as those of a `results.Table`; `format` is of real numbers.
+
+    `help` are tooltips by name; without it those of the key in help.json.
 
     A format by name leaves the others at three digits. `first` and `others` are widths; if `first` is given, the first column is pinned.
     Options as for `draw_table`.
     """
-    about, columns = help or {}, list[Column[Sequence[Any]]]()
+    about, columns = help or HELP.get(key, {}), list[Column[Sequence[Any]]]()
     for i, name in enumerate(names):
         form = format if isinstance(format, str) else format.get(name, "%.3f")
         real = any(isinstance(row[i], float) for row in rows)

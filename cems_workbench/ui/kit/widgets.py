@@ -23,6 +23,7 @@ from cems_workbench.platform.atomic_write import safe_stem
 from cems_workbench.progress import Progress
 from cems_workbench.results import Table, as_text
 from cems_workbench.ui.kit.html import draw, plain, render
+from cems_workbench.ui.kit.tables import HELP
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
@@ -39,8 +40,8 @@ REDRAW_INTERVAL_S = 0.7
 
 
 def remembered(key: str, help: str | None = None) -> dict[str, Any]:
-    """Arguments of a widget whose value survives a visit to another page."""
-    return {"key": key, "help": help, "persist_state": "session"}
+    """Arguments of a widget whose value survives a visit to another page; without `help` its tooltip is that of its key in help.json."""
+    return {"key": key, "help": help or HELP.get(key), "persist_state": "session"}
 
 
 def switch(
@@ -56,7 +57,8 @@ def switch(
 ) -> Option:
     """The chosen one of `options`, initially `first`, or the first. With `remember` the choice survives a visit to another page.
 
-    To choose from code, set `st.session_state[key]` before this is drawn. `more` goes to Streamlit.
+    To choose from code, set `st.session_state[key]` before this is drawn. `more` goes to Streamlit. The tooltip is that
+    of the key in help.json.
     """
     first = options[0] if first is None else first
     if st.session_state.get(key) not in options:
@@ -68,7 +70,7 @@ def switch(
         key=key,
         label_visibility="visible" if labelled else "collapsed",
         persist_state="session" if remember else None,
-        **more,
+        **{"help": HELP.get(key), **more},
     )
     return first if chosen is None else chosen
 

@@ -53,7 +53,7 @@ from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit.charts import draw_chart, hover, layout, lines, reliability_chart
 from cems_workbench.ui.kit.html import excerpt, plain, render
 from cems_workbench.ui.kit.session import kept, reviewer
-from cems_workbench.ui.kit.tables import Column, draw_values, pick_row
+from cems_workbench.ui.kit.tables import HELP, Column, draw_values, pick_row
 from cems_workbench.ui.kit.widgets import cancellable, errors_shown, remembered, switch
 from cems_workbench.ui.label import state
 from cems_workbench.ui.label.card import split_meaning
@@ -63,23 +63,6 @@ if TYPE_CHECKING:
 
 
 RULES: dict[str, Rule] = {"Majority": "majority", "Strictest": "strictest"}
-ALPHA_HELP = (
-    "Agreement beyond chance over all reviewers; ordinal: grades far apart count more. 1 is full agreement, 0 is chance. "
-    "Interval: bootstrap over queries. Usually read as reliable from 0.8, tentative from 0.667 (Krippendorff, 2004)."
-)
-KAPPA_HELP = (
-    "Agreement of two reviewers beyond chance; weighted: grades far apart count more, by the square. 1 is full agreement, 0 is chance. "
-    "Interval: bootstrap over queries. Usually read as slight up to 0.2, fair to 0.4, moderate to 0.6, substantial to 0.8, then almost "
-    "perfect (Landis and Koch, 1977)."
-)
-RULE_HELP = (
-    "Majority: the most frequent grade; open on a tie. Strictest: the lowest. A named decision overrides the rule. Raw labels are "
-    "unchanged."
-)
-ESTIMATES_HELP = {
-    "pairs": "Graded by both, or by two or more",
-    "read as": "In brackets: the readings at both ends of the interval",
-}
 CALIBRATION = "label:judge:calibration"
 
 
@@ -97,13 +80,13 @@ def draw(resources: Resources) -> None:
             "Agreement needs two reviewers who graded the same pairs. Create a queue with more than one reviewer per pair."
         )
         return
-    st.markdown(f"{ALPHA_NAME} over all: **{whole}**, {alpha_reading(whole)}.", help=ALPHA_HELP)
-    st.markdown(f"## {KAPPA_NAME}, weighted, per pair of reviewers", help=KAPPA_HELP)
+    st.markdown(f"{ALPHA_NAME} over all: **{whole}**, {alpha_reading(whole)}.", help=HELP["label:alpha"])
+    st.markdown(f"## {KAPPA_NAME}, weighted, per pair of reviewers", help=HELP["label:kappa"])
     pairs = {f"{one.first} and {one.second}": one.kappa for one in pairwise_kappa(table)}
     _estimates("reviewers", pairs, kappa_reading, "label:kappa")
     queries = {query.qid: query for query in resources.store.queries.read()}
     types = alpha_by_type(labels, {qid: query.type or "" for qid, query in queries.items()})
-    st.markdown(f"## {ALPHA_NAME} by query type", help=ALPHA_HELP)
+    st.markdown(f"## {ALPHA_NAME} by query type", help=HELP["label:alpha"])
     by_type = {kind or "(no type)": estimate for kind, estimate in types.items()}
     _estimates("type", by_type, alpha_reading, "label:alpha", most=8)
     _conflicts(resources, labels, queries)
@@ -114,7 +97,7 @@ def _estimates(
 ) -> None:
     """Draw the coefficients that rest on a pair, each with its reading."""
     rows = [(name, str(one), one.pairs, reading(one)) for name, one in estimates.items() if one.pairs]
-    draw_values((first, "coefficient", "pairs", "read as"), rows, key=key, help=ESTIMATES_HELP, **options)
+    draw_values((first, "coefficient", "pairs", "read as"), rows, key=key, help=HELP["label:estimates"], **options)
 
 
 def _conflicts(resources: Resources, labels: list[Judgment], queries: Mapping[str, Query]) -> None:
@@ -124,7 +107,7 @@ def _conflicts(resources: Resources, labels: list[Judgment], queries: Mapping[st
     if not conflicts:
         st.caption("No two reviewers disagree.")
         return
-    rule = switch("Rule", list(RULES), "label:rule", "Majority", help=RULE_HELP, labelled=True)
+    rule = switch("Rule", list(RULES), "label:rule", "Majority", labelled=True)
     decisions = resources.store.decisions.read()
     verdicts = {(one.qid, one.memory_id): one for one in adjudicate(labels, RULES[rule], decisions)}
     memories = resources.store.memories.read([conflict.memory_id for conflict in conflicts])
@@ -177,10 +160,6 @@ def _draw_in_full(qid: str, memory_id: str, queries: Mapping[str, Query], resour
 MAX_ROWS = 200
 Marks = Mapping[Pair, Sequence[LabelEvent]]
 """By pair: the events that mark the judge as wrong."""
-DIFFERENCES_HELP = (
-    "Largest difference first: by the distance between the person’s grade and the grade of the judge’s band, then by the distance of the "
-    "score from the threshold."
-)
 
 
 def draw_differences(
@@ -193,7 +172,7 @@ def draw_differences(
         if mark.note == scores.judge:
             marks.setdefault((mark.qid, mark.memory_id), []).append(mark)
     title, toggle = st.columns([4, 1.3], vertical_alignment="center")
-    title.markdown(f"## {len(every)} pairs that only one of them calls relevant", help=DIFFERENCES_HELP)
+    title.markdown(f"## {len(every)} pairs that only one of them calls relevant", help=HELP["label:differences"])
     hide = toggle.toggle("Hide “judge wrong”", **remembered("label:differences:hide"))
     shown = [difference for difference in every if not (hide and difference.scored.pair in marks)][:MAX_ROWS]
     if not shown:
@@ -277,20 +256,6 @@ def threshold_text(value: float) -> str:
 BLUE, ORANGE = "#0072B2", "#D55E00"
 CHART_HEIGHT_PX = 300
 ALL_QUERIES = "all queries"
-JUDGE_KAPPA_HELP = (
-    "Cohen’s kappa: agreement beyond chance on relevant or not; 1 is full, 0 is chance. 95 % interval: bootstrap over "
-    "queries."
-)
-BEST_HELP = (
-    "The threshold with the highest kappa. In brackets its 95 % interval: the best thresholds of a thousand bootstrap samples of "
-    "queries. A wide interval means that more labels are needed."
-)
-RELIABILITY_HELP = (
-    "Pairs in ten bins by the judge’s probability, against the share that people call relevant, with 95 % intervals. On the dashed "
-    "line the judge is calibrated; above it the judge is too strict, below too lenient."
-)
-APPLY_HELP = "Sets judge.threshold in Inspect (undo it there) and wherever “as set in Inspect” is chosen. The bands do not change."
-FROM_HELP = "The lowest grade that counts as relevant when a person’s grade is compared with the judge’s yes or no."
 
 
 def draw_judge(resources: Resources) -> None:
@@ -326,7 +291,7 @@ def _choose(resources: Resources) -> tuple[Grades, int]:
     left, right = st.columns([3, 1], vertical_alignment="bottom")
     sets = [ALL_QUERIES, *sorted(query_set.name for query_set in resources.store.query_sets.latest())]
     name = left.selectbox("Labels of people for", sets, **remembered("label:judge:set"))
-    relevant_from = right.number_input("Relevant from grade", 1, 10, 2, **remembered("label:judge:from", FROM_HELP))
+    relevant_from = right.number_input("Relevant from grade", 1, 10, 2, **remembered("label:judge:from"))
     grades = agreed_grades(resources.store.judgments.read(kind="human"), "human")
     if name != ALL_QUERIES:
         qids = {query.qid for query in resources.store.query_sets.queries(name)}
@@ -361,12 +326,12 @@ def _numbers(found: Calibration, pairs: int, scores: PairScores, config: Pipelin
     failed = f" {len(scores.failed)} pairs have no score." if scores.failed else ""
     st.caption(f"{pairs:,} pairs graded by people and by {plain(scores.judge)}, with {whose}.{failed}")
     now, best, act = st.columns([1, 1.3, 0.9], vertical_alignment="bottom")
-    _kappa(now, f"Agreement now, above {threshold_text(threshold)}", found.present, JUDGE_KAPPA_HELP)
+    _kappa(now, f"Agreement now, above {threshold_text(threshold)}", found.present, HELP["label:judge:kappa"])
     if found.threshold is None or found.low is None or found.high is None:
         best.caption("No best threshold: needs both relevant and irrelevant pairs with different scores.")
         return
     between = f"{threshold_text(found.low)} to {threshold_text(found.high)}"
-    _kappa(best, f"Best: above {threshold_text(found.threshold)} ({between})", found.kappa, BEST_HELP)
+    _kappa(best, f"Best: above {threshold_text(found.threshold)} ({between})", found.kappa, HELP["label:judge:best"])
     same = config.judge.threshold == found.threshold
     act.button(
         "Threshold is applied" if same else f"Apply threshold {threshold_text(found.threshold)}",
@@ -376,7 +341,7 @@ def _numbers(found: Calibration, pairs: int, scores: PairScores, config: Pipelin
         width="stretch",
         on_click=inspect_state.apply,
         args=({"judge.threshold": found.threshold},),
-        help=APPLY_HELP,
+        help=HELP["label:judge:apply"],
     )
 
 
@@ -394,7 +359,7 @@ def _charts(found: Calibration, pairs: Sequence[GradedScore], scale: JudgeScale,
     st.html(confusion_html(band_confusion(pairs, scale), meanings))
     left, right = st.columns(2)
     with left:
-        st.markdown("## Agreement by threshold", help=BEST_HELP)
+        st.markdown("## Agreement by threshold", help=HELP["label:judge:best"])
         curve = zip(found.thresholds.tolist(), found.kappas.tolist(), strict=True)
         draw_chart(
             agreement_figure(found, scale.threshold),
@@ -407,7 +372,7 @@ def _charts(found: Calibration, pairs: Sequence[GradedScore], scale: JudgeScale,
         bins = reliability(probability, [pair.grade >= relevant_from for pair in pairs])
         error = calibration_error(bins)
         title = "## Reliability" + ("" if error is None else f" · calibration error {error:.2f}")
-        st.markdown(title, help=RELIABILITY_HELP)
+        st.markdown(title, help=HELP["label:judge:reliability"])
         draw_chart(
             reliability_chart(
                 [(one.probability, one.share, one.low, one.high) for one in bins],

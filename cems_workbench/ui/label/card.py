@@ -21,6 +21,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import ENGLISH, GradeScale, Memory
 from cems_workbench.store.search.tokenizer import stop_words
 from cems_workbench.ui.kit.html import plain, render
+from cems_workbench.ui.kit.tables import HELP
 from cems_workbench.ui.label import state
 
 _WORD = re.compile(r"\w+")
@@ -30,11 +31,6 @@ MIN_MARKED_CHARS = 3
 """Minimum length of a marked word: shorter ones occur in every text."""
 OTHERS_HOLD = (
     "Other reviewers hold the remaining cards. Press Undo to change your last label, or come back in a minute."
-)
-KEYS_HELP = (
-    "**U** undoes the last grade, **S** skips the card, **N** opens the note (Esc leaves it), **Q** marks the query as unclear, "
-    "**X** records that nothing in the store answers the query, "
-    "**↑ ↓** scroll a long memory, **?** or **H** shows and hides this help. Each label is on disk before the next card appears."
 )
 
 
@@ -122,7 +118,7 @@ def help_text(scale: GradeScale | None) -> str:
     grades = "  \n".join(
         f"**{grade}**{_key_of(grade, meanings)} {plain(meaning)}" for grade, meaning in meanings.items()
     )
-    return "\n\n".join(part for part in (grades, KEYS_HELP) if part)
+    return "\n\n".join(part for part in (grades, HELP["label:keys"]) if part)
 
 
 def _key_of(grade: int, grades: Container[int]) -> str:

@@ -14,6 +14,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.forms import draw_lines, draw_options, draw_report
 from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.tables import HELP
 from cems_workbench.ui.kit.widgets import cancellable, download, errors_shown
 from cems_workbench.ui.label import state
 
@@ -28,20 +29,6 @@ RULES: dict[str, Rule | None] = {
     "Strictest": "strictest",
     "Decided": "decided",
 }
-RULE_HELP = (
-    "All judges: every judge’s grade. Otherwise one grade per pair: the majority’s, the lowest, or only unanimous grades and named "
-    "decisions. Undecided pairs are left out and listed."
-)
-FEEDBACK = (
-    "Sets how often each memory was relevant (grade 2 and up) and noise (grade 0) over the queries of this selection; the factor "
-    "“feedback” under Adjust uses these counts. Other memories keep their counts."
-)
-
-
-FILES_HELP = (
-    "Judgments refer to queries and memories in the store; the files may contain queries too. Labels given in this app are never "
-    "replaced; earlier imports are, with a note."
-)
 
 
 def draw(resources: Resources) -> None:
@@ -56,7 +43,7 @@ def draw(resources: Resources) -> None:
 
 def _import(resources: Resources) -> None:
     key = f"label:files:{state.present().uploads}"
-    files = st.file_uploader("Files with judgments", accept_multiple_files=True, key=key, help=FILES_HELP)
+    files = st.file_uploader("Files with judgments", accept_multiple_files=True, key=key, help=HELP["label:files"])
     whose = None if session.may("operator") else session.reviewer()
     if whose is not None:
         st.caption(f"Only your own labels ({plain(whose)}) are imported; an operator can import those of others.")
@@ -92,7 +79,7 @@ def _export(resources: Resources) -> None:
     judgments = store.judgments.read(kind=None if kind == "all" else kind)
     names = sorted({judgment.judge for judgment in judgments})
     judge = boxes[2].selectbox("Judge", [ANY_JUDGE, *names], key="label:out:judge")
-    rule = RULES[boxes[3].selectbox("Grades", list(RULES), key="label:out:rule", help=RULE_HELP)]
+    rule = RULES[boxes[3].selectbox("Grades", list(RULES), key="label:out:rule", help=HELP["label:out:rule"])]
     forms = list(judgment_writers())
     form = boxes[4].selectbox("Format", forms, key="label:out:form", help=_descriptions(forms))
     queries = {query.qid: query for query in store.queries.read()}
@@ -112,7 +99,12 @@ def _export(resources: Resources) -> None:
     feedback, icon = feedback_of(chosen.judgments), ":material/thumbs_up_down:"
     off = not feedback or not session.may("operator")
     if feedback_box.button(
-        "Count as feedback", key="label:out:feedback", icon=icon, width="stretch", help=FEEDBACK, disabled=off
+        "Count as feedback",
+        key="label:out:feedback",
+        icon=icon,
+        width="stretch",
+        help=HELP["label:out:feedback"],
+        disabled=off,
     ):
         session.require("operator")
         changed = store.memories.count_feedback(counts(feedback))

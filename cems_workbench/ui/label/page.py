@@ -28,7 +28,7 @@ from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit import session, widgets
 from cems_workbench.ui.kit.html import begin_page, plain, write_script
 from cems_workbench.ui.kit.session import require
-from cems_workbench.ui.kit.tables import Column, draw_table, draw_values
+from cems_workbench.ui.kit.tables import HELP, Column, draw_table, draw_values
 from cems_workbench.ui.kit.views import View, views_in
 from cems_workbench.ui.kit.widgets import cancellable, draw_effects, errors_shown, remembered, switch
 from cems_workbench.ui.label import agreement, card, files, state, superseded
@@ -85,18 +85,8 @@ ORDERS: dict[str, tuple[Strategy, str]] = {
     ),
     "Uncertain first": ("uncertain", "Pairs that the model judge is least sure of come first."),
 }
-QUEUE_HELP = "The app creates a ready-made queue when the store has none; New queue creates one from your configs."
 UNJUDGED_DEPTH = 10
 """Depth of a queue made from a comparison: the cutoff of its measures."""
-JUDGED_HELP = (
-    "Judged@k: the share of the first k results that is judged. Unjudged results count as not relevant in every measure, so low "
-    "coverage underestimates a config."
-)
-CANCEL_HELP = "Can be cancelled; finished judgments are kept."
-PRELABEL_HELP = (
-    "The judge of Inspect grades the pairs by its bands: highly relevant is the highest grade, irrelevant the lowest. They are stored as "
-    "judgments of a model and never replace people’s. Evaluate shows whose judgments it uses."
-)
 
 
 def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) -> str | None:
@@ -114,7 +104,7 @@ def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) ->
 
     name: str | None = None
     if queues:
-        name = left.selectbox("Queue", list(queues), format_func=title, **remembered(state.QUEUE, QUEUE_HELP))
+        name = left.selectbox("Queue", list(queues), format_func=title, **remembered(state.QUEUE))
     else:
         draw_ready(resources)
     box = right.popover("New queue", icon=":material/add:", width="stretch", key=state.NEW_QUEUE, on_change="rerun")
@@ -210,20 +200,14 @@ def _draw_settings(queue: LabelQueue) -> None:
     progress = [(reviewer, queue.progress(reviewer, snapshot)) for reviewer in reviewers]
     rows = [(name, of.graded, of.skipped, of.unclear, of.left, of.seconds_per_label) for name, of in progress]
     names = ("reviewer", "graded", "skipped", "unclear queries", "left", "seconds per card")
-    draw_values(names, rows, key="label:reviewers", help=REVIEWERS_HELP, format="%.1f", most=8)
-
-
-REVIEWERS_HELP = {
-    "left": "Pairs that this reviewer can still get",
-    "seconds per card": "Median over the latest labels, without pauses",
-}
+    draw_values(names, rows, key="label:reviewers", format="%.1f", most=8)
 
 
 def _coverage(queue: LabelQueue, resources: Resources) -> None:
     """Draw Judged@k of each query under each config of the queue."""
     recorded = resources.store.queues.rankings(queue.record.name)
     rankings = {name: recorded[name] for name in queue.record.settings.get("configs", recorded) if name in recorded}
-    st.markdown("## Coverage", help=JUDGED_HELP)
+    st.markdown("## Coverage", help=HELP["label:cover"])
     if not rankings:
         st.caption("This queue predates saved rankings; create a new one to see them.")
         return
@@ -253,7 +237,7 @@ def _coverage(queue: LabelQueue, resources: Resources) -> None:
 
 def _prelabel(queue: LabelQueue, resources: Resources) -> None:
     """Draw the offer to grade every pair with the judge set in Inspect, stored as a model's judgments."""
-    st.markdown("## Pre-label with the model judge", help=PRELABEL_HELP)
+    st.markdown("## Pre-label with the model judge", help=HELP["label:prelabel"])
     pairs = set(queue.pairs)
     counts = Counter(
         judgment.judge
@@ -264,7 +248,7 @@ def _prelabel(queue: LabelQueue, resources: Resources) -> None:
     box, button = st.columns([4, 1.2], vertical_alignment="center")
     box.caption(f"Judgments of models on these pairs: {found}. People’s labels and cards are not touched.")
     off = JUDGE.is_off(inspect_state.present_config())
-    help = "The judge is off in Inspect; choose one under Judge." if off else CANCEL_HELP
+    help = "The judge is off in Inspect; choose one under Judge." if off else HELP["label:prelabel:cancel"]
     common: dict[str, Any] = {"icon": ":material/gavel:", "width": "stretch", "disabled": off, "help": help}
     if button.button(f"Judge {len(pairs):,} pairs", key="label:prelabel", **common):
         with cancellable("label:cancel:prelabel") as progress:

@@ -30,15 +30,12 @@ from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
 from cems_workbench.ui.kit.forms import title_and_text
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import for_all_sessions
-from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.ui.kit.tables import HELP, Column, draw_table
 from cems_workbench.ui.kit.widgets import offer_gather, remembered
 from cems_workbench.ui.memories import state
 
 MAX_QUERIES_UNASKED = 1_000
 """With more queries they are counted on request: the replay takes longer than a page may."""
-SET_HELP = "Its judged queries are counted."
-CONFIG_HELP = "The config that the queries are replayed under."
-K_HELP = "A memory counts as returned if it is among this many first results. Empty: the result limit."
 MAX_ROWS = 8
 MAX_LISTED = 200
 """Hubs, and orphans, listed."""
@@ -144,10 +141,10 @@ def _choose(resources: Resources, key: str, first: str | None) -> Asked | None:
         at = names.index(compared.query_set) if compared.query_set in sets else 0
         kept = first or (compared.configs[0] if compared.configs[0] in configs else PRESENT_NAME)
     boxes = st.columns([3, 3, 2], vertical_alignment="bottom")
-    query_set = boxes[0].selectbox("Query set", names, at, **remembered(f"{key}:set", SET_HELP))
-    common = remembered(f"{key}:config", CONFIG_HELP)
+    query_set = boxes[0].selectbox("Query set", names, at, **remembered(f"{key}:set", HELP["memories:across:set"]))
+    common = remembered(f"{key}:config", HELP["memories:across:config"])
     name = boxes[1].selectbox("Config", options, options.index(kept), **common)
-    limit, common = target_rank(configs[name]), remembered(f"{key}:k", K_HELP)
+    limit, common = target_rank(configs[name]), remembered(f"{key}:k", HELP["memories:across:k"])
     k = boxes[2].number_input("Within the first", 1, 1000, None, placeholder=str(limit), **common)
     selection = judged_selection(query_set, resources, judgments)
     relevant_from = resources.store.query_sets.relevant_from(query_set)

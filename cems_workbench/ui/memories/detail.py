@@ -19,7 +19,7 @@ from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit import html, session
 from cems_workbench.ui.kit.forms import DAY_HELP, FIELDS, edited_memory, form_values, optional_choice
 from cems_workbench.ui.kit.html import excerpt, plain
-from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.ui.kit.tables import HELP, Column, draw_table
 from cems_workbench.ui.memories import across, state
 
 LABELS = {
@@ -92,16 +92,8 @@ def _save(resources: Resources, memory: Memory, keys: Mapping[str, str]) -> None
         st.toast("Saved", icon=":material/check:")
 
 
-RELATIONS_HELP = "Links between memories, such as one that supersedes another. Select a row to open the other memory."
-CHUNKS_HELP = "Long memories are split into chunks, which are searched separately. The rule is chosen at import."
-JUDGMENTS_HELP = "How well this memory answers a query, graded by a person or a model. Used to measure searches."
-EDIT_HELP = "Change the text or the fields of this memory."
-DELETE_HELP = "Hide it from every search. You can restore it at any time."
 MAX_TABLE_ROWS = 6
 ACROSS = "memories:across"
-ACROSS_ABOUT = (
-    "Which judged queries want this memory, return it, return it although they judge it irrelevant, or lose it."
-)
 
 
 def draw_detail(resources: Resources, memory_id: str | None) -> None:
@@ -115,9 +107,11 @@ def draw_detail(resources: Resources, memory_id: str | None) -> None:
         html.draw("memories/title.html", id=memory.id, title=memory.title)
         locked, delete = not session.may("operator"), partial(state.delete, resources, memory.id)
         edit, icon, off = partial(state.edit, True), ":material/edit:", shown.editing or locked
-        st.button("Edit", key="memories:edit", icon=icon, on_click=edit, disabled=off, help=EDIT_HELP)
+        st.button("Edit", key="memories:edit", icon=icon, on_click=edit, disabled=off, help=HELP["memories:edit"])
         icon = ":material/delete:"
-        st.button("Delete", key="memories:delete", icon=icon, on_click=delete, disabled=locked, help=DELETE_HELP)
+        st.button(
+            "Delete", key="memories:delete", icon=icon, on_click=delete, disabled=locked, help=HELP["memories:delete"]
+        )
         close, icon, help = partial(state.select, None), ":material/close:", "Back to the table."
         st.button("Close", key="memories:close", type="tertiary", icon=icon, on_click=close, help=help)
     # The form needs more width than a text, whose lines should stay short.
@@ -145,7 +139,7 @@ def _across(resources: Resources, memory_id: str) -> None:
     if not panel.open:
         return
     with panel:
-        st.caption(ACROSS_ABOUT)
+        st.caption(HELP["memories:across"])
         across.draw(resources, memory_id, "memories:across", _open_row)
     if (row := state.present().opening) is not None:
         state.update(opening=None)
@@ -197,7 +191,7 @@ def _chunks(resources: Resources, memory: Memory) -> None:
     chunks = resources.store.chunks.read([memory.id]).get(memory.id, ())
     if not chunks:
         return
-    st.markdown(f"## Chunks ({len(chunks)})", help=CHUNKS_HELP)
+    st.markdown(f"## Chunks ({len(chunks)})", help=HELP["memories:chunks"])
     draw_table(chunks, CHUNKS, key=f"memories:chunks:{memory.id}", most=MAX_TABLE_ROWS)
 
 
@@ -211,7 +205,7 @@ CHUNKS: list[Column[Chunk]] = [
 
 def _relations(resources: Resources, memory: Memory) -> None:
     relations = resources.store.relations.of_memory(memory.id)
-    st.markdown(f"## Relations ({len(relations)})", help=RELATIONS_HELP)
+    st.markdown(f"## Relations ({len(relations)})", help=HELP["memories:relations"])
     if not relations:
         st.caption("This memory has no relations.")
         return
@@ -241,7 +235,7 @@ def _follow(memory_id: str) -> None:
 
 def _judgments(resources: Resources, memory: Memory) -> None:
     judged = resources.store.judgments.of_memory(memory.id)
-    st.markdown(f"## Judgments ({len(judged)})", help=JUDGMENTS_HELP)
+    st.markdown(f"## Judgments ({len(judged)})", help=HELP["memories:judgments"])
     if not judged:
         st.caption("No query has been judged with this memory.")
         return

@@ -43,7 +43,7 @@ from cems_workbench.store.sources import SourceRecord
 from cems_workbench.ui.kit import html, session
 from cems_workbench.ui.kit.forms import draw_options, draw_report
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import Column, draw_table, draw_values
+from cems_workbench.ui.kit.tables import HELP, Column, draw_table, draw_values
 from cems_workbench.ui.memories import state
 
 MAX_ROWS = 200
@@ -116,18 +116,6 @@ LANGUAGE_NAMES = {
     CJK: "Chinese, Japanese, Korean",
     NO_LANGUAGE: "none: unmodified words",
 }
-FILES_HELP = (
-    "Memories, relations, queries, judgments or logs of queries and answers; one or several files, in any order. Importing a file again "
-    "changes nothing; changed rows are updated."
-)
-IMPORT_HELP = "Import the files above. Rows that are left out are listed; all others are stored."
-SEARCHED_HELP = (
-    "Which text of a memory is embedded and searched. You can change it later in the view Store, and add fields to it."
-)
-LANGUAGE_HELP = (
-    "Language of stemmer and stop words. Detected from the first texts if they are clear, otherwise English. Danish and Norwegian are too "
-    "similar to be detected: choose one of them. You can change it later in the view Store."
-)
 TITLES = {True: "title and content", False: "content alone"}
 """The label of a text rule with the title or without."""
 
@@ -136,17 +124,17 @@ def draw_importing(resources: Resources, place: DeltaGenerator) -> None:
     """Draw the uploader, and the report of the last import. Progress is drawn in `place`."""
     store, new = resources.store, not resources.store.memories.count()
     key = f"memories:upload:{state.present().generation}"
-    files = st.file_uploader("Files to import", accept_multiple_files=True, key=key, help=FILES_HELP)
+    files = st.file_uploader("Files to import", accept_multiple_files=True, key=key, help=HELP["memories:upload"])
     kind, button, sample = st.columns([2, 1, 2], vertical_alignment="bottom")
     formats = "\n".join(f"- `{reader.name}`: {plain(reader.description)}" for reader in FORMATS.values())
     help = f"Format of the files (`--format`). “recognise” detects it per file.\n\n{formats}"
     chosen = kind.selectbox("Format", [AUTO, *FORMATS], key="memories:format", help=help)
-    common: dict[str, Any] = {"type": "primary", "width": "stretch", "help": IMPORT_HELP}
+    common: dict[str, Any] = {"type": "primary", "width": "stretch", "help": HELP["memories:import"]}
     start = button.button("Import", key="memories:import", disabled=not files, **common)
     spoken, rule = language.AUTO, store.texts.rule
     if new:
         spoken = _language(store.language)
-        rule = replace(rule, title=title_box(st, rule, "memories:import", SEARCHED_HELP))
+        rule = replace(rule, title=title_box(st, rule, "memories:import", HELP["memories:import:title"]))
     options = draw_options("memories:import")
     if start and files and options is not None:
         reader_name = "auto" if chosen == AUTO else chosen
@@ -173,7 +161,9 @@ def _language(present: language.Language) -> str:
     before = present.current if present.given else language.AUTO
     names = LANGUAGES if present.given else (language.AUTO, *LANGUAGES)
     key, at = f"memories:import:language:{before}", names.index(before)
-    return st.selectbox("Language of the memories", names, at, key=key, format_func=language_name, help=LANGUAGE_HELP)
+    return st.selectbox(
+        "Language of the memories", names, at, key=key, format_func=language_name, help=HELP["memories:import:language"]
+    )
 
 
 def language_name(name: str) -> str:
@@ -219,21 +209,7 @@ ADDRESS, PASSWORD, MAPPING, EMBEDDER, RATE = (
     f"memories:source:{name}" for name in ("address", "password", "mapping", "embedder", "rate")
 )
 READ_ONLY = "Read-only: nothing is written to the source. A source without any vectors is embedded here."
-PASSWORD_HELP = (
-    "Held in memory until the app ends, and nowhere else. Empty: from the environment ({variables}) or .pgpass."
-)
-EMBEDDER_HELP = (
-    "A path, hub id, `ollama:MODEL`, or `openai:MODEL` on an OpenAI-compatible server. Empty: the configured one, if it reproduces 20 of "
-    "the stored vectors."
-)
-RATE_HELP = "For busy systems: at most so many chunks (or memories without chunks) are read per second on average. Also for Import changes."
-MAPPING_HELP = (
-    "YAML that names the table and its columns id, text and vector, or single fields; not needed for tables of memory libraries. "
-    "docs/use/sources.md has the fields."
-)
 MAPPING_HINT = "table: public.notes\nid: note_id\ntext: body\nvector: embedding"
-LOOK_HELP = "Show engine, counts, index, settings and what is missing. Nothing is imported."
-TAKE_HELP = "Import memories, chunks, vectors and relations into this store. Later imports read only changes."
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
@@ -262,19 +238,23 @@ def _form(resources: Resources, place: DeltaGenerator) -> None:
     help = f"{', '.join(kind.title for kind in importable())}, or `{ANY}` for an address in an environment variable. "
     help += "`?user=ID` takes the memories of one user."
     box.text_input("Address", key=ADDRESS, placeholder="postgresql://reader@db.example/cems", help=help)
-    help = PASSWORD_HELP.format(variables=", ".join(credential_variables()))
+    help = HELP["memories:source:password"].format(variables=", ".join(credential_variables()))
     password.text_input("Password or key", key=PASSWORD, type="password", autocomplete="off", help=help)
     with st.expander("Embedder, rate, and a table of your own", key="memories:source:more"):
         hint = f"{Settings().embedder}, if it reproduces them"
-        st.text_input("Embedder that made its vectors", key=EMBEDDER, placeholder=hint, help=EMBEDDER_HELP)
+        st.text_input(
+            "Embedder that made its vectors", key=EMBEDDER, placeholder=hint, help=HELP["memories:source:embedder"]
+        )
         limits: dict[str, Any] = {"min_value": 1, "value": None, "step": 100, "placeholder": "no limit"}
-        st.number_input("Rows per second, at most", key=RATE, help=RATE_HELP, **limits)
-        st.text_area("Mapping", key=MAPPING, height=120, placeholder=MAPPING_HINT, help=MAPPING_HELP)
+        st.number_input("Rows per second, at most", key=RATE, help=HELP["memories:source:rate"], **limits)
+        st.text_area("Mapping", key=MAPPING, height=120, placeholder=MAPPING_HINT, help=HELP["memories:source:mapping"])
     typed = bool(st.session_state[ADDRESS].strip())
     common: dict[str, Any] = {"on_click": _keep_secret, "args": (resources,), "disabled": not typed}
     with st.container(horizontal=True, vertical_alignment="center"):
-        looking = st.button("Preview", key="memories:source:look", help=LOOK_HELP, **common)
-        taking = st.button("Import memories", key="memories:source:take", type="primary", help=TAKE_HELP, **common)
+        looking = st.button("Preview", key="memories:source:look", help=HELP["memories:source:look"], **common)
+        taking = st.button(
+            "Import memories", key="memories:source:take", type="primary", help=HELP["memories:source:take"], **common
+        )
         st.caption(READ_ONLY)
     if not looking and not taking:
         return
@@ -340,8 +320,9 @@ def _drawn(facts: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
 
 def _draw_connected(report: ConnectReport) -> None:
     st.markdown("## Last import")
-    rows = [tuple(map(row.get, COUNTED)) for snapshot in report.sources for row in snapshot.counts]
-    draw_values(list(COUNTED), rows, key="memories:source:counts", help=COUNTED, most=len(rows))
+    names = HELP["memories:source:counts"]
+    rows = [tuple(map(row.get, names)) for snapshot in report.sources for row in snapshot.counts]
+    draw_values(list(names), rows, key="memories:source:counts", most=len(rows))
     for snapshot in report.sources:
         html.draw("memories/source_said.html", lines=snapshot.lines)
         count = len(snapshot.problems) + snapshot.more_problems
@@ -354,13 +335,6 @@ def _draw_connected(report: ConnectReport) -> None:
         st.warning(plain(f"Not searchable yet: {report.problem}"), icon=":material/warning:")
 
 
-COUNTED = {
-    "rows": "What was imported",
-    "added": "New in this store",
-    "updated": "Changed in the source since the last import",
-    "unchanged": "Same in both; not read again",
-    "deleted": "No longer in the source, so deleted here",
-}
 PROBLEMS: list[Column[RowProblem]] = [
     Column("memory", lambda each: each.memory_id, "medium", help="Its id there"),
     Column("field", lambda each: each.field, "small"),
@@ -417,18 +391,14 @@ def card_html(status: SourceStatus, now: datetime) -> Markup:
     return html.render("memories/source.html", address=record.address, engine=engine, facts=facts)
 
 
-CHANGES_HELP = "Import new and changed memories, and delete those that the source no longer has."
-NAMED_HELP = "A path, hub id, `ollama:MODEL` or `openai:MODEL`. It is compared with 20 of the stored vectors."
-
-
 def _card_buttons(resources: Resources, record: SourceRecord, place: DeltaGenerator) -> None:
     key = f"memories:source:{record.id}"
     with st.container(horizontal=True, vertical_alignment="center"):
-        label, help = "Import changes" if record.complete else "Resume", CHANGES_HELP
+        label, help = "Import changes" if record.complete else "Resume", HELP["memories:source:changes"]
         taking = st.button(label, key=f"{key}:take", icon=":material/sync:", help=help)
         with st.popover("Name its embedder", key=f"{key}:naming", help="Name the embedder that made its vectors."):
             label, value = "Embedder that made its vectors", record.embedder or ""
-            named = st.text_input(label, value, key=f"{key}:embedder", help=NAMED_HELP).strip()
+            named = st.text_input(label, value, key=f"{key}:embedder", help=HELP["memories:source:named"]).strip()
             naming = st.button("Compare and use it", key=f"{key}:name", disabled=not named)
         with st.popover("Forget", key=f"{key}:forgetting", help="Remove this source and its memories from the store."):
             st.caption(f"Deletes its {record.memories:,} memories from this store. The source itself is not touched.")

@@ -24,6 +24,7 @@ from cems_workbench.store.text_rule import MAX_FIRST_TOKENS, known_text_rule
 from cems_workbench.ui.kit import html, session, widgets
 from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, layout
 from cems_workbench.ui.kit.html import plain, tick
+from cems_workbench.ui.kit.tables import HELP
 from cems_workbench.ui.memories import across, sources, state
 from cems_workbench.ui.memories.sources import language_name, title_box
 
@@ -31,13 +32,6 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 
-COLUMNS = {
-    "Index": "The structure used by searches.",
-    "State": "Whether it contains every change of the store.",
-    "Texts": "Number of indexed texts: one per chunk, and one per memory without chunks.",
-    "Version": "The store numbers its changes: the change at which the index was built, and the latest one.",
-    "Note": "Why it must be rebuilt, if so.",
-}
 INDEXES = {
     "lexical": ("Words", "BM25 ranks memories by the words they share with a query; rare words count more."),
     "vectors": (
@@ -52,34 +46,6 @@ RULES: dict[ChunkRule, str] = {
     "cems": "memories are split by CEMS's rule",
     "qmd": "memories are split by QMD's rule",
 }
-CHUNKS_HELP = (
-    "Chunks are searched separately; a memory has the rank of its best chunk. `import --chunks RULE` sets how memories are "
-    "split."
-)
-
-TEXT_HELP = (
-    "Which text of a memory is embedded and searched. Systems differ in this more than in formulas: mem0, engram and ACE read the content "
-    "alone. `import --text content` sets it too."
-)
-LANGUAGE_HELP = (
-    "Language of the stemmer and stop words of lexical search, and of typo corrections; the detectors support English only. Danish and "
-    "Norwegian are too similar to be detected: choose one of them here."
-)
-
-
-FOLDER_HELP = "A folder on the machine that runs this app: next to its store, or in one of CEMS_WORKBENCH_FOLDERS."
-OPEN_HELP = "Close the current store and open the one in this folder."
-CREATE_HELP = "Create an empty store in this folder, which may not exist yet, and open it."
-INDEXES_HELP = (
-    "Derived from the memories, and can be rebuilt at any time. The version numbers the store's changes: an index is up to date if it was "
-    "built from the latest one. Vectors are searched exactly; a config that asks for Chroma's graph (lists.vector.index) has it made when "
-    "it is asked."
-)
-REFRESH_HELP = (
-    "Index the latest changes. After a change of the embedding model all memories are embedded; the vectors of the previous model are "
-    "kept."
-)
-REBUILD_HELP = "Delete both indexes and rebuild them. All memories are embedded again."
 
 
 def draw(resources: Resources, place: DeltaGenerator) -> None:
@@ -101,8 +67,13 @@ def folder(present: Path | None) -> None:
     if present is not None:
         html.draw("memories/open_folder.html", path=present.resolve())
     box, *buttons = st.columns([6, 1, 1], vertical_alignment="bottom")
-    box.text_input("Another folder", key="memories:folder", placeholder="/path/to/a/store", help=FOLDER_HELP)
-    rows = (("Open", "open", False, OPEN_HELP), ("Create", "create", True, CREATE_HELP))
+    box.text_input(
+        "Another folder", key="memories:folder", placeholder="/path/to/a/store", help=HELP["memories:folder"]
+    )
+    rows = (
+        ("Open", "open", False, HELP["memories:folder:open"]),
+        ("Create", "create", True, HELP["memories:folder:create"]),
+    )
     for button, (label, name, create, help) in zip(buttons, rows, strict=True):
         common: dict[str, Any] = {"on_click": _switch, "args": (create,), "width": "stretch", "help": help}
         button.button(label, key=f"memories:folder:{name}", **common)
@@ -126,12 +97,12 @@ def indexes_html(states: Sequence[IndexState]) -> Markup:
     for index in states:
         kind, _, model = index.name.partition(" ")
         rows.append((index, *INDEXES.get(kind, (kind, "")), model or "BM25"))
-    return html.render("memories/indexes.html", columns=COLUMNS, indexes=rows)
+    return html.render("memories/indexes.html", columns=HELP["memories:indexes:columns"], indexes=rows)
 
 
 def indexes(resources: Resources, place: DeltaGenerator) -> None:
     """Draw the health of both indexes, with Refresh and Rebuild."""
-    st.markdown("## Search indexes", help=INDEXES_HELP)
+    st.markdown("## Search indexes", help=HELP["memories:indexes"])
     model, problem = _vector_model(resources)
     states = resources.store.indexes.states(model)
     if problem:
@@ -140,13 +111,13 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     embedder = resources.embedder
     model = f"{embedder.line}, {embedder.place}" if isinstance(embedder, TokenEmbedder) else embedder.line
     html.draw("memories/embedder.html", model=model, meaning=INDEXES["vectors"][1])
-    st.caption(chunks_line(resources.store.chunks.statistics()), help=CHUNKS_HELP)
+    st.caption(chunks_line(resources.store.chunks.statistics()), help=HELP["memories:store:chunks"])
     _text(resources)
     _language(resources)
     fresh, icon = all(index.fresh for index in states), ":material/refresh:"
     with st.container(horizontal=True, vertical_alignment="center"):
-        refresh = st.button("Refresh", key="memories:refresh", disabled=fresh, help=REFRESH_HELP)
-        rebuild = st.button("Rebuild", key="memories:rebuild", icon=icon, help=REBUILD_HELP)
+        refresh = st.button("Refresh", key="memories:refresh", disabled=fresh, help=HELP["memories:refresh"])
+        rebuild = st.button("Rebuild", key="memories:rebuild", icon=icon, help=HELP["memories:rebuild"])
         if message := state.present().index_message:
             st.caption(plain(message))
     if refresh or rebuild:
@@ -166,7 +137,7 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
 def _text(resources: Resources) -> None:
     """Draw which text of a memory is embedded and searched, and a choice of another one."""
     rule = resources.store.texts.rule
-    st.caption(f"Searched text: **{rule}**.", help=TEXT_HELP)
+    st.caption(f"Searched text: **{rule}**.", help=HELP["memories:text"])
     title, fields, most, button = st.columns([2, 3, 2, 2], vertical_alignment="bottom")
     key = f"memories:text:{rule}"
     with_title = title_box(title, rule, key)
@@ -201,7 +172,7 @@ def _text(resources: Resources) -> None:
 def _language(resources: Resources) -> None:
     """Draw the language of lexical search, the reason for it, and a choice of another one."""
     spoken = resources.store.language.choice()
-    st.caption(f"Language: **{spoken.language}**, {plain(spoken.reason)}.", help=LANGUAGE_HELP)
+    st.caption(f"Language: **{spoken.language}**, {plain(spoken.reason)}.", help=HELP["memories:language"])
     box, button, _ = st.columns([2, 2, 4], vertical_alignment="bottom")
     chosen = box.selectbox(
         "Another language",
@@ -250,17 +221,6 @@ MAX_EXACT_IDS = 20
 MAX_EXACT_CHARS = 2_000
 DEFAULT_NEAR_COSINE = 0.92
 HUBS = "memories:hubs"
-COSINE_HELP = "Cosine of the two embeddings; 1: identical meaning to the model."
-NUMBERS_HELP = {
-    "memories": "Without deleted ones.",
-    "pinned": "Never dropped because of their age.",
-    "never accessed": "Never returned to an agent.",
-    "deleted": "Hidden from every search; see Deleted.",
-    "oldest": "Day of the earliest creation, UTC.",
-    "newest": "Day of the latest creation, UTC.",
-    "median length": "Half of the memories have at most this many characters.",
-    "longest": "Characters of the longest content.",
-}
 
 
 def draw_statistics(resources: Resources, place: DeltaGenerator) -> None:
@@ -337,7 +297,7 @@ def numbers_html(statistics: Statistics) -> Markup:
         "median length": f"{statistics.median_length:,}",
         "longest": f"{statistics.longest:,}",
     }
-    return widgets.numbers((name, value, NUMBERS_HELP[name]) for name, value in figures.items())
+    return widgets.numbers((name, value, HELP["memories:numbers"][name]) for name, value in figures.items())
 
 
 def _exact(groups: list[Duplicates], total: int) -> None:
@@ -361,7 +321,7 @@ def exact_html(groups: Sequence[Duplicates]) -> Markup:
 def _near(resources: Resources, place: DeltaGenerator) -> None:
     st.markdown("## Near duplicates")
     slider, button = st.columns([4, 1], vertical_alignment="bottom", gap="medium")
-    key, help = "memories:near:threshold", f"{COSINE_HELP} Lower finds more pairs."
+    key, help = "memories:near:threshold", HELP["memories:near"] + " Lower finds more pairs."
     threshold = slider.slider("Similarity from", 0.80, 1.0, DEFAULT_NEAR_COSINE, 0.01, key=key, help=help)
     help = f"Compares all pairs of memories; in a larger store, the newest {MAX_MEMORIES:,}."
     asked = button.button("Compare", key="memories:near:button", width="stretch", help=help)
@@ -392,7 +352,7 @@ def _near(resources: Resources, place: DeltaGenerator) -> None:
 def near_html(near: NearDuplicates) -> Markup:
     """Pairs side by side, with their cosine."""
     pairs = [(cosine, near.memories[first], near.memories[second]) for first, second, cosine in near.closest.pairs]
-    return html.render("memories/near_duplicates.html", pairs=pairs, meaning=COSINE_HELP)
+    return html.render("memories/near_duplicates.html", pairs=pairs, meaning=HELP["memories:near"])
 
 
 def first_and_rest(counts: Sequence[tuple[str | None, int]], none: str, most: int = MAX_BARS) -> list[tuple[str, int]]:

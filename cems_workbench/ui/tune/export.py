@@ -48,7 +48,7 @@ from cems_workbench.ui.inspect.toolbar import diff_table, draw_import
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.session import for_all_sessions, require, reviewer, sign_in_configured
-from cems_workbench.ui.kit.tables import Column, draw_values, pick_row
+from cems_workbench.ui.kit.tables import HELP, Column, draw_values, pick_row
 from cems_workbench.ui.kit.widgets import (
     download,
     empty,
@@ -61,9 +61,6 @@ from cems_workbench.ui.kit.widgets import (
 )
 from cems_workbench.ui.tune.state import outdated, page
 
-KEEP_HELP = (
-    "A named config with author, date, reason and evidence card; it can be a baseline, and is restored from History."
-)
 LANGUAGES = {"yaml": "yaml", "json": "json", "toml": "toml", "python": "python"}
 """Of the forms of a config, for highlighting; bash for the others."""
 MAX_MISSING_LINES = 4
@@ -118,7 +115,7 @@ def _apply(
         if st.button("To the sliders", key="tune:take", type="primary", icon=":material/tune:", help=take_help):
             state.use_config(config)
             st.toast("Set on the sliders of Inspect.", icon=":material/check:")
-        keep = st.button("Save to history", key="tune:keep", icon=":material/bookmark_add:", help=KEEP_HELP)
+        keep = st.button("Save to history", key="tune:keep", icon=":material/bookmark_add:", help=HELP["tune:keep"])
         download(
             "Preset file",
             preset_text(config, why, card),
@@ -219,15 +216,7 @@ def _rankings(rankings: Sequence[ExportedRanking]) -> None:
                 rows.append((name, f"{ranking.queries} ({count})", str(row.measure), mean, *against))
     names = ("ranking", "queries", "measure", "mean", "difference", "95 % interval", "p")
     form = {"difference": "%+.3f", "p": "%.4f"}
-    draw_values(names, rows, key="tune:as_read", help=RANKINGS_HELP, format=form, most=8, width="content")
-
-
-RANKINGS_HELP = {
-    "mean": "In brackets: 95 % confidence interval",
-    "difference": "As read by the target minus in the workbench, mean over the queries",
-    "95 % interval": "Of the mean difference, paired by query",
-    "p": "Two-sided paired randomisation test",
-}
+    draw_values(names, rows, key="tune:as_read", format=form, most=8, width="content")
 
 
 def _fill(

@@ -1,4 +1,4 @@
-"""What a search learned: parameter importance, the response of the objective to one or two parameters, and wins and losses per query."""
+"""What a search learned: parameter importance, the response of the objective to one parameter, and wins and losses per query."""
 
 from __future__ import annotations
 
@@ -18,19 +18,17 @@ from cems_workbench.tuning.learned import (
     Curve,
     Importance,
     QueryChange,
-    Surface,
     Tally,
     importance,
     response_curve,
-    response_surface,
     tally,
     tally_by_type,
     wins_and_losses,
 )
 from cems_workbench.ui.inspect.state import open_in_inspect
-from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, hover, layout, lines
+from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain, tick
-from cems_workbench.ui.kit.tables import Column, draw_table, pick_row
+from cems_workbench.ui.kit.tables import HELP, Column, draw_table, pick_row
 from cems_workbench.ui.kit.widgets import progress_bar, remembered
 from cems_workbench.ui.tune.search import label
 from cems_workbench.ui.tune.state import page
@@ -46,7 +44,7 @@ Computed = TypeVar("Computed")
 
 
 def draw_learned(result: SearchResult) -> None:
-    """Draw importance, the response curve of one parameter, and the response map of two."""
+    """Draw importance, and the response curve of one parameter."""
     plan = result.planned.plan
     shares = _computed("importance", lambda _: importance(plan.space, result.tuned.search, seed=plan.seed))
     names = {axis.path: label(axis.path, plan.space.baseline) for axis in plan.space.axes}
@@ -65,16 +63,8 @@ def draw_learned(result: SearchResult) -> None:
         )
         how = "exact, over the whole grid" if shares.exact else f"by a random forest over {shares.trials} configs"
         said = f"Share of the variance that each explains alone, {how}. Interactions: {shares.together:.0%}."
-        st.caption(said, help=_IMPORTANCE_HELP)
+        st.caption(said, help=HELP["tune:importance"])
     _curve(result, ranked, names, measure)
-    if len(ranked) > 1:
-        _surface(result, ranked, names, measure)
-
-
-_IMPORTANCE_HELP = (
-    "The share of the variance of the measure over the space that a parameter explains alone (main effect of a functional "
-    "analysis of variance). Exact on a full grid; otherwise estimated by a random forest fitted to the configs tried."
-)
 
 
 def importance_figure(shares: Importance, names: Mapping[str, str]) -> Figure:
@@ -112,33 +102,24 @@ def _curve(result: SearchResult, ranked: list[str], names: Mapping[str, str], me
         curve_figure(curve, result, names[path], measure),
         key="tune:response",
         alt=f"Line chart: {measure} by {path}, other parameters as proposed.",
-        table=lambda: curve_rows(curve, names[path], measure),
+        table=lambda: [
+            {
+                names[path]: short_value(value),
+                measure: mean,
+                "difference from the proposal": by,
+                "standard error": error,
+            }
+            for value, mean, by, error in zip(
+                curve.values,
+                *(row.tolist() for row in (curve.mean, curve.difference, curve.difference_error)),
+                strict=True,
+            )
+        ],
     )
     st.caption(
         "Other parameters as proposed, on the tuning queries; each point is replayed. The band is one standard error of the "
         "difference from the proposal: values whose band reaches the dotted line cannot be distinguished from it."
     )
-
-
-def _surface(result: SearchResult, ranked: list[str], names: Mapping[str, str], measure: str) -> None:
-    st.markdown("## Effect of two parameters")
-    left, right = st.columns(2)
-    first = left.selectbox("Across", ranked, format_func=names.__getitem__, **remembered("tune:map_x"))
-    others = [path for path in ranked if path != first]
-    if st.session_state.get("tune:map_y") not in others:
-        st.session_state["tune:map_y"] = others[0]
-    second = right.selectbox("Up", others, format_func=names.__getitem__, **remembered("tune:map_y"))
-    tuned, score = result.tuned, result.planned.score
-    surface = _computed(
-        ("surface", first, second), lambda done: response_surface(tuned, score, (first, second), progress=done)
-    )
-    draw_chart(
-        surface_figure(surface, names, measure),
-        key="tune:surface",
-        table=lambda: surface_rows(surface, names, measure),
-        alt=f"Heat map: {measure} by {first} and {second}, other parameters as proposed.",
-    )
-    st.caption("Brighter is better; the ring is the proposal. A cell without colour violates a constraint.")
 
 
 def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) -> Figure:
@@ -183,86 +164,7 @@ def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) ->
     return chart
 
 
-def curve_rows(curve: Curve, name: str, measure: str) -> list[dict[str, Any]]:
-    """One row per value of the parameter, with the numbers of the curve."""
-    return [
-        {
-            name: short_value(value),
-            measure: float(curve.mean[i]),
-            "difference from the proposal": float(curve.difference[i]),
-            "standard error": float(curve.difference_error[i]),
-        }
-        for i, value in enumerate(curve.values)
-    ]
-
-
-def surface_rows(surface: Surface, names: Mapping[str, str], measure: str) -> list[dict[str, Any]]:
-    """One row per cell of the map."""
-    (across, up), (first, second) = surface.values, surface.paths
-    return [
-        {
-            names[first]: short_value(a),
-            names[second]: short_value(b),
-            measure: float(surface.mean[i, j]),
-            "standard error": float(surface.error[i, j]),
-        }
-        for i, a in enumerate(across)
-        for j, b in enumerate(up)
-    ]
-
-
-def surface_figure(surface: Surface, names: Mapping[str, str], measure: str) -> Figure:
-    """One cell per pair of values, brighter for higher values, and a ring on the proposal."""
-    import plotly.graph_objects as go
-
-    (across, up), (first, second) = surface.values, (tick(names[path], 60) for path in surface.paths)
-    chart = go.Figure()
-    texts = [
-        [
-            lines(
-                f"{first} {short_value(a)}",
-                f"{second} {short_value(b)}",
-                f"{measure} {surface.mean[i, j]:.4f} ± {surface.error[i, j]:.4f}",
-            )
-            for i, a in enumerate(across)
-        ]
-        for j, b in enumerate(up)
-    ]
-    chart.add_heatmap(
-        x=list(range(len(across))),
-        y=list(range(len(up))),
-        z=surface.mean.T,
-        colorscale="Cividis",
-        xgap=1,
-        ygap=1,
-        hovertext=texts,
-        hovertemplate=HOVERTEXT,
-        colorbar={"title": {"text": measure, "side": "right"}, "thickness": 12, "tickformat": ".3f", "outlinewidth": 0},
-    )
-    at = {"x": [surface.own[0]], "y": [surface.own[1]], "mode": "markers", "hoverinfo": "skip", "showlegend": False}
-    for size, colour, width in ((19, "#000000", 2), (16, "#FFFFFF", 2.5)):
-        chart.add_scatter(
-            **at, marker={"symbol": "circle-open", "size": size, "color": colour, "line": {"width": width}}
-        )
-    x, y = (_places(names[path], values) for path, values in zip(surface.paths, surface.values, strict=True))
-    chart.update_layout(layout(420, x, y, margin={"r": 8}, plot_bgcolor="rgba(0,0,0,0)"))
-    return chart
-
-
-def _places(name: str, values: tuple[Any, ...]) -> dict[str, Any]:
-    every = max(1, (len(values) + 7) // 8) if len(values) > 8 else 1
-    places = list(range(0, len(values), every))
-    return {
-        "title": tick(name, 60),
-        "tickvals": places,
-        "ticktext": [tick(short_value(values[i])) for i in places],
-        "showgrid": False,
-        "range": [-0.5, len(values) - 0.5],
-    }
-
-
 SIGNS = {"won": "▲ won", "lost": "▼ lost", "same": "= same"}
-REGRESSION_HELP = "Whether the mean of this type is below the baseline’s"
 COLOURS = {"won": LIST_COLOURS[4], "lost": LIST_COLOURS[3]}
 
 
@@ -320,7 +222,7 @@ TYPES: list[Column[tuple[str | None, Tally]]] = [
     Column("difference", lambda row: row[1].difference, 90, "%+.3f"),
     Column("won", lambda row: row[1].won, 60),
     Column("lost", lambda row: row[1].lost, 60),
-    Column("regression", lambda row: "▼" if row[1].difference < 0 else "", 60, help=REGRESSION_HELP),
+    Column("regression", lambda row: "▼" if row[1].difference < 0 else "", 60, help=HELP["tune:regression"]),
 ]
 COLUMNS: list[Column[QueryChange]] = [
     Column("qid", lambda change: change.qid, 70),

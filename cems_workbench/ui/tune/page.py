@@ -28,7 +28,6 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.settings import Settings
 from cems_workbench.tuning.unlabelled import TUNABLE_SECTIONS
 from cems_workbench.ui.evaluate.setup import (
-    JUDGMENTS_HELP,
     chosen_selection,
     draw_nothing,
     server_answers,
@@ -40,7 +39,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page, plain, render
 from cems_workbench.ui.kit.session import for_all_sessions
-from cems_workbench.ui.kit.tables import draw_values
+from cems_workbench.ui.kit.tables import HELP, draw_values
 from cems_workbench.ui.kit.widgets import (
     draw_effects,
     draw_provenance,
@@ -103,36 +102,21 @@ def draw_lists(data: TuningData) -> None:
             f"{one.low:.3f}–{one.high:.3f}",
             100 * one.read,
             100 * one.shared,
-            one.lead,
         )
         for one in trust
     ]
-    names = ("list", "queries", "agreement", "95 % interval", "read", "shared", "lead")
-    draw_values(names, rows, key="tune:trust", help=TRUST_HELP, format=TRUST_FORMATS, width="content")
+    names = ("list", "queries", "agreement", "95 % interval", "read", "shared")
+    draw_values(names, rows, key="tune:trust", format=TRUST_FORMATS, width="content")
     st.caption(
         "The search weights the lists by agreement alone. A list can agree with the reranker and share its mistakes."
     )
 
 
-TRUST_FORMATS = {"read": "%.0f %%", "shared": "%.0f %%", "lead": "%.2f"}
-TRUST_HELP = {
-    "queries": "Queries for which it returned results",
-    "agreement": "nDCG@10 of the list alone; the reranker’s first three have grades 3, 2 and 1",
-    "95 % interval": "Of the agreement: bootstrap over queries",
-    "read": "Share of its first ten that the reranker scored",
-    "shared": "Share of its first ten that are also in another list’s first ten",
-    "lead": "Gap between first and second score, relative to the drop from first to tenth. Shown, not used: on three judged sets it did "
-    "not predict the better list.",
-}
+TRUST_FORMATS = {"read": "%.0f %%", "shared": "%.0f %%"}
 
 
 NO_JUDGMENTS = "None: a reranker’s order"
 """The option to tune without judgments."""
-SET_HELP = "The judged queries of this set decide which config is better."
-BASELINE_HELP = (
-    "The start of the search, which a proposal must beat. “As set in Inspect” is the current state of the sliders."
-)
-WITHOUT_HELP = "With none, list weights are tuned to a reranker’s order, on all queries of the set."
 
 
 def choose(resources: Resources) -> TuningData | None:
@@ -144,12 +128,14 @@ def choose(resources: Resources) -> TuningData | None:
         return None
     options = config_options(resources)
     boxes = st.columns([3, 3, 2, 2], vertical_alignment="bottom")
-    name = set_box(boxes[0], "tune", sorted(sets), sets, SET_HELP)
+    name = set_box(boxes[0], "tune", sorted(sets), sets)
     if st.session_state.get("tune:baseline") not in options.configs:
         st.session_state["tune:baseline"] = PRESENT_NAME if state.changed_parameters() else state.present().preset
-    base = boxes[1].selectbox("Baseline", list(options.configs), **remembered("tune:baseline", BASELINE_HELP))
+    base = boxes[1].selectbox("Baseline", list(options.configs), **remembered("tune:baseline"))
     kinds = [*JUDGES, NO_JUDGMENTS]
-    kind = boxes[2].selectbox("Judgments", kinds, **remembered("tune:judges", f"{JUDGMENTS_HELP} {WITHOUT_HELP}"))
+    kind = boxes[2].selectbox(
+        "Judgments", kinds, **remembered("tune:judges", HELP["evaluate:judges"] + " " + HELP["tune:judges"])
+    )
     within = within_box(boxes[3], "tune")
     config = options.under_its_name(base)
     draw_effects({base: config}, within)

@@ -29,7 +29,7 @@ from cems_workbench.tuning.space import BANDS_PATH, Axis, SearchSpace, axis_for,
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain
-from cems_workbench.ui.kit.tables import draw_values
+from cems_workbench.ui.kit.tables import HELP, draw_values
 from cems_workbench.ui.kit.widgets import errors_shown, remembered, time_left, watch_work
 from cems_workbench.ui.tune.state import page, scorer_for, store_result
 
@@ -209,15 +209,6 @@ GUARDS = ("hit@5", "hit@1", "recall@10", "nDCG@10", "MRR")
 NO_ANSWER_GUARDS = ("noise@5", "answered", "refused", "noise@5<=0.5", "refused<=0.05")
 """Guards offered if there are queries without an answer."""
 SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-OBJECTIVES_HELP = (
-    "The first decides. With a second one the search maps the Pareto front: configs that cannot improve in one without losing in "
-    "another. Measures of harm, such as noise, are minimised. "
-)
-GUARDS_HELP = (
-    "A config that is worse than the baseline in a guard is never proposed. For one query type: `temporal:hit@5`; with a "
-    "tolerance: `temporal:hit@5-0.01`; with a fixed bound instead of the baseline: `noise@5<=0.2`, `nDCG@10>=0.5`."
-)
-FEWER_HELP = "An additional objective: each candidate sent to the reranker costs a model call."
 
 
 def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
@@ -229,7 +220,7 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
         default=["nDCG@10"],
         accept_new_options=True,
         max_selections=3,
-        **remembered("tune:objectives", OBJECTIVES_HELP + measures_help()),
+        **remembered("tune:objectives", HELP["tune:objectives"] + measures_help()),
     )
     types = sorted({kind for kind in data.batch.types if kind})
     noise = NO_ANSWER_GUARDS if data.batch.without_answer(data.relevant_from).any() else ()
@@ -241,10 +232,10 @@ def draw_goal(data: TuningData, space: SearchSpace) -> Goal | None:
         accept_new_options=True,
         format_func=lambda text: labels.get(text, text),  # a typed option comes back as its formatted text
         placeholder="no guard",
-        **remembered("tune:guards", GUARDS_HELP),
+        **remembered("tune:guards"),
     )
     fewer = any(axis.path in ("rerank.depth", "rerank.score_window") for axis in space.axes) and st.toggle(
-        "Fewer candidates to the reranker", **remembered("tune:fewer", FEWER_HELP)
+        "Fewer candidates to the reranker", **remembered("tune:fewer")
     )
     if not wanted:
         st.info("Choose a measure to maximise.")
@@ -286,7 +277,6 @@ def draw_plan(data: TuningData, space: SearchSpace, goal: Goal) -> PlannedSearch
     return planned
 
 
-GROUPS_HELP = "Queries of one group stay together: in the tuning set, in a fold, or sealed. Splitting them would leak information."
 NUMBERS: Mapping[str, tuple[str, float, tuple[Any, ...], str]] = {
     "folds": (
         "Folds",
@@ -315,7 +305,7 @@ def _settings(batch: LabelledBatch, can_seal: bool) -> SearchSettings:
         GROUPINGS,
         GROUPINGS.index(natural_grouping(batch)),
         format_func=lambda grouping: f"{GROUP_WORDS[grouping]} · {counts[grouping]}",
-        **remembered("tune:group_by", GROUPS_HELP),
+        **remembered("tune:group_by"),
     )
     typed: dict[str, Any] = {"sealed": 0.0}
     for box, (name, (label, _, bounds, help)) in zip(boxes, numbers.items(), strict=True):

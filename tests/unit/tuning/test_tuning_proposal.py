@@ -448,8 +448,6 @@ def test_trust_in_a_list_is_worked_out_by_hand() -> None:
     assert rows["lexical"].agreement == pytest.approx((3 / np.log2(3)) / (3 + 2 / np.log2(3) + 1 / 2))
     assert (rows["vector"].read, rows["lexical"].read) == pytest.approx((0.4, 0.5))
     assert (rows["vector"].shared, rows["lexical"].shared) == pytest.approx((0.1, 0.5))
-    assert rows["vector"].lead == pytest.approx((1.5 - 0.95) / (1.5 - 0.55))
-    assert np.isnan(rows["lexical"].lead)  # too few hits to tell
 
 
 def reading(evidence: Evidence, source: str) -> Evidence:

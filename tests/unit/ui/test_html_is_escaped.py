@@ -6,11 +6,13 @@ and attributes both times; and the hostile text must be readable in it, letter f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import lru_cache
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +41,7 @@ from cems_workbench.ui.inspect.tools.text_evidence import Edge, marked_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure
 from cems_workbench.ui.inspect.views.query import corrections_html, probe_html, signals_html, spans_html
 from cems_workbench.ui.inspect.views.rerank import model_html
+from cems_workbench.ui.kit import tables
 from cems_workbench.ui.kit.html import render
 from cems_workbench.ui.label.agreement import confusion_html
 from cems_workbench.ui.label.card import card_html
@@ -362,3 +365,9 @@ def test_labels_hovers_and_legend_of_the_contributions_have_no_tag() -> None:
     assert len(texts) > 20
     assert [text for text in texts if "<" in text or ">" in text] == []
     assert any("&lt;script&gt;" in text for text in figure.data[0].y)
+
+
+def test_every_tooltip_that_a_page_takes_from_help_json_is_in_it() -> None:
+    sources = [path.read_text("utf-8") for path in Path(tables.__file__).parents[1].rglob("*.py")]
+    taken = {key for source in sources for key in re.findall(r'\bHELP\["([a-z_:]+)"\]', source)}
+    assert len(taken) > 60 and taken <= set(tables.HELP)
