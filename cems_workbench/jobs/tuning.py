@@ -36,8 +36,6 @@ from cems_workbench.tuning.holdout import (
     Gain,
     GroupBy,
     HoldoutLooks,
-    Looks,
-    LooksFile,
     Split,
     groups_of,
     looks_path,
@@ -409,10 +407,10 @@ def looks_at(data: TuningData, store: Store | None, who: str = "") -> HoldoutLoo
 
     The store records `who` looks. Raises InputError if the file cannot be read.
     """
-    file = LooksFile(looks_path(data.evidence.path, data.query_set))
+    path = looks_path(data.evidence.path, data.query_set)
     if store is None or store.identity != data.evidence.header.store_id:
-        return HoldoutLooks(file)
-    return HoldoutLooks(file, store.holdouts, store.identity, who)
+        return HoldoutLooks(path)
+    return HoldoutLooks(path, store.holdouts, store.identity, who)
 
 
 @contextmanager
@@ -444,7 +442,7 @@ def store_of(evidence: EvidenceSet, settings: Settings) -> Iterator[Store | None
     yield None
 
 
-def open_holdout(result: SearchResult, looks: Looks) -> SearchResult:
+def open_holdout(result: SearchResult, looks: HoldoutLooks) -> SearchResult:
     """The result with proposal and baseline scored on the sealed queries. Every call counts as a look."""
     planned = result.planned
     tuned = protocol.open_holdout(result.tuned, planned.score, looks, planned.data.query_set, planned.sealed)

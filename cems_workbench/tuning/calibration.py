@@ -24,6 +24,7 @@ import numpy as np
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import SignalTable
+from cems_workbench.evaluation.labelling.judge_calibration import wilson
 from cems_workbench.pipeline.table import Bools, Floats
 from cems_workbench.results import Table
 from cems_workbench.tuning.holdout import split
@@ -33,7 +34,6 @@ METHODS: tuple[Method, ...] = get_args(Method)
 BINS = 10
 MIN_QUERIES = 5
 """Minimum number of queries with an answer, and of queries without."""
-Z95 = 1.959963984540054
 
 
 class Curve(Protocol):
@@ -188,24 +188,19 @@ CALIBRATION_COLUMNS = (
 def calibration_table(found: Sequence[Calibration], group_by: str) -> Table:
     """A row for each signal, whose columns `CALIBRATION_COLUMNS` explains."""
     first = found[0]
-    rows = (
-        (
-            one.signal,
-            one.answerable,
-            one.unanswerable,
-            one.missing,
-            one.auroc,
-            one.brier,
-            one.base_brier,
-            one.ece,
-            one.refused,
-            one.wrongly,
-        )
-        for one in found
-    )
-    columns = ("signal", "answer", "none", "no value", "AUROC", "Brier", "Brier of base", "ECE", "refused", "wrongly")
+    shown = {
+        "signal": "signal",
+        "answer": "answerable",
+        "none": "unanswerable",
+        "no value": "missing",
+        "AUROC": "auroc",
+        "Brier": "brier",
+        "Brier of base": "base_brier",
+        "ECE": "ece",
+    } | {name: name for name in ("refused", "wrongly")}
+    rows = tuple(tuple(getattr(one, name) for name in shown.values()) for one in found)
     title = f"{first.method}, {first.folds} folds by {group_by}, answering from a probability of {first.probability:g}"
-    return Table(columns, tuple(rows), title)
+    return Table(tuple(shown), rows, title)
 
 
 def calibrate(
@@ -253,7 +248,7 @@ def calibrate(
         auroc=float(roc_auc_score(answers, scores)),
         brier=float(((predicted - answers) ** 2).mean()),
         base_brier=float(answers.mean() * (1 - answers.mean())),
-        ece=expected_error(bins),
+        ece=sum(one.queries * abs(one.observed - one.predicted) for one in bins) / len(rows),
         bins=bins,
         probability=probability,
         threshold=whole.threshold(probability),
@@ -271,22 +266,7 @@ def reliability(predicted: Floats, answers: Bools, bins: int = BINS) -> tuple[Bi
         inside = place == i
         queries = int(inside.sum())
         if queries:
-            share = float(answers[inside].mean())
-            found.append(
-                Bin(i / bins, (i + 1) / bins, queries, float(predicted[inside].mean()), share, wilson(share, queries))
-            )
+            right = int(answers[inside].sum())
+            interval, ends = wilson(right, queries), (i / bins, (i + 1) / bins)
+            found.append(Bin(*ends, queries, float(predicted[inside].mean()), right / queries, interval))
     return tuple(found)
-
-
-def expected_error(bins: Sequence[Bin]) -> float:
-    """The expected calibration error (ECE)."""
-    total = sum(one.queries for one in bins)
-    return sum(one.queries * abs(one.observed - one.predicted) for one in bins) / total
-
-
-def wilson(share: float, count: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a share of `count`."""
-    square = Z95 * Z95
-    middle = (share + square / (2 * count)) / (1 + square / count)
-    half = Z95 / (1 + square / count) * math.sqrt(share * (1 - share) / count + square / (4 * count * count))
-    return max(0.0, middle - half), min(1.0, middle + half)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,40 +115,24 @@ def groups_of(batch: LabelledBatch, by: GroupBy) -> list[str]:
 
     A query without the property is a separate group.
     """
-    read = _READERS[by]
-    return [read(batch, q) or f"query {batch.queries[q].qid}" for q in range(len(batch.queries))]
+    return [_group(batch, by, q) or f"query {query.qid}" for q, query in enumerate(batch.queries)]
 
 
 def natural_grouping(batch: LabelledBatch) -> GroupBy:
     """Project if there are enough of them, else session, else each query alone."""
+    rows = range(len(batch.queries))
     for by in ("project", "session"):
-        if len(set(groups_of(batch, by))) >= MIN_GROUPS and any(
-            _READERS[by](batch, q) for q in range(len(batch.queries))
-        ):
+        if len(set(groups_of(batch, by))) >= MIN_GROUPS and any(_group(batch, by, q) for q in rows):
             return by
     return "query"
 
 
-def _project(batch: LabelledBatch, q: int) -> str | None:
-    return batch.queries[q].project
-
-
-def _session(batch: LabelledBatch, q: int) -> str | None:
-    grades, memories = batch.grades[q], batch.evidences[q].memories
-    best = [key for key in sorted(grades, key=lambda key: (-grades[key], key)) if key in memories]
-    return memories[best[0]].session if best else None
-
-
-def _type(batch: LabelledBatch, q: int) -> str | None:
-    return batch.queries[q].type
-
-
-_READERS: dict[str, Callable[[LabelledBatch, int], str | None]] = {
-    "project": _project,
-    "session": _session,
-    "type": _type,
-    "query": lambda batch, q: None,
-}
+def _group(batch: LabelledBatch, by: GroupBy, q: int) -> str | None:
+    query, grades, memories = batch.queries[q], batch.grades[q], batch.evidences[q].memories
+    if by == "session":
+        best = [key for key in sorted(grades, key=lambda key: (-grades[key], key)) if key in memories]
+        return memories[best[0]].session if best else None
+    return query.project if by == "project" else query.type if by == "type" else None
 
 
 Counts = dict[str, dict[str, int]]
@@ -201,56 +185,19 @@ def gain(baseline: Floats, tuned: Floats, seed: int = 0, direction: int = 1) -> 
     return Gain(len(baseline), mean_of(baseline), mean_of(tuned), float(low), float(high), p, direction)
 
 
-class LooksFile:
-    """Counts in a JSON file: the file's own, and copies of the counts of stores by store id. Without a path they are in memory only."""
-
-    def __init__(self, path: Path | None = None) -> None:
-        """Raises InputError for a file that is not one."""
-        self.path = path
-        self._own: Counts = {}
-        self._heard: dict[str, Counts] = {}
-        if path is not None:
-            self._own, self._heard = _read(path)
-
-    def by_query(self, query_set: str, qids: Sequence[str], without_store: str = "") -> dict[str, int]:
-        """Looks at each of these queries: the file's own, and the copies of all stores but one."""
-        counted = [self._own, *(counts for store, counts in self._heard.items() if store != without_store)]
-        return {qid: sum(counts.get(query_set, {}).get(qid, 0) for counts in counted) for qid in qids}
-
-    def heard(self, store: str, query_set: str, qids: Sequence[str]) -> dict[str, int]:
-        """Looks at each of these queries in the copy of a store's counts."""
-        known = self._heard.get(store, {}).get(query_set, {})
-        return {qid: known.get(qid, 0) for qid in qids}
-
-    def count(self, query_set: str, qids: Sequence[str]) -> int:
-        """Looks so far: those of the most looked-at query."""
-        return max(self.by_query(query_set, qids).values(), default=0)
-
-    def look(self, query_set: str, qids: Sequence[str]) -> int:
-        """Count a look, and return the new count. It is written before anything is shown. Raises InputError."""
-        known = self._own.setdefault(query_set, {})
-        known.update({qid: known.get(qid, 0) + 1 for qid in qids})
-        self._write()
-        return self.count(query_set, qids)
-
-    def hear(self, store: str, query_set: str, counts: Mapping[str, int]) -> None:
-        """Copy the counts of a store. Raises InputError."""
-        self._heard.setdefault(store, {}).setdefault(query_set, {}).update(counts)
-        self._write()
-
-    def _write(self) -> None:
-        if self.path is None:
-            return
-        text = json.dumps({"looks": self._own, "stores": self._heard}, indent=1, ensure_ascii=False)
-        write_text(self.path, text + "\n")
-
-
 class HoldoutLooks:
-    """Looks at the sealed queries of a query set: the store's counts and the file's."""
+    """Looks at the sealed queries of query sets: a JSON file's counts, its copies of the counts of stores, and those of the open store."""
 
-    def __init__(self, file: LooksFile, store: Holdouts | None = None, store_id: str = "", who: str = "") -> None:
-        """`store` holds the counts of the evidence's store if that is open, `store_id` is its id, `who` the person who looks."""
-        self._file, self._store, self._store_id, self._who = file, store, store_id, who
+    def __init__(
+        self, path: Path | None = None, store: Holdouts | None = None, store_id: str = "", who: str = ""
+    ) -> None:
+        """Without a path the counts are in memory only. `store` is the evidence's, if that is open; `who` looks.
+
+        Raises InputError for a file that is not one.
+        """
+        self.path = path
+        self._store, self._store_id, self._who = store, store_id, who
+        self._own, self._copies = _read(path) if path is not None else ({}, {})
 
     def lookers(self, query_set: str) -> Mapping[str, int]:
         """Looks at sealed queries of the set in the store by person."""
@@ -258,27 +205,30 @@ class HoldoutLooks:
 
     def count(self, query_set: str, qids: Sequence[str]) -> int:
         """Looks so far: those of the most looked-at query. The file's copy of the store's counts is refreshed."""
-        if self._store is None:
-            return self._file.count(query_set, qids)
-        counts = self._file.by_query(query_set, qids, self._store_id)
-        heard = self._file.heard(self._store_id, query_set, qids)
-        present = self._store.by_query(query_set, qids)
-        if any(present.get(qid, 0) != heard[qid] for qid in qids):
-            with suppress(InputError):  # a read-only folder: the store has the counts
-                self._file.hear(self._store_id, query_set, present)
-        return max((counts[qid] + present.get(qid, 0) for qid in qids), default=0)
+        if self._store is not None:
+            present = self._store.by_query(query_set, qids)
+            copy = self._copies.setdefault(self._store_id, {}).setdefault(query_set, {})
+            if any(present.get(qid, 0) != copy.get(qid, 0) for qid in qids):
+                copy.update(present)
+                with suppress(InputError):  # a read-only folder: the store has the counts
+                    self._write()
+        counted = [counts.get(query_set, {}) for counts in (self._own, *self._copies.values())]
+        return max((sum(looks.get(qid, 0) for looks in counted) for qid in qids), default=0)
 
     def look(self, query_set: str, qids: Sequence[str]) -> int:
         """Count a look, and return the new count. It is written before anything is shown. Raises InputError."""
-        if self._store is None:
-            self._file.look(query_set, qids)
-        else:
+        if self._store is not None:
             self._store.look(query_set, qids, self._who)
+        else:
+            known = self._own.setdefault(query_set, {})
+            known.update({qid: known.get(qid, 0) + 1 for qid in qids})
+            self._write()
         return self.count(query_set, qids)
 
-
-Looks = HoldoutLooks | LooksFile
-"""What counts the looks at a hold-out; a look is written before anything can be shown."""
+    def _write(self) -> None:
+        if self.path is not None:
+            text = json.dumps({"looks": self._own, "stores": self._copies}, indent=1, ensure_ascii=False)
+            write_text(self.path, text + "\n")
 
 
 def looks_path(evidence: Path, query_set: str) -> Path:
@@ -288,20 +238,16 @@ def looks_path(evidence: Path, query_set: str) -> Path:
 
 
 def _read(path: Path) -> tuple[Counts, dict[str, Counts]]:
+    def counts(values: Any) -> Counts:
+        return {str(name): {str(qid): int(looks) for qid, looks in row.items()} for name, row in values.items()}
+
     try:
         read: Any = json.loads(path.read_text(encoding="utf-8"))
-        return _counts(read["looks"]), {str(store): _counts(looks) for store, looks in read.get("stores", {}).items()}
+        return counts(read["looks"]), {str(store): counts(looks) for store, looks in read.get("stores", {}).items()}
     except FileNotFoundError:
         return {}, {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError(f"{path}: the count of looks cannot be read; repair or remove it") from None
-
-
-def _counts(values: Any) -> Counts:
-    return {
-        str(query_set): {str(qid): int(looks) for qid, looks in by_query.items()}
-        for query_set, by_query in values.items()
-    }
 
 
 def mean_of(scores: Floats) -> float:

@@ -87,12 +87,6 @@ STARTUP_TRIALS = 24
 """Random trials before TPE models them."""
 
 
-def by_grid(space: SearchSpace, trials: int) -> Proposals:
-    """Every combination of a grid with at most about `trials` points."""
-    for values in space.grid(trials):  # noqa: UP028 - objectives are sent in, which a plain iterator refuses
-        yield values
-
-
 def by_tpe(space: SearchSpace, trials: int, objectives: int, seed: int) -> Proposals:
     """Optuna's tree-structured Parzen estimator, multivariate, seeded; the baseline is its first trial.
 
@@ -168,33 +162,6 @@ INFEASIBLE_SCORE = -1e9
 """Objective of a config that violates a constraint."""
 
 
-@dataclass
-class _SearchState:
-    """The state of a running search."""
-
-    space: SearchSpace
-    score: Score
-    goal: Goal
-    rows: Ints
-    types: Sequence[str | None]
-    total: int
-    watch: Watch
-    parts: list[Ints]
-    trials: list[Trial]
-    known: dict[Values, Trial]
-    best: Trial | None = None
-    """`Search.best` of the trials so far; None before the first."""
-
-    def add(self, trial: Trial) -> Trial:
-        """Add a trial, and return the best so far."""
-        self.known[trial.values] = trial
-        self.trials.append(trial)
-        best = self.best or trial
-        better = not best.usable or float(trial.reached[0]) > float(best.reached[0])
-        self.best = trial if trial.usable and better else best
-        return self.best
-
-
 def optimize(
     space: SearchSpace,
     score: Score,
@@ -210,77 +177,101 @@ def optimize(
 
     At most `trials` configs are tried besides the baseline, each once. Cancelling keeps the trials so far.
     """
-    parts = [part for part in (rows[np.isin(rows, part)] for part in score.parts) if len(part)]
-    state = _SearchState(
-        space,
-        score,
-        goal,
-        np.concatenate(parts),
-        _types_as_scored(types, rows, parts),
-        trials + 1,
-        watch,
-        parts,
-        [],
-        {},
-    )
-    cancelled = False
+    run, cancelled = _Run(space, score, goal, rows, types or [None] * len(rows), trials + 1, watch), False
     try:
-        _try_values(state, space.values_of(space.baseline), "baseline")
+        run.reach(space.values_of(space.baseline), "baseline")
         if space.is_grid:
-            _follow(state, by_grid(space, trials), "grid")
+            for values in space.grid(trials):
+                run.reach(values, "grid")
         else:
-            _follow(state, by_tpe(space, trials - int(trials * REFINE_SHARE), _objectives(goal), seed), "search")
-            best = state.best or state.trials[0]
-            _follow(state, by_neighbours(space, best.values, best.reached, trials + 1 - len(state.trials)), "refine")
+            run.follow(by_tpe(space, trials - int(trials * REFINE_SHARE), len(goal.names), seed), "search")
+            best = run.best
+            run.follow(by_neighbours(space, best.values, best.reached, trials + 1 - len(run.trials)), "refine")
     except Cancelled:
         cancelled = True
-    if not state.trials:
+    if not run.trials:
         raise Cancelled
-    return Search(_in_row_order(state, rows), cancelled, _front(state.trials))
+    # Scores are in the order of the parts; those of a pruned trial stay so.
+    order = np.argsort(run.rows)[np.argsort(np.argsort(rows))]
+    found = [trial if trial.pruned else replace(trial, scores=trial.scores[order]) for trial in run.trials]
+    usable = [i for i, trial in enumerate(found) if trial.usable]
+    front = pareto_front(np.stack([found[i].reached for i in usable])).tolist() if usable else []
+    return Search(found, cancelled, [i for i, inside in zip(usable, front, strict=True) if inside])
 
 
-def _follow(state: _SearchState, proposals: Proposals, phase: str) -> None:
-    reached: Floats | None = None
-    while len(state.trials) < state.total:
-        try:
-            values = next(proposals) if reached is None else proposals.send(reached)
-        except StopIteration:
-            return
-        reached = _try_values(state, values, phase)
+class _Run:
+    """A running search."""
 
+    def __init__(
+        self,
+        space: SearchSpace,
+        score: Score,
+        goal: Goal,
+        rows: Ints,
+        types: Sequence[str | None],
+        total: int,
+        watch: Watch,
+    ) -> None:
+        self.space, self.score, self.goal, self.total, self.watch = space, score, goal, total, watch
+        self.parts = [part for part in (rows[np.isin(rows, part)] for part in score.parts) if len(part)]
+        self.rows = np.concatenate(self.parts)
+        by_row = dict(zip(rows.tolist(), types, strict=True))
+        self.types = [by_row[row] for row in self.rows.tolist()]
+        self.trials: list[Trial] = []
+        self.known: dict[Values, Trial] = {}
+        self.best: Trial
+        """`Search.best` of the trials so far, from the first one on."""
 
-def _try_values(state: _SearchState, values: Values, phase: str) -> Floats:
-    """The objectives of these values; a config is tried once."""
-    if values not in state.known:
-        config = state.space.config(values)
-        if state.trials and not state.space.keeps(config):
-            return np.full(_objectives(state.goal), INFEASIBLE_SCORE)
-        best = state.add(_scored_trial(state, values, phase))
-        state.watch(len(state.trials), state.total, best)
-    trial = state.known[values]
-    # A broken guard ranks below the baseline, by how far it is missed: that leads the search to where it holds.
-    return (
-        trial.reached if not trial.broken else np.minimum(trial.reached, state.trials[0].reached) - 0.01 - trial.missed
-    )
+    def follow(self, proposals: Proposals, phase: str) -> None:
+        """Try what is proposed, and answer with what it reached."""
+        reached: Floats | None = None
+        while len(self.trials) < self.total:
+            try:
+                values = next(proposals) if reached is None else proposals.send(reached)
+            except StopIteration:
+                return
+            reached = self.reach(values, phase)
 
+    def reach(self, values: Values, phase: str) -> Floats:
+        """The objectives of these values; a config is tried once."""
+        if values not in self.known:
+            config = self.space.config(values)
+            if self.trials and not self.space.keeps(config):
+                return np.full(len(self.goal.names), INFEASIBLE_SCORE)
+            trial = self.known[values] = self._tried(values, config, phase)
+            self.trials.append(trial)
+            if len(self.trials) == 1 or (
+                trial.usable and (not self.best.usable or trial.reached[0] > self.best.reached[0])
+            ):
+                self.best = trial
+            self.watch(len(self.trials), self.total, self.best)
+        trial = self.known[values]
+        if not trial.broken:
+            return trial.reached
+        # A broken guard ranks below the baseline, by how far it is missed: that leads the search to where it holds.
+        return np.minimum(trial.reached, self.trials[0].reached) - 0.01 - trial.missed
 
-def _scored_trial(state: _SearchState, values: Values, phase: str) -> Trial:
-    config = state.space.config(values)
-    best = state.best
-    first = state.parts[0]
-    if best is None or not best.usable or len(state.parts) == 1 or _objectives(state.goal) > 1 or state.space.is_grid:
-        scores = state.score(config, state.rows)
-    else:
-        scores = state.score(config, first)
-        d = scores[:, 0] - best.scores[: len(first), 0]
-        d = d[~np.isnan(d)]
-        if len(d) and d.mean() < -PRUNE_ERRORS * d.std() / np.sqrt(len(d)):
-            return Trial(values, config, scores, best.reached + d.mean(), pruned=True, phase=phase)
-        scores = np.concatenate([scores, state.score(config, state.rows[len(first) :])])
-    baseline = state.trials[0].scores if state.trials else scores
-    return with_guards(
-        Trial(values, config, scores, state.goal.reached(scores), phase=phase), state.goal, baseline, state.types
-    )
+    def _tried(self, values: Values, config: PipelineConfig, phase: str) -> Trial:
+        if (
+            not self.trials
+            or len(self.parts) == 1
+            or len(self.goal.names) > 1
+            or self.space.is_grid
+            or not self.best.usable
+        ):
+            scores = self.score(config, self.rows)
+        else:
+            best, first = self.best, len(self.parts[0])
+            scores = self.score(config, self.parts[0])
+            d = scores[:, 0] - best.scores[:first, 0]
+            d = d[~np.isnan(d)]
+            if len(d) and d.mean() < -PRUNE_ERRORS * d.std() / np.sqrt(len(d)):
+                return Trial(values, config, scores, best.reached + d.mean(), pruned=True, phase=phase)
+            scores = np.concatenate([scores, self.score(config, self.rows[first:])])
+        baseline = self.trials[0].scores if self.trials else scores
+        return with_guards(
+            Trial(values, config, scores, self.goal.reached(scores), phase=phase), self.goal, baseline, self.types
+        )
 
 
 def with_guards(trial: Trial, goal: Goal, baseline: Floats, types: Sequence[str | None]) -> Trial:
@@ -288,31 +279,6 @@ def with_guards(trial: Trial, goal: Goal, baseline: Floats, types: Sequence[str 
     missed = goal.shortfalls(trial.scores, baseline, types)
     broken = tuple(guard for guard, by in zip(goal.guards, missed.tolist(), strict=True) if by)
     return replace(trial, broken=broken, missed=float(missed.sum()))
-
-
-def _objectives(goal: Goal) -> int:
-    return len(goal.names)
-
-
-def _types_as_scored(types: Sequence[str | None] | None, rows: Ints, parts: Sequence[Ints]) -> list[str | None]:
-    """The query types in the order in which the rows are scored."""
-    given = dict(zip(rows.tolist(), types, strict=True)) if types is not None else {}
-    return [given.get(row) for part in parts for row in part.tolist()]
-
-
-def _in_row_order(state: _SearchState, rows: Ints) -> list[Trial]:
-    """The trials with their scores in the order of `rows`; those of a pruned trial are unchanged."""
-    place = {row: i for i, row in enumerate(state.rows.tolist())}
-    order = np.array([place[row] for row in rows.tolist()])
-    return [trial if trial.pruned else replace(trial, scores=trial.scores[order]) for trial in state.trials]
-
-
-def _front(trials: Sequence[Trial]) -> list[int]:
-    usable = [i for i, trial in enumerate(trials) if trial.usable]
-    if not usable:
-        return []
-    front = pareto_front(np.stack([trials[i].reached for i in usable]))
-    return [i for i, stands in zip(usable, front.tolist(), strict=True) if stands]
 
 
 ALPHA = 0.05

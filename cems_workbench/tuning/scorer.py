@@ -26,7 +26,7 @@ import numpy as np
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.forms.yaml_form import portable_values
-from cems_workbench.evaluation.batch import LabelledBatch, Rankings
+from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.pipeline.table import Floats, Ints
 from cems_workbench.platform.atomic_write import write_atomically
@@ -92,14 +92,13 @@ class ScoreCache:
     def _forget_oldest(self) -> None:
         stem = self.path.name.removesuffix(SUFFIX).rpartition(".")[0]
         with suppress(OSError):  # another process deletes them too
-            files = [file for file in self.path.parent.iterdir() if _is_of(file.name, stem)]
+            files = [
+                file
+                for file in self.path.parent.glob(f"*{SUFFIX}")
+                if file.name.removesuffix(SUFFIX).rpartition(".")[0] == stem
+            ]
             for file in sorted(files, key=lambda file: -file.stat().st_mtime_ns)[MAX_SEARCHES:]:
                 file.unlink(missing_ok=True)
-
-
-def _is_of(name: str, stem: str) -> bool:
-    """Whether this is the name of a score file of the evidence file with that stem."""
-    return name.endswith(SUFFIX) and name.removesuffix(SUFFIX).rpartition(".")[0] == stem
 
 
 PART_QUERIES = 512
@@ -161,7 +160,14 @@ class BatchScorer:
         self.evaluations += len(missing)
         for number in missing:
             rankings = self._batches[number].rankings(key)
-            self._known[key, number] = np.stack([_values(measure, rankings) for measure in self.measures], axis=1)
+            self._known[key, number] = np.stack(
+                [
+                    measure.direction
+                    * (measure.values(rankings.graded) if isinstance(measure, Measure) else rankings.sent.astype(float))
+                    for measure in self.measures
+                ],
+                axis=1,
+            )
         out = np.empty((len(queries), len(self.measures)))
         for number in wanted:
             inside = of_part == number
@@ -188,12 +194,6 @@ class BatchScorer:
         """All scores so far, for a later job."""
         known = dict(self._known)  # a copy, since another thread may add to it
         return self._recalled | {(config_digest(key), number): values for (key, number), values in known.items()}
-
-
-def _values(measure: Scored, rankings: Rankings) -> Floats:
-    """(Qp) larger is better."""
-    values = measure.values(rankings.graded) if isinstance(measure, Measure) else rankings.sent.astype(np.float64)
-    return measure.direction * values
 
 
 def measurable(batch: LabelledBatch, measures: Sequence[Scored]) -> LabelledBatch:

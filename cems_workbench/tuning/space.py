@@ -7,8 +7,10 @@ so that a trial's config is a copy with values replaced, without a second valida
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, cast
 
 from cems_workbench.config import FieldSpec, PipelineConfig, field_specs
@@ -69,7 +71,16 @@ class Axis:
 
 def searchable() -> tuple[FieldSpec, ...]:
     """The parameters that a search can vary on gathered evidence: those that replay needs no new evidence for."""
-    return tuple(spec for spec in field_specs() if spec.cost != "gather" and (_is_numeric(spec) or _is_choice(spec)))
+    return tuple(
+        spec
+        for spec in field_specs()
+        if spec.cost != "gather"
+        and (
+            spec.type is bool
+            or len(spec.choices) > 1
+            or (spec.type in (int, float) and spec.low is not None and spec.high is not None)
+        )
+    )
 
 
 def axis_for(path: str, gathered: PipelineConfig | None = None) -> Axis:
@@ -105,14 +116,6 @@ def parse_axis(text: str, gathered: PipelineConfig | None = None) -> Axis:
     if len(set(chosen)) < len(chosen):
         raise InputError(f"--space {text}: duplicate value")
     return Axis(axis.path, choices=chosen)
-
-
-def _is_numeric(spec: FieldSpec) -> bool:
-    return spec.type in (int, float) and spec.low is not None and spec.high is not None
-
-
-def _is_choice(spec: FieldSpec) -> bool:
-    return spec.type is bool or len(spec.choices) > 1
 
 
 def _numeric(path: str, spec: FieldSpec, most: float | None) -> Axis:
@@ -190,13 +193,11 @@ class Constraint:
     holds: Callable[[PipelineConfig], bool]
 
 
-def _bands_fall(config: PipelineConfig) -> bool:
-    shares = [band.retrieval for band in config.rerank.bands]
-    return shares == sorted(shares, reverse=True)
-
-
 CONSTRAINTS: dict[str, Constraint] = {
-    BANDS_PATH: Constraint("the retrieval share does not rise with the rank", _bands_fall),
+    BANDS_PATH: Constraint(
+        "the retrieval share does not rise with the rank",
+        lambda config: all(one.retrieval >= next.retrieval for one, next in pairwise(config.rerank.bands)),
+    ),
     "threshold.adaptive": Constraint(
         "adaptive min is below max", lambda config: config.threshold.adaptive.min < config.threshold.adaptive.max
     ),
@@ -237,10 +238,7 @@ class SearchSpace:
     @property
     def size(self) -> int:
         """Number of combinations, including those that violate a constraint."""
-        total = 1
-        for axis in self.axes:
-            total *= axis.size
-        return total
+        return math.prod(axis.size for axis in self.axes)
 
     @property
     def is_grid(self) -> bool:
@@ -258,13 +256,13 @@ class SearchSpace:
     def grid(self, most: int) -> Iterator[Values]:
         """A grid of at most about `most` combinations, with as many values per axis as fit."""
         each = [axis.size for axis in self.axes]
-        while _product(each) > most and max(each) > 1:
+        while math.prod(each) > most and max(each) > 1:
             each[each.index(max(each))] -= 1
         return itertools.product(*(axis.grid(count) for axis, count in zip(self.axes, each, strict=True)))
 
     def values_of(self, config: PipelineConfig) -> Values:
         """The values a config has on the axes."""
-        return tuple(_read_space(config, axis.path) for axis in self.axes)
+        return tuple(value_at(config, axis.path) for axis in self.axes)
 
     def distance(self, values: Values) -> float:
         """Distance from the baseline: the sum of `Axis.distance` over the axes."""
@@ -275,6 +273,13 @@ class SearchSpace:
         """Every parameter that is not searched, with its value."""
         searched = {axis.path for axis in self.axes}
         return [(spec.path, self.baseline.get(spec.path)) for spec in field_specs() if spec.path not in searched]
+
+
+def value_at(config: PipelineConfig, path: str) -> Any:
+    """The value of a parameter, of a band of the reranker its retrieval share."""
+    if path.startswith(f"{BANDS_PATH}."):
+        return config.rerank.bands[int(path.rpartition(".")[2])].retrieval
+    return config.get(path)
 
 
 def replaced(config: PipelineConfig, changes: Mapping[str, Any]) -> PipelineConfig:
@@ -294,16 +299,3 @@ def _with(section: Section, path: Sequence[str], value: Any) -> Section:
         inner = (*inner[:at], inner[at].model_copy(update={"retrieval": value}), *inner[at + 1 :])
         return section.model_copy(update={name: inner})
     return section.model_copy(update={name: _with(inner, path[1:], value)})
-
-
-def _read_space(config: PipelineConfig, path: str) -> Any:
-    if path.startswith(f"{BANDS_PATH}."):
-        return config.rerank.bands[int(path.rpartition(".")[2])].retrieval
-    return config.get(path)
-
-
-def _product(counts: Sequence[int]) -> int:
-    total = 1
-    for count in counts:
-        total *= count
-    return total

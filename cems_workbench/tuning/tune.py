@@ -13,7 +13,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from cems_workbench.config import EvidenceCard, Measured, PipelineConfig, with_v
 from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.pipeline.table import Bools
 from cems_workbench.progress import Cancelled
-from cems_workbench.tuning.holdout import Gain, Looks, Split, gain, mean_of
+from cems_workbench.tuning.holdout import Gain, HoldoutLooks, Split, gain, mean_of
 from cems_workbench.tuning.objective import Goal
 from cems_workbench.tuning.optimizer import Search, Trial, Watch, optimize, simplest_of_best, unwatched, with_guards
 from cems_workbench.tuning.scorer import Score
@@ -99,7 +99,7 @@ def _searched(plan: Plan, score: Score, watch: Watch, fold: int | None = None) -
     return optimize(plan.space, score, plan.goal, rows, types=types, trials=plan.trials, seed=seed, watch=watch)
 
 
-def open_holdout(tuned: Tuned, score: Score, looks: Looks, query_set: str, qids: Sequence[str]) -> Tuned:
+def open_holdout(tuned: Tuned, score: Score, looks: HoldoutLooks, query_set: str, qids: Sequence[str]) -> Tuned:
     """Score proposal and baseline on the sealed queries, whose ids are `qids`. Every call counts as a look."""
     sealed = tuned.plan.split.holdout
     count = looks.look(query_set, qids)
@@ -216,7 +216,8 @@ def evidence_card(
         seed=tuned.plan.seed,
         corpus_hash=corpus_hash(header.store_id, header.content_version),
         evidence_hash=content_hash[:16],
-        versions={"cems-workbench": __version__, "python": platform.python_version(), **_versions()},
+        versions={"cems-workbench": __version__, "python": platform.python_version()}
+        | {name: version(name) for name in PACKAGES},
         date=date,
         kept=tuned.kept,
         relevance=relevance,
@@ -228,13 +229,3 @@ def evidence_card(
 def _measured(measure: str, where: str, gained: Gain) -> Measured:
     same = {name: getattr(gained, name) for name in ("queries", "baseline", "tuned", "low", "high", "p")}
     return Measured(metric=measure, split=where, **same)
-
-
-def _versions() -> dict[str, str]:
-    versions = {}
-    for name in PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return versions

@@ -25,7 +25,7 @@ from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.tuning.holdout import GROUP_WORDS, GROUPINGS, groups_of, natural_grouping
 from cems_workbench.tuning.objective import RERANKED, Goal, Guard, parse_goal, parse_guard
-from cems_workbench.tuning.space import BANDS_PATH, Axis, SearchSpace, axis_for, parse_axis, searchable
+from cems_workbench.tuning.space import BANDS_PATH, Axis, SearchSpace, axis_for, parse_axis, searchable, value_at
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain
@@ -154,13 +154,6 @@ def _axis_row(path: str, baseline: PipelineConfig, gathered: PipelineConfig, nam
         return None
     boxes[3].markdown(f"{axis.size}", text_alignment="right")
     return axis
-
-
-def value_at(config: PipelineConfig, path: str) -> Any:
-    """The value of a parameter; blend bands of the reranker are addressed by index."""
-    if path.startswith(f"{BANDS_PATH}."):
-        return config.rerank.bands[int(path.rpartition(".")[2])].retrieval
-    return config.get(path)
 
 
 def _choices(whole: Axis, box: DeltaGenerator) -> Axis:

@@ -23,7 +23,6 @@ from cems_workbench.tuning.calibration import (
     calibrate,
     fitted,
     reliability,
-    wilson,
 )
 from cems_workbench.tuning.holdout import split
 from cems_workbench.tuning.learned import (
@@ -289,7 +288,6 @@ def test_bins_error_and_brier_are_those_of_scikit_learn_and_of_hand() -> None:
     assert [one.observed for one in bins] == pytest.approx(observed) and sum(one.queries for one in bins) == 8
     assert [(one.low, one.queries) for one in bins] == [(0.0, 2), (0.1, 1), (0.2, 2), (0.9, 3)]
     assert sorted(one.predicted for one in bins) == pytest.approx(sorted(mean))
-    assert wilson(0.5, 10) == pytest.approx((0.2366, 0.7634), abs=1e-4)
 
 
 @pytest.mark.parametrize("method", METHODS)

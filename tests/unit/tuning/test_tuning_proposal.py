@@ -45,7 +45,7 @@ from cems_workbench.progress import Cancelled, silent
 from cems_workbench.records import Judgment, Memory, Query
 from cems_workbench.report.figures import number, signed
 from cems_workbench.report.tuning import tuning_report
-from cems_workbench.tuning.holdout import Gain, LooksFile, gain, looks_path, split
+from cems_workbench.tuning.holdout import Gain, HoldoutLooks, gain, looks_path, split
 from cems_workbench.tuning.objective import Goal, parse_goal, parse_guard
 from cems_workbench.tuning.optimizer import Trial, Watch, optimize, unwatched
 from cems_workbench.tuning.scorer import BatchScorer, measurable
@@ -101,7 +101,7 @@ def test_a_real_gain_is_proposed_validated_and_confirmed_on_queries_nobody_saw(t
     assert tuned.validation is not None and tuned.validation.queries == len(one.split.open)
     assert tuned.validation.difference > 0 and tuned.validation.p_greater < 0.01 and tuned.validation.low > 0
     assert tuned.holdout is None and tuned.looks == 0
-    opened = open_holdout(tuned, score, LooksFile(), "set", [f"q{row}" for row in one.split.holdout.tolist()])
+    opened = open_holdout(tuned, score, HoldoutLooks(), "set", [f"q{row}" for row in one.split.holdout.tolist()])
     assert opened.holdout is not None and opened.holdout.queries == len(one.split.holdout)
     assert opened.holdout.p_greater < 0.01 and opened.looks == 1
     assert opened.config.name == "cems-tuned" and opened.config.fusion != one.space.baseline.fusion
@@ -148,9 +148,9 @@ def test_looks_are_counted_in_a_file_per_query_set_and_query(tmp_path: Path) -> 
     path = looks_path(tmp_path / "x.evidence", "my set/v2")
     assert path == tmp_path / "my-set-v2.looks.json" == looks_path(tmp_path / "gathered-again.evidence", "my set/v2")
     assert looks_path(tmp_path / "x.evidence", "") == tmp_path / "x.evidence.looks.json"
-    assert LooksFile(path).look("s", ["q2", "q1"]) == 1
-    assert LooksFile(path).look("s", ["q1", "q2"]) == 2
-    looks = LooksFile(path)
+    assert HoldoutLooks(path).look("s", ["q2", "q1"]) == 1
+    assert HoldoutLooks(path).look("s", ["q1", "q2"]) == 2
+    looks = HoldoutLooks(path)
     assert (looks.count("s", ["q2", "q1"]), looks.count("s", ["q3"]), looks.count("other", ["q1"])) == (2, 0, 0)
     assert looks.look("s", ["q2", "q3"]) == 3, "one of these queries was looked at twice before"
     assert (looks.count("s", ["q1"]), looks.count("s", ["q3"]), looks.count("s", [])) == (2, 1, 0)
@@ -160,7 +160,7 @@ def test_looks_are_counted_in_a_file_per_query_set_and_query(tmp_path: Path) -> 
 def test_a_count_of_looks_that_is_not_one_is_refused_and_never_started_anew(tmp_path: Path, text: str) -> None:
     (tmp_path / "looks.json").write_text(text, encoding="utf-8")
     with pytest.raises(InputError, match=r"looks\.json: the count of looks cannot be read"):
-        LooksFile(tmp_path / "looks.json")
+        HoldoutLooks(tmp_path / "looks.json")
 
 
 def test_a_gain_has_its_difference_and_a_one_sided_p() -> None:
@@ -203,7 +203,7 @@ def test_gains_looks_stability_and_card_are_those_of_the_result(evidence: Path, 
     result = with_stability(searched(evidence, "nDCG@10", "hit@1"), silent)
     sealed = text_of(tuning_report(result, MOMENT))
     assert f"{len(result.planned.sealed)} queries are sealed; they were not looked at" in sealed
-    result = job.open_holdout(result, LooksFile(tmp_path / "looks.json"))
+    result = job.open_holdout(result, HoldoutLooks(tmp_path / "looks.json"))
     said = text_of(tuning_report(result, MOMENT))
     tuned = result.tuned
     assert tuned.validation is not None and tuned.holdout is not None
