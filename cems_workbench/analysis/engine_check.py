@@ -1,122 +1,143 @@
-"""The running system's lists and answer beside ours: how far its lists are from the exact ones, why, which of our results depend on
-that, and its fused answer against our fusion of the same lists.
+"""An answer of an index, here or in a running system, beside the exact one: how far from it, why, and which settings mend it.
+
+Exact is cos(q, m) for every embedding m that passes the query's filter. The recall at k is found / k: of the k exactly nearest, those among
+the first k of the answer; if several tie with the k-th, any of them counts.
+
+Source: the recall of ANN-Benchmarks (Aumüller et al. 2020).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, isclose
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cems_workbench.analysis.vector_origins import ExactRanking, IndexComparison, compare, embeddings_of, exact_ranking
 from cems_workbench.config import PipelineConfig, list_depths, with_values
-from cems_workbench.pipeline import Trace
+from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.gather import MAX_DEPTH, Request, engine_depths, search_filter
-from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.pipeline.live_engine import LiveEngine, LiveList
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.stages.fusion import FUSION
-from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.progress import Progress, silent
 from cems_workbench.sources.source import NO_TRIAL, ListName, Setting, SourceInfo, Trial
 from cems_workbench.store.search.entries import best_per_memory
+from cems_workbench.store.search.vector_index import VectorIndex
 
-FIRST = 10
-"""Places that are compared."""
-EQUAL = 1e-6
-"""Relative difference of scores that count as equal: engines compute them in single precision."""
+BLOCK_ROWS = 2_000
+"""Embeddings per block."""
+NEAR_DEPTH = 10
+"""Depth of the separate recall of the first hits."""
+COSINE_TOLERANCE = 1e-6
+"""Cosines closer than this are equal: single precision has about 7 digits."""
+
+Hits = Sequence[tuple[str, float]]
+Embeddings = Callable[[Sequence[str]], Mapping[str, Float32]]
+"""For each memory its vector, shape (dimension,), or those of its chunks, shape (chunks, dimension)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExactRanking:
+    """Every memory that has an embedding, nearest first, ties by id, with its cosine (N)."""
+
+    ids: tuple[str, ...]
+    cosines: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.ids)
 
 
 @dataclass(frozen=True, slots=True)
-class FusionComparison:
-    """The first `k` of the engine's answer beside those of our fusion.
+class Missed:
+    """A memory that belongs to the first k and is not in the answer: its exact rank (1-based) and cosine."""
 
-    `others` are memories of the answer that are not among ours, `moved` those that are, at another place; of both, equal scores explain
-    none. `tied` are those whose place equal scores explain.
-    """
+    memory_id: str
+    rank: int
+    cosine: float
 
-    list: str
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """How many of the `k` exactly nearest are among the first k of an answer, and the missed memories, nearest first."""
+
     k: int
-    others: tuple[str, ...]
-    moved: tuple[str, ...]
-    tied: tuple[str, ...]
+    found: int
+    missed: tuple[Missed, ...]
 
     @property
-    def line(self) -> str:
-        """ "Fused by the source (source_hybrid:0) and fused here: 3 of the first 10 are others, 2 at other places, 1 only tied"."""
-        said = [f"{len(self.others)} of the first {self.k} are others" if self.others else f"the same first {self.k}"]
-        said += [f"{len(self.moved)} at other places"] if self.moved else []
-        said += [f"{len(self.tied)} only tied"] if self.tied else []
-        return f"Fused by the source ({list_label(self.list)}) and fused here: {', '.join(said)}"
+    def value(self) -> float:
+        """found / k; 1 for k = 0."""
+        return self.found / self.k if self.k else 1.0
 
 
-def compare_fusions(trace: Trace, k: int = FIRST) -> FusionComparison | None:
-    """Compare the engine's own fused answer to the original query with our ranking after fusion; None without one of them."""
-    if trace.external:
-        return None
-    name = next((one.name for one in trace.evidence.lists if one.source == "source_hybrid" and one.hits), None)
-    uses = {use.name for use in trace.stage(LISTS).fields.lists}
-    fused = trace.run.of(FUSION)
-    if name is None or name not in uses or not fused.after.rank[0].any():
-        return None
-    own = [(row.memory_id, entry) for row in trace.stage(LISTS).rows for entry in row.lists if entry.list == name]
-    own.sort(key=lambda pair: pair[1].rank)
-    engine = [(memory_id, float(entry.raw or 0.0)) for memory_id, entry in own]
-    rank, score = fused.after.rank[0], fused.after.score[0]
-    order = np.flatnonzero(rank > 0)
-    order = order[np.argsort(rank[order], kind="stable")].tolist()
-    ours = [(trace.table.ids[0][c], float(score[c])) for c in order]
-    note = (trace.evidence.notes.get("engine") or {}).get("lists", {}).get(name, {})
-    return compared(name, engine, ours, k, cut=note.get("returned") == note.get("asked"))
+@dataclass(frozen=True, slots=True)
+class IndexComparison:
+    """Hits compared with the exact ones: recall at `NEAR_DEPTH` and at their own depth, and the largest score difference."""
+
+    near: Recall
+    deep: Recall
+    off: float
 
 
-def compared(
-    name: str,
-    engine: Sequence[tuple[str, float]],
-    ours: Sequence[tuple[str, float]],
-    k: int = FIRST,
-    cut: bool = False,
-) -> FusionComparison:
-    """Compare the first `k` of two rankings of (memory id, score), best first; the engine's may be shorter, and then decides.
+def embeddings_of(vectors: VectorIndex) -> Embeddings:
+    """The vectors of the chunks of each memory, shape (chunks, dimension)."""
+    return lambda ids: {key: np.stack(list(own.values())) for key, own in vectors.chunk_embeddings(ids).items()}
 
-    `cut`: the engine has more rows than it was asked for, so its last ones may tie with others.
+
+def exact_ranking(
+    query: Float32, ids: Sequence[str], embeddings: Embeddings, progress: Progress = silent
+) -> ExactRanking:
+    """Rank all of `ids` by the cosine of their nearest chunk with `query` (shape (dimension,)); those without an embedding are left out.
+
+    Raises what `progress` and `embeddings` raise.
     """
-    there, _ = _intervals(engine, cut)
-    here, absent_here = _intervals(ours, False)
-    k = min(k, len(engine))
-    ranked_there, ranked_here = ({key: i for i, (key, _) in enumerate(ranking)} for ranking in (engine, ours))
-    others, moved, tied = [], [], []
-    for memory_id, _ in engine[:k]:
-        a, b = there[memory_id], here.get(memory_id, absent_here)
-        place = ranked_here.get(memory_id)
-        if a[0] <= b[1] and b[0] <= a[1]:
-            if place != ranked_there[memory_id]:
-                tied.append(memory_id)
-        elif place is not None and place < k:
-            moved.append(memory_id)
-        else:
-            others.append(memory_id)
-    return FusionComparison(name, k, tuple(others), tuple(moved), tuple(tied))
+    asked = np.asarray(query, np.float64).reshape(-1)
+    asked = asked / max(float(np.linalg.norm(asked)), 1e-12)
+    names: list[str] = []
+    blocks: list[NDArray[np.float64]] = []
+    for start in range(0, len(ids), BLOCK_ROWS):
+        found = embeddings(ids[start : start + BLOCK_ROWS])
+        if found:
+            parts = [np.atleast_2d(own) for own in found.values()]
+            matrix = np.concatenate(parts).astype(np.float64)
+            cosines = matrix @ asked / np.maximum(np.linalg.norm(matrix, axis=1), 1e-12)
+            starts = np.cumsum([0, *(len(own) for own in parts[:-1])])
+            blocks.append(np.maximum.reduceat(cosines, starts))
+            names += found
+        progress("comparing embeddings", min(start + BLOCK_ROWS, len(ids)), len(ids))
+    cosines = np.concatenate(blocks) if blocks else np.empty(0)
+    order = sorted(range(len(names)), key=lambda i: (-cosines[i], names[i]))
+    return ExactRanking(tuple(names[i] for i in order), cosines[order])
 
 
-Interval = tuple[float, float]
-"""The first and the last possible place, from 0."""
+def recall_at(exact: ExactRanking, answer: Hits, k: int) -> Recall:
+    """The recall of the answer's first k hits; k is at most the number of memories."""
+    k = max(0, min(k, len(exact)))
+    if not k:
+        return Recall(0, 0, ())
+    last = float(exact.cosines[k - 1])
+    given = {memory_id for memory_id, _ in answer[:k]}
+    sure = int((exact.cosines > last + COSINE_TOLERANCE).sum())
+    tied = range(sure, int((exact.cosines >= last - COSINE_TOLERANCE).sum()))
+    places = k - sure
+    filled = min(places, sum(exact.ids[i] in given for i in tied))
+    absent = [i for i in range(sure) if exact.ids[i] not in given]
+    absent += [i for i in tied if exact.ids[i] not in given][: places - filled]
+    missed = tuple(Missed(exact.ids[i], i + 1, float(exact.cosines[i])) for i in absent)
+    return Recall(k, k - len(absent), missed)
 
 
-def _intervals(ranking: Sequence[tuple[str, float]], cut: bool) -> tuple[dict[str, Interval], Interval]:
-    """The places by memory id, which go on beyond the end for the last of a `cut` ranking, and those of a memory that is not in it."""
-    found: dict[str, Interval] = {}
-    start = 0
-    for place in range(1, len(ranking) + 1):
-        if place < len(ranking) and isclose(ranking[place][1], ranking[start][1], rel_tol=EQUAL):
-            continue
-        last = inf if cut and place == len(ranking) else place - 1
-        for memory_id, _ in ranking[start:place]:
-            found[memory_id] = (start, last)
-        start = place
-    return found, (len(ranking), inf)
+def largest_difference(exact: ExactRanking, answer: Hits) -> float:
+    """The largest distance of a score in the answer from the exact cosine; 0 for an empty answer."""
+    known = dict(zip(exact.ids, exact.cosines.tolist(), strict=True))
+    return max((abs(score - known[memory_id]) for memory_id, score in answer if memory_id in known), default=0.0)
+
+
+def compare(exact: ExactRanking, answer: Hits, depth: int) -> IndexComparison:
+    """The hits of `depth` memories compared with the exact ones."""
+    return IndexComparison(
+        recall_at(exact, answer, NEAR_DEPTH), recall_at(exact, answer, depth), largest_difference(exact, answer)
+    )
 
 
 COMPARED: tuple[ListName, ...] = ("vector", "ts_rank")

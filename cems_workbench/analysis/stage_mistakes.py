@@ -8,7 +8,7 @@
     ids          lists have separate ids for the same texts, so that fusion does not join them
     limit        a threshold or a filter drops everything, or the best of its input in many queries; a filter leaves few of it
     beginnings   a stage reads the first characters of longer texts
-    shares       a list has next to nothing of the score of a fusion: `analysis/component_effects.py`
+    shares       a list has next to nothing of the score of a fusion: `analysis/fusion_shares.py`
     judged       a reranker ranks the judged memories worse than its input had them
 
 All are read from the arrays of a replay, so that traced, recorded and own pipelines are asked alike. One query shows only that scores are
@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.analysis.component_effects import FusionShares
+from cems_workbench.analysis.fusion_shares import FusionShares
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, equal_scores, list_label
 from cems_workbench.pipeline.recorded import ASKED, HEADS, OWN_IDS, RECORDED
 from cems_workbench.pipeline.stages.adjust import ADJUST

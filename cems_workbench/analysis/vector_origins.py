@@ -13,17 +13,14 @@ The last is stated only of a group of far vectors whose cosines with each other 
 such as its title, are, and their cosines follow too. Measured with all-MiniLM-L6-v2 on 60 memories of sample_data: vectors of other
 texts have r up to 0.70 for 6, 0.28 for 20 and 0.11 for 60; turned at random, as those of another model are, 1.
 
-Where a memory would be with the vector of its text is found by ranking the query again with that one (`edited_evidence`). An answer of an
-index is checked against the exact one: cos(q, m) for every embedding m that passes the query's filter. Its recall at k is found / k: of the
-k exactly nearest, those among the first k of the answer; if several tie with the k-th, any of them counts.
+Where a memory would be with the vector of its text is found by ranking the query again with that one (`edited_evidence`).
 
-Source: Mantel (1967), "The detection of disease clustering and a generalized regression approach"; the recall of ANN-Benchmarks (Aumüller
-et al. 2020).
+Source: Mantel (1967), "The detection of disease clustering and a generalized regression approach".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -42,7 +39,6 @@ from cems_workbench.pipeline.list_sources import list_label, ordinal
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.search.entries import EntryId
-from cems_workbench.store.search.vector_index import VectorIndex
 from cems_workbench.store.sources import CONTENT, UNPROVEN, SampleText
 
 Kind = Literal["zeros", "shared", "other form", "swapped", "near", "far", "other model"]
@@ -345,119 +341,3 @@ def _mismatch(memory_id: str, resources: Resources) -> tuple[Mismatch, str] | No
 
 def _rank(rank: int | None) -> str:
     return "not" if rank is None else ordinal(rank)
-
-
-BLOCK_ROWS = 2_000
-"""Embeddings per block."""
-NEAR_DEPTH = 10
-"""Depth of the separate recall of the first hits."""
-COSINE_TOLERANCE = 1e-6
-"""Cosines closer than this are equal: single precision has about 7 digits."""
-
-Hits = Sequence[tuple[str, float]]
-Embeddings = Callable[[Sequence[str]], Mapping[str, Float32]]
-"""For each memory its vector, shape (dimension,), or those of its chunks, shape (chunks, dimension)."""
-
-
-@dataclass(frozen=True, eq=False)
-class ExactRanking:
-    """Every memory that has an embedding, nearest first, ties by id, with its cosine (N)."""
-
-    ids: tuple[str, ...]
-    cosines: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-@dataclass(frozen=True, slots=True)
-class Missed:
-    """A memory that belongs to the first k and is not in the answer: its exact rank (1-based) and cosine."""
-
-    memory_id: str
-    rank: int
-    cosine: float
-
-
-@dataclass(frozen=True, slots=True)
-class Recall:
-    """How many of the `k` exactly nearest are among the first k of an answer, and the missed memories, nearest first."""
-
-    k: int
-    found: int
-    missed: tuple[Missed, ...]
-
-    @property
-    def value(self) -> float:
-        """found / k; 1 for k = 0."""
-        return self.found / self.k if self.k else 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class IndexComparison:
-    """Hits compared with the exact ones: recall at `NEAR_DEPTH` and at their own depth, and the largest score difference."""
-
-    near: Recall
-    deep: Recall
-    off: float
-
-
-def embeddings_of(vectors: VectorIndex) -> Embeddings:
-    """The vectors of the chunks of each memory, shape (chunks, dimension)."""
-    return lambda ids: {key: np.stack(list(own.values())) for key, own in vectors.chunk_embeddings(ids).items()}
-
-
-def exact_ranking(
-    query: Float32, ids: Sequence[str], embeddings: Embeddings, progress: Progress = silent
-) -> ExactRanking:
-    """Rank all of `ids` by the cosine of their nearest chunk with `query` (shape (dimension,)); those without an embedding are left out.
-
-    Raises what `progress` and `embeddings` raise.
-    """
-    asked = np.asarray(query, np.float64).reshape(-1)
-    asked = asked / max(float(np.linalg.norm(asked)), 1e-12)
-    names: list[str] = []
-    blocks: list[NDArray[np.float64]] = []
-    for start in range(0, len(ids), BLOCK_ROWS):
-        found = embeddings(ids[start : start + BLOCK_ROWS])
-        if found:
-            parts = [np.atleast_2d(own) for own in found.values()]
-            matrix = np.concatenate(parts).astype(np.float64)
-            cosines = matrix @ asked / np.maximum(np.linalg.norm(matrix, axis=1), 1e-12)
-            starts = np.cumsum([0, *(len(own) for own in parts[:-1])])
-            blocks.append(np.maximum.reduceat(cosines, starts))
-            names += found
-        progress("comparing embeddings", min(start + BLOCK_ROWS, len(ids)), len(ids))
-    cosines = np.concatenate(blocks) if blocks else np.empty(0)
-    order = sorted(range(len(names)), key=lambda i: (-cosines[i], names[i]))
-    return ExactRanking(tuple(names[i] for i in order), cosines[order])
-
-
-def recall_at(exact: ExactRanking, answer: Hits, k: int) -> Recall:
-    """The recall of the answer's first k hits; k is at most the number of memories."""
-    k = max(0, min(k, len(exact)))
-    if not k:
-        return Recall(0, 0, ())
-    last = float(exact.cosines[k - 1])
-    given = {memory_id for memory_id, _ in answer[:k]}
-    sure = int((exact.cosines > last + COSINE_TOLERANCE).sum())
-    tied = range(sure, int((exact.cosines >= last - COSINE_TOLERANCE).sum()))
-    places = k - sure
-    filled = min(places, sum(exact.ids[i] in given for i in tied))
-    absent = [i for i in range(sure) if exact.ids[i] not in given]
-    absent += [i for i in tied if exact.ids[i] not in given][: places - filled]
-    missed = tuple(Missed(exact.ids[i], i + 1, float(exact.cosines[i])) for i in absent)
-    return Recall(k, k - len(absent), missed)
-
-
-def largest_difference(exact: ExactRanking, answer: Hits) -> float:
-    """The largest distance of a score in the answer from the exact cosine; 0 for an empty answer."""
-    known = dict(zip(exact.ids, exact.cosines.tolist(), strict=True))
-    return max((abs(score - known[memory_id]) for memory_id, score in answer if memory_id in known), default=0.0)
-
-
-def compare(exact: ExactRanking, answer: Hits, depth: int) -> IndexComparison:
-    """The hits of `depth` memories compared with the exact ones."""
-    return IndexComparison(
-        recall_at(exact, answer, NEAR_DEPTH), recall_at(exact, answer, depth), largest_difference(exact, answer)
-    )

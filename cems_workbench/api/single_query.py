@@ -15,7 +15,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.results import EXCERPT_CHARS, Result, Table
 
 if TYPE_CHECKING:
-    from cems_workbench.analysis.component_effects import VariantContribution
+    from cems_workbench.analysis.fusion_shares import VariantContribution
     from cems_workbench.analysis.stage_mistakes import KnownMistake
     from cems_workbench.analysis.supersession import Staleness
     from cems_workbench.analysis.why import Why
@@ -114,7 +114,7 @@ class Answer(Result):
     @property
     def tables(self) -> tuple[Table, ...]:
         """The results by rank; where several queries were searched at once, what each of them found and gave to a result."""
-        from cems_workbench.analysis.component_effects import variant_contributions
+        from cems_workbench.analysis.fusion_shares import variant_contributions
 
         stale, several = self.staleness, len(self.evidence.variants) > 1
         shares = {one.memory_id: one for one in variant_contributions(self.trace)} if several else {}
@@ -223,7 +223,7 @@ class Answer(Result):
             if line:
                 yield line
         if any(one.source == "source_hybrid" for one in lists):
-            from cems_workbench.analysis.engine_check import compare_fusions
+            from cems_workbench.analysis.fusion_comparison import compare_fusions
 
             if fusions := compare_fusions(trace):
                 yield fusions.line

@@ -58,8 +58,8 @@ def tool(page: AppTest, name: str) -> AppTest:
 
 
 def ranks(page: AppTest) -> Any:
-    """The table of all ranks, a detail of Rank flow."""
-    page.session_state["inspect:rank_flow:table"] = True
+    """The table of the ranks in Rank flow."""
+    page.session_state[f"inspect:rank_flow:{page.session_state['inspect:follow']}:table"] = True
     return table_with(show(page, "Rank flow"), "lost at")
 
 

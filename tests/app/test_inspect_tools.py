@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 import streamlit
@@ -225,15 +226,6 @@ def diversity(page: AppTest, **changes: object) -> AppTest:
     return tool(search(configured(page, values), DEPLOY), "Diversity")
 
 
-def duplicates(page: AppTest) -> list[tuple[str, str, str]]:
-    """(memory, when, duplicates) of the table of duplicates."""
-    pattern = (
-        r"<tr><th><b>.*?</b> <code[^>]*>(.*?)</code></th><td[^>]*>(.*?)</td><td><b>.*?</b> <code[^>]*>(.*?)</code>"
-    )
-    found = re.findall(pattern, " ".join(body for body in bodies(page) if "wb-duplicates" in body))
-    return [(memory, when, of) for memory, when, of in found]
-
-
 def test_the_matrix_has_the_cosines_and_overlaps_of_the_results(open_page: OpenPage) -> None:
     page = diversity(open_page())
     evidence = evidence_of(page)
@@ -251,31 +243,15 @@ def test_the_matrix_has_the_cosines_and_overlaps_of_the_results(open_page: OpenP
     assert float(said[f"word overlap of {ids[2]} and {ids[0]}"]) == pytest.approx(overlap, abs=5e-5)
 
 
-def test_a_near_duplicate_falls_at_its_cosine_and_is_taken_when_applied(open_page: OpenPage) -> None:
+def test_what_dedup_dropped_is_named_with_its_original(open_page: OpenPage) -> None:
     page = diversity(open_page())
-    assert "Dedup is off." in html(page, "Dedup is off")
-    memory, when, original = duplicates(page)[0]
-    limit = float(when.removeprefix("at ≤ "))
-    assert "▼ removed" in html(page, "wb-trial")
-    page = page.button(key="inspect:diversity:apply").click().run()
-    config = config_of(page).dedup
-    assert config.enabled
-    assert config.similarity <= limit
-    assert memory not in order(page)
-    assert (memory, "✕ dropped", original) in duplicates(page)
-
-
-def test_a_lambda_is_applied_with_mmr_and_shows_what_it_said(open_page: OpenPage) -> None:
-    page = diversity(open_page())
-    before = order(page)
-    page.session_state["inspect:diversity:of"] = "MMR λ"
-    page.run()
-    trial = html(page, "wb-trial").partition("<h2>then")[2]
-    promised = re.findall(r'<code title="(.*?)">', trial)
-    assert set(promised) != set(before)
-    page = page.button(key="inspect:diversity:apply").click().run()
-    assert config_of(page).assembly.strategy == "mmr"
-    assert set(order(page)) == set(promised)
+    assert "Dedup is off." in captions(page)
+    page = diversity(page, dedup__enabled=True, dedup__similarity=0.6)
+    rows = replay(evidence_of(page), config_of(page)).stage("dedup").rows
+    dropped = [row for row in rows if row.duplicate_of is not None]
+    assert dropped
+    named = [f"{row.memory_id} (of {row.duplicate_of}, {row.similarity:.4f})" for row in dropped]
+    assert f"Dedup dropped {', '.join(named)} at the limit of 0.6." in captions(page)
 
 
 def test_one_result_has_nothing_to_be_compared_with(open_page: OpenPage, tmp_path: Path) -> None:
@@ -293,29 +269,20 @@ def with_two(page: AppTest, **changes: object) -> AppTest:
     return tool(page.text_area(key="inspect:manual").set_value(TYPED).run(), "Expansion")
 
 
-def variants(page: AppTest) -> list[str]:
-    return html(page, "wb-ablation").partition("<tbody>")[2].split("<tr>")[1:]
-
-
-def ids(row: str, sign: str) -> list[str]:
-    found = re.search(rf'<span title="([^"]*)">{sign} ', row)
-    return found.group(1).split(", ") if found else []
+def variants(page: AppTest) -> Any:
+    return table_with(page, "only it")
 
 
 def test_each_row_is_the_replay_without_that_form(open_page: OpenPage) -> None:
     page = with_two(open_page())
-    evidence = evidence_of(page)
-    before = order(page)
-    assert len(variants(page)) == 3
-    changed = 0
-    for i, row in enumerate(variants(page)):
+    evidence, before = evidence_of(page), order(page)
+    expected = []
+    for i in range(3):
         after = [result.memory_id for result in replay(evidence, config_of(page), switched_off={i}).results]
-        assert ids(row, "▼") == [key for key in before if key not in after]
-        assert ids(row, "▲") == [key for key in after if key not in before]
-        changed += before != after
-    assert changed >= 2
-    assert "changes the results most" in html(page, "wb-said")
-    assert any("found" in frame.value for frame in page.dataframe)  # what each gave each candidate
+        entered, left = (set(a) - set(b) for a, b in ((after, before), (before, after)))
+        expected.append({*(f"+ {key}" for key in entered), *(f"− {key}" for key in left)})
+    assert [set(filter(None, cell.split("  "))) for cell in variants(page)["without it"]] == expected
+    assert sum(map(bool, expected)) >= 2
 
 
 def test_switching_one_off_changes_the_ranking_and_its_row_puts_it_back(open_page: OpenPage) -> None:
@@ -324,8 +291,9 @@ def test_switching_one_off_changes_the_ranking_and_its_row_puts_it_back(open_pag
     switch = next(toggle for toggle in page.toggle if toggle.key and toggle.key.endswith(":1"))
     page = switch.set_value(False).run()
     assert order(page) != before
-    assert "<b>1</b> off" in variants(page)[1]
-    assert set(ids(variants(page)[1], "▲")) == set(before) - set(order(page))
+    row = variants(page).iloc[1]
+    assert row["variant"].startswith("1 off")
+    assert {f"+ {key}" for key in set(before) - set(order(page))} <= set(row["without it"].split("  "))
 
 
 def test_a_typed_form_is_searched_beside_those_that_were_typed(open_page: OpenPage) -> None:
@@ -345,10 +313,10 @@ def type_in(page: AppTest, text: str) -> AppTest:
 def test_a_list_that_is_exact_says_that_nothing_was_missed(open_page: OpenPage) -> None:
     page = tool(search(open_page(), DEPLOY), "Index check")
     assert "No misses: vector:0 contains the 150 exact nearest of 438 memories." in markdown(page)
-    rows = re.findall(r"<b>(.*?)</b></th><td>(.*?)</td>", html(page, "wb-recall"))
-    assert rows == [("vector:0", "exact: all embeddings compared"), ("Chroma alone", "Chroma&#39;s graph")]
-    assert html(page, "wb-recall").count("✓ 150 of 150") >= 1
-    assert ">at 150</th>" in html(page, "wb-recall")
+    rows = table_with(page, "at depth")
+    assert list(rows["answer"]) == ["vector:0", "Chroma alone"]
+    assert list(rows["how"]) == ["exact: all embeddings compared", "Chroma's graph"]
+    assert rows["at depth"][0] == "✓ 150 of 150"
 
 
 def test_a_graph_that_misses_is_named_with_exact_rank_and_cosine(
@@ -367,17 +335,13 @@ def test_a_graph_that_misses_is_named_with_exact_rank_and_cosine(
     assert missed.iloc[0]["memory"] == third.memory_id
     assert missed.iloc[0]["exact cosine"] == pytest.approx(third.score, abs=1e-6)
     assert "Missed by Chroma alone" in markdown(page)
-    assert "✕ 9 of 10" in html(page, "wb-recall")
+    assert table_with(page, "at depth")["at 10"][1] == "✕ 9 of 10"
 
 
 def test_a_large_store_is_compared_on_request(open_page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_check, "MAX_IMMEDIATE", 400)
     page = tool(search(open_page(), DEPLOY), "Index check")
-    assert not [
-        body
-        for body in (element.proto.body for element in page.get("html"))
-        if "wb-recall" in body and "<style" not in body
-    ]
+    assert not [frame for frame in page.dataframe if "at depth" in frame.value]
     button = page.button(key="inspect:index_check")
     assert button.label == "Compare all 438 embeddings"
     page = button.click().run()
@@ -403,11 +367,9 @@ def test_the_parts_of_the_first_result_sum_to_its_score_in_the_list(open_page: O
         for hit in ranked.hits
         if hit.memory_id == first
     )
-    terms = html(page, "wb-terms")
-    parts = [float(value) for value in re.findall(r'title="([0-9.]+)">[0-9.]+</td><td class="wb-bar-cell"><div', terms)]
-    assert sum(parts) == pytest.approx(raw, rel=1e-6)
-    assert f"{raw:.4f}</td><td>100 %" in terms
-    assert "Stop words, never searched: how, do, we, a" in html(page, "wb-said")
+    assert sum(table_with(page, "idf")["part"]) == pytest.approx(raw, rel=1e-6)
+    assert f"score {raw:.4f}" in markdown(page)
+    assert "Stop words, never searched: how, do, we, a" in captions(page)
     assert "<mark" in html(page, "wb-whole")
 
 
@@ -428,8 +390,8 @@ def test_tokens_are_compared_on_request(open_page: OpenPage) -> None:
     page = page.button(key="inspect:token_heat").click().run()
     heat = html(page, "wb-heat-text")
     numbers = {int(number) for found in re.findall(r"<sup>([0-9, ]+)</sup>", heat) for number in found.split(", ")}
-    asked = html(page, "wb-tokens").partition("<tbody>")[2].count("<tr><th title=")
-    assert numbers == set(range(1, asked + 1))  # every query token met one text token
+    tint = next(box for box in page.selectbox if (box.key or "").startswith("inspect:token_heat:"))
+    assert numbers == set(range(1, len(tint.options) + 1))  # every query token met one text token
     assert "Late-interaction score" in captions(page)
 
 

@@ -133,14 +133,14 @@ def test_the_cut_list_is_found_with_its_cause_and_the_setting_that_mends_it(
     said = markdown(opened)
     assert "vector of cems missed 4 of the 6 exact nearest memories; the first of them has rank 3." in said
     assert "hnsw.ef_search is 2, rows an index scan returns" in said
-    live = html(opened, "rows requested")
-    assert "2 returned in 2 ms" in live and "✕ 2 of 6" in live
+    live = next(frame.value for frame in opened.dataframe if "rows requested" in str(frame.value.get("how")))
+    assert "2 returned in 2 ms" in live["how"][0] and live["at depth"][0] == "✕ 2 of 6"
     assert table_with(opened, "exact cosine").iloc[0]["exact rank"] == 3
     opened = press(opened, "inspect:index_check:try")
     assert "hnsw.ef_search = 100 finds all 6." in markdown(opened)
     tried = table_with(opened, "setting")
     assert list(tried["setting"]) == ["current", "hnsw.ef_search = 4", "hnsw.ef_search = 100"]
-    assert list(tried["rows"]) == [2, 4, 6] and list(tried["recall"]) == ["2 of 6", "4 of 6", "6 of 6"]
+    assert list(tried["rows"]) == [2, 4, 6] and list(tried["recall"]) == ["✕ 2 of 6", "✕ 4 of 6", "✓ 6 of 6"]
     count = len(source.asked)
     checked(opened.run())
     assert len(source.asked) == count  # kept: it is not asked again
@@ -162,7 +162,7 @@ def test_the_views_say_whose_list_it_is(page: Callable[..., AppTest]) -> None:
     assert "vector:0" in markdown(opened) and "as answered by cems at 2" in markdown(opened)
     assert markdown(opened).count("as answered by") == 1  # the lexical list is the workbench's own
     said = tool(opened, "Index check")
-    assert "<td>as answered by cems at 2" in html(said, "Chroma alone")
+    assert table_with(said, "at depth")["how"][0].startswith("as answered by cems at 2")
 
 
 def test_other_views_say_whose_list_it_is_in_the_words_of_the_lists_view(page: Callable[..., AppTest]) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cems_workbench.analysis.text_evidence import embedder_room, lexical_evidence, read_until
-from cems_workbench.analysis.vector_origins import embeddings_of, exact_ranking, largest_difference, recall_at
+from cems_workbench.analysis.engine_check import embeddings_of, exact_ranking, largest_difference, recall_at
 from cems_workbench.analysis.why import cause, memory_path
+from cems_workbench.analysis.words_in_common import embedder_room, lexical_evidence, read_until
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.factory import open_resources
@@ -511,8 +511,8 @@ def test_the_parts_of_every_hit_sum_to_its_raw_score(resources: Resources) -> No
             found = lexical_evidence(lexical, query.query, memories[memory_id], texts)
             assert found.score == pytest.approx(score, rel=1e-6, abs=1e-6), (query.query, memory_id)
             assert sum(map(found.share, found.terms)) == pytest.approx(1, abs=1e-6)
-            assert all(term.tf > 0 for term in found.matched)
-            assert all(term.tf == 0 for term in found.unmatched)
+            assert all(term.count > 0 for term in found.matched)
+            assert all(term.count == 0 for term in found.unmatched)
             checked += 1
     assert checked > (1200 if THOROUGH else 100)
 

@@ -17,7 +17,7 @@ from qdrant_client import QdrantClient
 from qdrant_client import models as qdrant
 
 from cems_workbench.analysis.edited_evidence import Edit, edited_evidence
-from cems_workbench.analysis.engine_check import compare_fusions
+from cems_workbench.analysis.fusion_comparison import compare_fusions
 from cems_workbench.analysis.side_by_side import side_by_side
 from cems_workbench.analysis.what_if import approximated
 from cems_workbench.analysis.why.regather import list_ranks

@@ -20,7 +20,7 @@ from cems_workbench.pipeline.stages.fusion import score_parts
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.ui.inspect.searched import path_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure, parts_rows
-from cems_workbench.ui.inspect.views.rank_flow import rank_columns, ranked_memories
+from cems_workbench.ui.inspect.views.rank_flow import rank_rows
 from tests.thoroughly import EXAMPLES
 
 PRESETS = st.sampled_from([preset(name).config for name in preset_names()])
@@ -72,9 +72,8 @@ def test_every_screen_and_the_command_name_the_same_lost_stage(evidence, config,
     flow = {line.memory_id: line.loss.stage if line.loss else None for line in rank_flow(trace, 40, ids, asked).lines}
     assert flow == expected
     if ids:
-        shown = ranked_memories(trace, 40, ids[0], None)
-        lost = next(column for column in rank_columns(trace, shown, k=asked) if column.name == "lost at")
-        assert {key: lost.cell(key) or None for key in shown} == {key: expected[key] for key in shown}
+        rows = rank_rows(rank_flow(trace, 40, ids, asked))
+        assert {row["memory"]: row["lost at"] for row in rows} == expected
         production = match_results([RecordedResult(key) for key in ids], lambda _: evidence.memories)
         assert {one.memory_id: one.lost_at for one in placements(production, trace, asked)} == expected
     for memory_id in ids[:2]:

@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import IDS, NOW, configs, evidences
 
-from cems_workbench.analysis.component_effects import variant_contributions
+from cems_workbench.analysis.fusion_shares import variant_contributions
 from cems_workbench.analysis.memory_use import MemoryUseCounter, memory_uses
 from cems_workbench.analysis.ranks import branch_of
 from cems_workbench.api.single_query import Answer

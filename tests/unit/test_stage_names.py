@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from cems_workbench.analysis.ranks import RANKED_STAGES
+from cems_workbench.analysis.ranks import RANKED_STAGES, ranked_stages
 from cems_workbench.config import PipelineConfig, field_specs, preset, with_values
 from cems_workbench.evaluation.ablation import without_each_stage
 from cems_workbench.pipeline import Evidence, replay
@@ -14,7 +14,6 @@ from cems_workbench.pipeline.stages.result import StageFields, StageRow
 from cems_workbench.ui.inspect.context import RAW, SOURCES, about
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.results import strip_html
-from cems_workbench.ui.inspect.views.rank_flow import rank_columns
 
 NAMES = [stage.name for stage in STAGES]
 
@@ -28,7 +27,7 @@ def test_every_stage_has_a_file_of_its_name_and_a_record_of_its_own() -> None:
         assert stage.title and stage.description.endswith(".")
 
 
-def test_sidebar_glossary_strip_trace_and_journey_name_the_same_stages() -> None:
+def test_sidebar_glossary_strip_trace_and_ranks_name_the_same_stages() -> None:
     trace = replay(Evidence("q", {}), preset("cems").config)
     assert [stage.name for stage in trace.stages] == NAMES
     assert [section for section in GROUPS if section in NAMES] == NAMES
@@ -38,10 +37,10 @@ def test_sidebar_glossary_strip_trace_and_journey_name_the_same_stages() -> None
     places = [strip.index(f'<div class="wb-name">{name}</div>') for name in NAMES]
     assert places == sorted(places)
     ranking = [name for name in NAMES if name in RANKED_STAGES]
-    assert [column.name for column in rank_columns(trace, ()) if column.name in NAMES] == ranking == list(RANKED_STAGES)
+    assert list(ranked_stages(trace)) == ranking == list(RANKED_STAGES)
 
 
-def test_strip_trace_and_journey_follow_the_order_of_the_config() -> None:
+def test_strip_trace_and_ranks_follow_the_order_of_the_config() -> None:
     config = with_values(preset("cems").config, {"rerank.position": "returned", "rerank.backend": "cross_encoder"})
     trace = replay(Evidence("q", {}), config)
     names = [stage.name for stage in trace.stages]
@@ -59,9 +58,7 @@ def test_strip_trace_and_journey_follow_the_order_of_the_config() -> None:
     strip = strip_html(trace)
     places = [strip.index(f'<div class="wb-name">{name}</div>') for name in names]
     assert places == sorted(places)
-    assert [column.name for column in rank_columns(trace, ()) if column.name in names] == [
-        name for name in names if name in RANKED_STAGES
-    ]
+    assert list(ranked_stages(trace)) == [name for name in names if name in RANKED_STAGES]
 
 
 def test_every_parameter_has_its_place_in_the_sidebar() -> None:

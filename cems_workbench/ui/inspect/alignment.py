@@ -72,10 +72,6 @@ def continues_word(token: str) -> bool:
     return token.startswith(CONTINUATION) and len(token) > len(CONTINUATION)
 
 
-def alignment_html(score: ModelScore, *, numbered: bool = False) -> Markup:
-    """One row per query token: a bar for the cosine, and the numbers; the last row is their sum.
-
-    `numbered` adds the index of each query token, which a heat map refers to.
-    """
-    tokens = token_matches(alignment(score))
-    return render("inspect/alignment.html", columns=COLUMNS, tokens=tokens, raw=score.raw, numbered=numbered)
+def alignment_html(score: ModelScore) -> Markup:
+    """One row per query token: a bar for the cosine, and the numbers; the last row is their sum."""
+    return render("inspect/alignment.html", columns=COLUMNS, tokens=token_matches(alignment(score)), raw=score.raw)

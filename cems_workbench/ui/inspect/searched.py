@@ -16,7 +16,7 @@ from functools import cache, partial
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.engine_check import compare_fusions
+from cems_workbench.analysis.fusion_comparison import compare_fusions
 from cems_workbench.analysis.ranks import RankComparison, ranked_ids, target_rank
 from cems_workbench.analysis.stage_mistakes import KnownMistake
 from cems_workbench.analysis.text_evidence import found_chunk

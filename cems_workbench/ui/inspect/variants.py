@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from cems_workbench.analysis.component_effects import variant_contributions
+from cems_workbench.analysis.fusion_shares import variant_contributions
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.stages import FUSION

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.analysis.diversity import NearDuplicates
+from cems_workbench.analysis.near_duplicates import NearDuplicates
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.connecting import ConnectReport

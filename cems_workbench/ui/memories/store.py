@@ -12,7 +12,7 @@ import streamlit as st
 from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.analysis.diversity import MAX_MEMORIES, NearDuplicates, near_duplicates
+from cems_workbench.analysis.near_duplicates import MAX_MEMORIES, NearDuplicates, near_duplicates
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError
 from cems_workbench.jobs.diagnosis import source_checks
 from cems_workbench.models.embedder import TokenEmbedder

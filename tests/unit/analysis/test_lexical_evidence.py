@@ -11,25 +11,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.analysis import vector_origins as exact_search
-from cems_workbench.analysis.diversity import near_pairs
-from cems_workbench.analysis.engine_check import cause, compare_engine, compared, limiting
-from cems_workbench.analysis.text_evidence import (
+from cems_workbench.analysis import engine_check as exact_search
+from cems_workbench.analysis.engine_check import (
+    ExactRanking,
+    Missed,
+    cause,
+    compare_engine,
+    exact_ranking,
+    largest_difference,
+    limiting,
+    recall_at,
+)
+from cems_workbench.analysis.fusion_comparison import compared
+from cems_workbench.analysis.near_duplicates import near_pairs
+from cems_workbench.analysis.text_evidence import matches
+from cems_workbench.analysis.words_in_common import (
     Room,
     chunk_place,
     lexeme_matches,
     lexical_evidence,
-    matches,
     rank_evidence,
     read_until,
     token_similarity,
-)
-from cems_workbench.analysis.vector_origins import (
-    ExactRanking,
-    Missed,
-    exact_ranking,
-    largest_difference,
-    recall_at,
 )
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import Float32
@@ -60,10 +63,10 @@ def test_a_term_gives_idf_times_its_saturated_frequency(index: LexicalIndex) -> 
     found = lexical_evidence(index, "a red dog", DOG)
     red, dog = found.terms
     rare = log(1 + 1.5 / 2.5)  # in 2 of 3
-    assert (red.term, red.tf, red.df, red.asked) == ("red", 2, 2, 1)
+    assert (red.term, red.count, red.holding, red.asked) == ("red", 2, 2, 1)
     assert red.idf == pytest.approx(rare)
     assert red.part == pytest.approx(rare * 2 / (2 + 1.5 * (0.25 + 0.75 * 4 / 3)))
-    assert (dog.tf, dog.df) == (1, 1)
+    assert (dog.count, dog.holding) == (1, 1)
     assert dog.part == pytest.approx(log(1 + 2.5 / 1.5) * 1 / (1 + 1.5 * (0.25 + 0.75 * 4 / 3)))
     assert [term.term for term in found.matched] == ["dog", "red"]  # the rarer one gives more
     assert found.share(red) + found.share(dog) == pytest.approx(1)
@@ -86,7 +89,7 @@ def test_a_word_asked_twice_counts_twice_in_one_row(index: LexicalIndex) -> None
 
 def test_unmatched_terms_and_stop_words_are_named(index: LexicalIndex) -> None:
     found = lexical_evidence(index, "where is the blue fox or wolf", FOX)
-    assert [(term.term, term.df) for term in found.unmatched] == [("blue", 1), ("wolf", 0)]
+    assert [(term.term, term.holding) for term in found.unmatched] == [("blue", 1), ("wolf", 0)]
     assert found.stop_words == ("where", "is", "the", "or")
     assert [term.term for term in found.matched] == ["fox"]
 
@@ -134,16 +137,16 @@ TWICE = 0.1 * (1 + 1 / 4) / 1.64493406685
 
 def test_each_lexeme_gives_its_gain_over_the_number_asked_for() -> None:
     found = rank_evidence(EMPTY, "which foxes jumped the moon", {None: "A fox and another fox: they jump."})
-    assert [(one.lexeme, one.words, one.count) for one in found.lexemes] == [
+    assert [(one.term, one.words, one.count) for one in found.terms] == [
         ("fox", ("foxes",), 2),
         ("jump", ("jumped",), 1),
         ("moon", ("moon",), 0),
     ]
-    assert [one.part for one in found.lexemes] == pytest.approx([TWICE / 3, ONCE / 3, 0.0])
+    assert [one.part for one in found.terms] == pytest.approx([TWICE / 3, ONCE / 3, 0.0])
     assert found.score == pytest.approx((TWICE + ONCE) / 3)
-    assert found.share(found.lexemes[0]) == pytest.approx(1.25 / 2.25)
-    assert [one.lexeme for one in found.matched] == ["fox", "jump"]
-    assert [one.lexeme for one in found.unmatched] == ["moon"]
+    assert found.share(found.terms[0]) == pytest.approx(1.25 / 2.25)
+    assert [one.term for one in found.matched] == ["fox", "jump"]
+    assert [one.term for one in found.unmatched] == ["moon"]
     assert found.stop_words == ("which", "the") and found.chunk is None
 
 
@@ -155,14 +158,14 @@ def test_of_a_memorys_chunks_the_best_is_shown() -> None:
 def test_a_query_ranked_by_distance_has_a_rank_and_no_parts() -> None:
     """One lexeme that is parsed into several is a phrase: `a-wa`, which is what `a-was` leaves, asks for a compound and its parts."""
     found = rank_evidence(EMPTY, "re-rank", {None: "to re-rank twice"})
-    assert {one.lexeme for one in found.matched} == {"re-rank", "re", "rank"}
+    assert {one.term for one in found.matched} == {"re-rank", "re", "rank"}
     phrase = rank_evidence(EMPTY, "a-was", {None: "a-was and a-was"})
-    assert phrase.by_distance and all(one.part == 0 for one in phrase.lexemes)
+    assert phrase.by_distance and all(one.part == 0 for one in phrase.terms)
 
 
 def test_a_query_of_stop_words_asks_for_nothing() -> None:
     found = rank_evidence(EMPTY, "what is the", {None: "what is the time"})
-    assert not found.lexemes and not found.score and found.stop_words == ("what", "is", "the")
+    assert not found.terms and not found.score and found.stop_words == ("what", "is", "the")
 
 
 def test_marks_are_the_words_that_give_the_lexemes() -> None:
@@ -315,7 +318,7 @@ def test_found_and_missed_add_up_and_a_perfect_answer_misses_nothing(levels: lis
 
 
 def test_near_pairs_are_those_a_full_comparison_finds(monkeypatch):
-    monkeypatch.setattr("cems_workbench.analysis.diversity.BLOCK_ROWS", 7)
+    monkeypatch.setattr("cems_workbench.analysis.near_duplicates.BLOCK_ROWS", 7)
     vectors = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     ids = [f"m{i:02}" for i in range(40)]

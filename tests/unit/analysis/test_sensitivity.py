@@ -5,35 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise as pairwise_of
-from math import cos, inf, isnan, nextafter, radians, sin
+from math import isnan
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cems_workbench.analysis.component_effects import Effect, component_effects, leave_one_variant_out, variant_parts
-from cems_workbench.analysis.diversity import (
-    DedupThreshold,
-    Duplicate,
-    ResultInterval,
-    dedup_thresholds,
-    dropped_duplicates,
-    lambda_intervals,
-    lambda_value,
-    limit_intervals,
-    limit_value,
-    merged,
-    pairwise,
-)
 from cems_workbench.analysis.sensitivity.exact import BoundarySearch
 from cems_workbench.analysis.sensitivity.scan import grid, sweep, weight_map
 from cems_workbench.config import PipelineConfig, field_spec, with_values
-from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Trace, Variant, replay
+from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.records import Memory, Relation
-from tests.unit.pipeline.cases import configured, evidence, trace
+from cems_workbench.ui.inspect.tools.diversity import mean, pairwise
+from tests.unit.pipeline.cases import evidence, trace
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 BARE: dict[str, Any] = {
@@ -340,22 +325,6 @@ def test_the_map_says_who_is_first_and_where_the_relevant_one_stands() -> None:
     assert found.succeeds(1) == 6 and found.judged and found.now == (1.0, 1.0)
 
 
-AB, CD, AC = cos(radians(10)), cos(radians(5)), 0.5
-
-
-def angled(degrees: dict[str, float]) -> Evidence:
-    """Memories in this order by score, their embeddings at these angles."""
-    embeddings = {key: np.array([cos(radians(angle)), sin(radians(angle))]) for key, angle in degrees.items()}
-    scores = {key: 0.9 - 0.01 * place for place, key in enumerate(degrees)}
-    return evidence({"vector": scores}, embeddings=embeddings)
-
-
-def four(**changes: Any) -> Trace:
-    """a and b are 10 degrees apart, c and d 5, a and c 60; three are shown."""
-    subject = angled({"a": 0, "b": 10, "c": 60, "d": 65})
-    return trace(subject, {"assembly.limit": 3, **{key.replace("__", "."): value for key, value in changes.items()}})
-
-
 def test_pairs_are_compared_as_dedup_and_mmr_compare_them() -> None:
     words = {"a": {"content": "Red fox"}, "b": {"content": "red, DOG"}, "c": {"content": "bird"}}
     vectors = {"a": np.array([1.0, 0.0]), "b": np.array([3.0, 4.0])}
@@ -365,77 +334,7 @@ def test_pairs_are_compared_as_dedup_and_mmr_compare_them() -> None:
     assert found.overlap[0].tolist()[1:] == pytest.approx([1 / 3, 0])
     assert isnan(found.cosine[0, 2])  # c has no embedding
     assert isnan(found.overlap[1, 1])
-    assert found.mean_cosine == pytest.approx(0.6)
-    assert found.mean_overlap == pytest.approx(1 / 9)
-
-
-def test_what_dedup_took_is_named_with_its_original() -> None:
-    assert dropped_duplicates(four()) == []
-    found = dropped_duplicates(four(dedup__enabled=True, dedup__similarity=0.97))
-    assert found == [Duplicate("b", "a", found[0].cosine), Duplicate("d", "c", found[1].cosine)]
-    assert [duplicate.cosine for duplicate in found] == pytest.approx([AB, CD])
-
-
-def test_limits_are_walked_from_one_cosine_of_kept_memories_to_the_next() -> None:
-    """d is past the results until b makes room for it; c falls to a at 0.5, and d, 65 degrees from a, does not."""
-    found = limit_intervals(four())
-    assert [stretch.results for stretch in found] == [("a", "b", "c"), ("a", "c"), ("a", "d")]
-    assert [stretch.high for stretch in found] == [inf, pytest.approx(AB), pytest.approx(AC)]
-    assert [stretch.low for stretch in found][:2] == [pytest.approx(AB), pytest.approx(AC)]
-    assert [dict(stretch.dropped) for stretch in found] == [{}, {"b": "a", "d": "c"}, {"b": "a", "c": "a"}]
-
-
-def test_each_result_falls_at_the_highest_limit_that_takes_it() -> None:
-    found = limit_intervals(four())
-    assert dedup_thresholds(found, 0) == [
-        DedupThreshold("b", found[1].high, "a"),
-        DedupThreshold("c", found[2].high, "a"),
-    ]
-    assert dedup_thresholds(found, 1) == [DedupThreshold("c", found[2].high, "a")]
-
-
-@given(st.lists(st.integers(0, 90), min_size=2, max_size=9), st.integers(1, 5), st.booleans())
-def test_replays_at_both_ends_of_every_stretch_show_its_results(angles: list[int], limit: int, mmr: bool) -> None:
-    subject = angled({f"m{i}": angle for i, angle in enumerate(angles)})
-    config = configured({"assembly.limit": limit, "assembly.strategy": "mmr" if mmr else "greedy"})
-    found = limit_intervals(replay(subject, config))
-    for stretch in found:
-        ends = [nextafter(stretch.low, inf)] + ([stretch.high] if stretch.high < inf else [])
-        for value in ends:
-            if -1 <= value <= 1:
-                again = replay(subject, with_values(config, {"dedup.enabled": True, "dedup.similarity": value}))
-                assert tuple(row.memory_id for row in again.results) == stretch.results
-    assert all(above.low == below.high for above, below in pairwise_of(found))
-
-
-def test_lambda_changes_where_score_and_overlap_weigh_the_same() -> None:
-    """b says what a says: 0.8λ − (1 − λ) = 0.5λ at λ = 1/1.3."""
-    words = {"a": {"content": "x y"}, "b": {"content": "x y"}, "c": {"content": "z"}}
-    subject = evidence({"vector": {"a": 0.9, "b": 0.8, "c": 0.5}}, memories=words)
-    diverse, scored = lambda_intervals(trace(subject, {"assembly.limit": 2, "fusion.single_list": "bypass"}))
-    assert (set(diverse.results), set(scored.results)) == ({"a", "c"}, {"a", "b"})
-    assert (diverse.low, scored.high) == (0, 1)
-    assert diverse.high == pytest.approx(1 / 1.3, abs=2e-4)
-    assert scored.low == pytest.approx(1 / 1.3, abs=2e-4)
-    assert 0 < scored.low - diverse.high <= 1e-4
-
-
-def test_neighbours_with_the_same_results_are_one() -> None:
-    rows = [
-        ResultInterval(0.9, inf, ("a", "b"), {}),
-        ResultInterval(0.8, 0.9, ("b", "a"), {"x": "y"}),
-        ResultInterval(0.5, 0.8, ("a",), {}),
-    ]
-    assert [(stretch.low, stretch.high) for stretch in merged(rows)] == [(0.8, inf), (0.5, 0.8)]
-
-
-def test_values_to_apply_have_as_few_decimals_as_fit() -> None:
-    assert limit_value(ResultInterval(0.8045, 0.8191, (), {})) == 0.81
-    assert limit_value(ResultInterval(0.8149, 0.814957, (), {})) == pytest.approx(0.81495)
-    assert limit_value(ResultInterval(0.7, 0.75, (), {})) == 0.75  # the upper end belongs to it
-    assert limit_value(ResultInterval(0.9, inf, (), {})) is None
-    assert lambda_value(ResultInterval(0.31, 0.42, (), {})) == 0.4
-    assert lambda_value(ResultInterval(0.3342, 0.3349, (), {})) == pytest.approx(0.3345, abs=1e-4)
+    assert (mean(found.cosine), mean(found.overlap)) == pytest.approx((0.6, 1 / 9))
 
 
 VARIANTS = (Variant("query"), Variant("more", "expansion"), Variant("other", "expansion"))
@@ -476,8 +375,7 @@ def test_without_a_variant_its_own_candidates_leave() -> None:
     assert [toggled.results for toggled in found] == [("c", "d", "b"), ("a", "d", "b"), ("c", "b", "a")]
     assert [toggled.left for toggled in found] == [("a",), ("c",), ()]
     assert [toggled.entered for toggled in found] == [("d",), ("d",), ()]
-    assert [found[2].tau, found[2].rbo] == pytest.approx([1.0, 1.0])
-    assert found[1].rbo < found[0].rbo < 1
+    assert found[1].rbo < found[0].rbo < found[2].rbo == 1
 
 
 def test_one_that_is_off_is_put_back() -> None:
@@ -486,8 +384,7 @@ def test_one_that_is_off_is_put_back() -> None:
     parts, found = variant_parts(subject, off), leave_one_variant_out(subject, off)
     assert [part.on for part in parts] == [True, True, False]
     assert (parts[2].found, parts[2].share) == (0, 0)
-    assert (found[2].off, found[2].entered, found[2].left) == (False, ("d",), ())
-    assert found[0].off
+    assert (found[2].entered, found[2].left) == (("d",), ())
 
 
 def test_scores_that_the_reranker_lacks_are_counted() -> None:

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.analysis.diversity import NearDuplicates, NearPairs, pairwise
+from cems_workbench.analysis.near_duplicates import NearDuplicates, NearPairs
 from cems_workbench.analysis.proposed_edges import ProposedEdge
 from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.analysis.supersession_signals import Signals, Span
@@ -36,7 +36,7 @@ from cems_workbench.ui.inspect.baseline import against_html, lost_results_html
 from cems_workbench.ui.inspect.results import results_html, strip_html, warnings_html
 from cems_workbench.ui.inspect.searched import path_html
 from cems_workbench.ui.inspect.toolbar import pair_html
-from cems_workbench.ui.inspect.tools.diversity import before_after_html, matrix_html
+from cems_workbench.ui.inspect.tools.diversity import matrix_html, pairwise
 from cems_workbench.ui.inspect.tools.text_evidence import Edge, marked_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure
 from cems_workbench.ui.inspect.views.query import corrections_html, probe_html, signals_html, spans_html
@@ -245,15 +245,13 @@ def gone(text: str) -> str:
 
 def tokens(text: str) -> str:
     entries = [{"query": text, "text": f"##{text}", "idf": 2.0, "cosine": 0.5}]
-    return alignment_html(ModelScore(0.5, detail={"alignment": entries}), numbered=True)
+    return alignment_html(ModelScore(0.5, detail={"alignment": entries}))
 
 
 def similar(text: str) -> str:
     shown = trace(text)
     ids = sorted(shown.evidence.memories)
-    return matrix_html(shown, pairwise(shown.evidence, ids), 0.5) + before_after_html(
-        shown, ids[:3], ids[1:], grades(shown), ids[:1]
-    )
+    return matrix_html(shown, pairwise(shown.evidence, ids), 0.5)
 
 
 def marked(text: str) -> str:
@@ -274,7 +272,6 @@ INSPECT: dict[str, Callable[[str], str]] = {
     "model": lambda text: model_html(trace(text)),
     "pair": lambda text: pair_html(LearnedPair(text, text, 2, *[datetime(2026, 9, 1, tzinfo=UTC)] * 2)),
     "variant": lambda text: render("inspect/variant.html", variant=Variant(text)),
-    "summary": lambda text: render("inspect/expansion/summary.html", summary=text),
 }
 
 VIEWS: dict[str, Callable[[str], str]] = {

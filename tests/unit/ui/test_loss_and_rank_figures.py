@@ -176,15 +176,6 @@ def test_the_hover_has_rank_and_score_of_every_column_and_why_it_was_lost() -> N
     ]
 
 
-def test_judged_relevant_memories_that_were_lost_are_listed_and_irrelevant_ones_are_not() -> None:
-    subject = trace(evidence({"vector": falling(6)}), LIMITED)
-    flow, kinds, _ = drawn(subject, grades={"m05": 1, "m04": 0, "m01": 3})
-    listed = view.lost_html(flow, kinds, None)
-    assert "m05" in listed and "lost here at rank 5: " in listed
-    assert "m04" not in listed and "m01" not in listed
-    assert "m04" in view.lost_html(flow, kinds, "m04")
-
-
 def hostile() -> tuple[Trace, RankComparison, RankFlow]:
     ids = [f"{i}{ATTACK}" for i in range(4)]
     lists = {"vector": {key: 0.9 - 0.1 * i for i, key in enumerate(ids)}, "lexical": {ids[3]: 2.0}}
@@ -201,15 +192,9 @@ def hostile() -> tuple[Trace, RankComparison, RankFlow]:
 def test_hostile_ids_texts_and_names_are_shown_literally() -> None:
     now, against, flow = hostile()
     kinds = view.line_kinds(now, {line.memory_id: 2 for line in flow.lines})
-    followed = flow.lines[-1].memory_id
-    texts = [
-        lost_results_html(against),
-        results_html(now, {}, None, against),
-        view.lost_html(flow, kinds, followed),
-        view.legend_html(flow, kinds),
-    ]
+    texts = [lost_results_html(against), results_html(now, {}, None, against), view.legend_html(flow, kinds)]
     assert against.gone() and all("<img" not in text for text in texts)
-    assert all("&lt;img" in text for text in texts[:3])
+    assert all("&lt;img" in text for text in texts[:2])
     hovers = [view.hover_text(now, kinds, line) for line in flow.lines]
     assert all("<img" not in hover and "&lt;img" in hover for hover in hovers)
     assert all("<img" not in name and "&lt;" in name for name in view._names(flow, now).values())

@@ -1,13 +1,12 @@
-"""Effective weights and Expansion: what each pipeline component, and each query variant, does to this ranking, by ablation.
+"""Effective weights and Expansion: what each component of the pipeline, and each variant of the query, does to this ranking.
 
-A component is compared with its nominal weight; a variant can be switched, and typed.
+Both leave one out and replay; a component stands beside its nominal weight, and a variant can be typed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import streamlit as st
 
@@ -25,28 +24,25 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.variants import draw_shares, draw_switches
-from cems_workbench.ui.kit.charts import bar_chart, draw_chart, hover
-from cems_workbench.ui.kit.html import draw as draw_template
-from cems_workbench.ui.kit.html import excerpt, plain, tick, write_stylesheet
+from cems_workbench.ui.inspect.variants import draw_switches
+from cems_workbench.ui.kit.html import excerpt, plain
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 from cems_workbench.ui.kit.views import View
 
-if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
-
-MIN_EFFECT = 1e-9
 HELP = (
-    "Each component is disabled alone and the query is replayed. Pairs reversed: the share of result pairs that change their order, "
-    "(1 − Kendall’s tau) / 2. A memory in only one of the two result lists counts as below all results of the other; a pair in only "
-    "one list counts half. Lists that agree each have a small effect alone, since the other one still contributes the same "
-    "memories."
+    "Each component is disabled alone and the query is replayed. Reversed is the share of result pairs that change their order, "
+    "(1 − Kendall’s tau) / 2: a memory in only one of the two result lists counts as below all results of the other, and a pair in only "
+    "one of them counts half. Lists that agree each have a small effect alone: the other one still finds the same memories."
 )
 
 
+def changes(entered: Sequence[str], left: Sequence[str]) -> str:
+    """Results that come in and go: "+ m1  − m2"."""
+    return "  ".join([*(f"+ {short_id(key)}" for key in entered), *(f"− {short_id(key)}" for key in left)])
+
+
 def draw_effects(context: InspectContext) -> None:
-    """Draw a summary, the chart, and the numbers."""
+    """Draw a row for each component."""
     trace, relevant = context.trace, context.relevant
     effects = context.remembered(
         "effective_weights",
@@ -54,37 +50,16 @@ def draw_effects(context: InspectContext) -> None:
         tuple(sorted(relevant)),
     )
     if not trace.results or not effects:
-        st.info(
-            "There are no results, so no component has an effect. Rank flow under “What happened” shows where candidates were lost."
-        )
+        st.info("There are no results, so no component has an effect. Rank flow shows where candidates were lost.")
         return
-    idle = sum(effect.turned <= MIN_EFFECT for effect in effects)
-    if idle == len(effects):
-        st.markdown("No single component changes these results.", help=HELP)
-    else:
-        most = max(effects, key=lambda effect: effect.turned)
-        text = f"**{list_label(most.part.name)}** has the largest effect on this ranking: removing it reverses {most.turned:.0%} of pairs."
-        none = f" {idle} of {len(effects)} enabled components have no effect here." if idle else ""
-        st.markdown(text + none, help=HELP)
-        alt = "Bar chart: share of pairs reversed with each component disabled; the table below has the numbers."
-        draw_chart(effects_figure(effects), key="inspect:effective:chart", alt=alt, table=None)
-    judged = any(effect.rank_now is not None or effect.rank_without is not None for effect in effects)
+    most = max(effects, key=lambda effect: effect.turned)
+    text = "No single component changes these results."
+    if most.turned > 0:
+        text = f"**{list_label(most.part.name)}** has the largest effect on this ranking: {most.turned:.0%} of pairs."
+    st.markdown(text, help=HELP)
+    judged = any(effect.rank_now or effect.rank_without for effect in effects)
     draw_table(effects, [column for column in COLUMNS if judged or column.name != "relevant"], most=len(effects))
     st.caption(f"For the first {target_rank(trace.config)} results, with each component disabled alone.")
-
-
-def effects_figure(effects: Sequence[Effect]) -> Figure:
-    """One bar per component: the share of pairs reversed without it."""
-    return bar_chart(
-        [list_label(effect.part.name) for effect in effects],
-        [effect.turned for effect in effects],
-        [f"{effect.turned:.0%}" if effect.turned > MIN_EFFECT else "" for effect in effects],
-        {"title": "pairs reversed without it", "tickformat": ".0%", "rangemode": "tozero"},
-        row=24,
-        marker={"color": ["#0072B2" if effect.part.lists else "#7B848D" for effect in effects]},
-        customdata=[tick(list_label(effect.part.name)) for effect in effects],
-        hovertemplate=hover("%{customdata}: removing it reverses %{x:.1%} of pairs"),
-    )
 
 
 def _relevant(effect: Effect) -> str:
@@ -92,91 +67,55 @@ def _relevant(effect: Effect) -> str:
     return now if now == without else f"{now} → {without}"
 
 
+def _rounded(share: float | None) -> float | None:
+    return None if share is None else round(share, 2)
+
+
+EFFECTIVE = "A list's pairs reversed, as a share of all lists"
+NOMINAL = "A list's weight × its variant's weight, as a share of all lists"
 COLUMNS: list[Column[Effect]] = [
     Column("part", lambda effect: list_label(effect.part.name), 116),
     Column("stage", lambda effect: effect.part.stage, 72, help="Stage of the component"),
-    Column(
-        "nominal",
-        lambda effect: None if effect.nominal is None else round(effect.nominal, 2),
-        96,
-        "percent",
-        "A list's weight × its variant's weight, as a share of all lists",
-        bar=1,
-        colour="#7B848D",
-    ),
-    Column(
-        "effective",
-        lambda effect: None if effect.share is None else round(effect.share, 2),
-        96,
-        "percent",
-        "A list's pairs reversed, as a share of all lists",
-        bar=1,
-    ),
-    Column("tau", lambda effect: effect.tau, 60, "%.3f", "Kendall’s tau with and without it: 1 identical, −1 reversed"),
+    Column("nominal", lambda effect: _rounded(effect.nominal), 96, "percent", NOMINAL, bar=1, colour="#7B848D"),
+    Column("effective", lambda effect: _rounded(effect.share), 96, "percent", EFFECTIVE, bar=1),
+    Column("reversed", lambda effect: _rounded(effect.turned), 76, "percent", "Pairs of results reversed without it"),
     Column("new", lambda effect: len(effect.entered), 50, help="Results added without it"),
     Column("moved", lambda effect: effect.moved, 58, help="Results with another rank without it"),
     Column("relevant", _relevant, 76, help="Rank of the first memory judged relevant: now → without it"),
-    Column(
-        "without it",
-        lambda effect: ", ".join(
-            [*(f"+ {short_id(key)}" for key in effect.entered), *(f"− {short_id(key)}" for key in effect.left)]
-        ),
-        220,
-        help="+ added, − removed",
-    ),
+    Column("without it", lambda effect: changes(effect.entered, effect.left), 220, help="+ added, − removed"),
 ]
-
 
 TYPED, MESSAGE = "inspect:expansion:typed", "inspect:expansion:message"
 MAX_EXPANSIONS = 20
 """Maximum number of expansions."""
-VARIANT_HELP = "Each row is one replay without that variant’s lists (with them, if it is disabled), compared with the results above."
-VARIANT_COLUMNS = {
-    "variant": "Number of the variant, as in the names of its lists",
-    "found": "Candidates in its lists",
-    "only it": "Candidates found by no other variant",
-    "share of the results": "Its part of the results’ fused scores, before rerank and adjust; the rest is bonuses and other lists",
-    "leave": "Results removed when it is switched",
-    "enter": "Results added when it is switched",
-    "tau": "Kendall’s tau: 1 same order, 0 unrelated, −1 reversed",
-    "rbo": "Rank-biased overlap, p 0.9: 1 identical; changes at the top weigh more",
-}
+VARIANT_HELP = (
+    "Each row is one replay without that variant’s lists (with them, if it is disabled), compared with the results above. Contributions "
+    "has what each gave each candidate."
+)
+Ablation = tuple[VariantPart, VariantToggle]
+SHARE = "Its part of the results’ fused scores, before rerank and adjust; the rest is bonuses and other lists"
+RBO = "Rank-biased overlap with the present results, p 0.9: 1 identical; changes at the top weigh more"
+VARIANTS: list[Column[Ablation]] = [
+    Column("variant", lambda row: f"{row[0].index}{'' if row[0].on else ' off'}  {excerpt(row[0].text, 60)}", 240),
+    Column("found", lambda row: row[0].found, 56, help="Candidates in its lists"),
+    Column("only it", lambda row: len(row[0].alone), 60, help="Candidates found by no other variant"),
+    Column("share", lambda row: round(row[0].share, 3), 96, "percent", SHARE, bar=1),
+    Column("RBO", lambda row: row[1].rbo, 56, "%.2f", RBO),
+    Column("without it", lambda row: changes(row[1].entered, row[1].left), 300, help="+ added, − removed"),
+    Column("unscored", lambda row: row[1].unscored, 70, help="Candidates that the reranker would have to score first"),
+]
 
 
 def draw_expansion(context: InspectContext) -> None:
-    """Draw switches, one row per variant, its contributions, and a box to type another variant."""
-    write_stylesheet("evidence")
+    """Draw the switches, a box to type another variant, and a row for each variant."""
     trace, off = context.trace, context.variants_off
     draw_switches(context)
     _draw_typing(context)
     if len(trace.evidence.variants) < 2:
         return
     st.markdown("## Without each of them", help=VARIANT_HELP)
-    parts, switched = variant_parts(trace, off), leave_one_variant_out(trace, off)
-    rows, numbers = list(zip(parts, switched, strict=True)), ("found", "only it", "tau", "rbo")
-    draw_template("inspect/expansion/ablation.html", columns=VARIANT_COLUMNS, numbers=numbers, rows=rows)
-    unscored = max((toggled.unscored for toggled in switched), default=0)
-    if unscored:
-        st.caption(
-            f"⚠ Up to {unscored} candidates are not scored by the reranker yet: the rows without them are provisional."
-        )
-    draw_template("inspect/expansion/summary.html", summary=_summary(rows))
-    draw_shares(trace)
-
-
-def _summary(rows: Sequence[tuple[VariantPart, VariantToggle]]) -> str:
-    """One sentence: the variant with the largest effect, and those without any."""
-    further = [(part, toggled) for part, toggled in rows if part.index and part.on]
-    if not further:
-        return "All further variants are disabled."
-    idle = [part.index for part, toggled in further if toggled.rbo == 1 and not toggled.left and not toggled.entered]
-    if len(idle) == len(further):
-        return "No single further variant changes the results."
-    most = min(further, key=lambda pair: pair[1].rbo)[0]
-    text = (
-        f"Variant {most.index} (“{excerpt(most.text, 60)}”) changes the results{' most' if len(further) > 1 else ''}."
-    )
-    return text + (f" No effect alone: {', '.join(map(str, idle))}." if idle else "")
+    rows = list(zip(variant_parts(trace, off), leave_one_variant_out(trace, off), strict=True))
+    draw_table(rows, VARIANTS, most=len(rows), key="inspect:expansion:ablation")
 
 
 def _draw_typing(context: InspectContext) -> None:
@@ -186,14 +125,12 @@ def _draw_typing(context: InspectContext) -> None:
             "Another variant of the query",
             key=TYPED,
             placeholder="Type the query in other words",
-            help="Searched as a typed expansion (Expansion → manual). Generated expansions become typed ones, so none is "
-            "lost.",
+            help="Searched as a typed expansion (Expansion → manual). Generated expansions become typed ones, so none is lost.",
         )
         button.form_submit_button(
             "Search this too", width="stretch", on_click=_add, args=(context.trace, context.request)
         )
-    message = st.session_state.pop(MESSAGE, None)
-    if message:
+    if message := st.session_state.pop(MESSAGE, None):
         st.caption(message)
 
 
@@ -218,9 +155,7 @@ def _add(trace: Trace, request: Request) -> None:
         return
     off, longer = state.variants_off(request), replace(request, variants=tuple(lines))
     state.write_request(longer)
-    if all(
-        variant.kind in ("original", "expansion") for variant in variants
-    ):  # then the other variants keep their numbers
+    if all(variant.kind in ("original", "expansion") for variant in variants):  # the others keep their numbers
         state.switch_variants(longer, off)
 
 

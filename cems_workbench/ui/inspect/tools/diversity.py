@@ -1,96 +1,92 @@
-"""Diversity: similarity of the results, dedup at its current and other thresholds, and MMR with other values of λ."""
+"""Diversity: how similar the results are to each other, as dedup and MMR compare them, and what dedup dropped.
+
+Dedup compares by the cosine of the embeddings, MMR by the overlap of the words (Jaccard: shared words / all words of both).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from math import inf, isnan
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isnan, nan
 
+import numpy as np
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.diversity import (
-    LAMBDA_STEP,
-    LOWEST_LIMIT,
-    Pairwise,
-    ResultInterval,
-    current_interval,
-    dedup_thresholds,
-    dropped_duplicates,
-    lambda_intervals,
-    lambda_value,
-    limit_intervals,
-    limit_value,
-    merged,
-    pairwise,
-)
-from cems_workbench.pipeline import Trace
-from cems_workbench.ui.inspect import state
+from cems_workbench.pipeline import Evidence, Trace
+from cems_workbench.pipeline.replay import single_table
+from cems_workbench.pipeline.stages.dedup import DEDUP
+from cems_workbench.pipeline.table import Floats
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit.html import draw as draw_template
-from cems_workbench.ui.kit.html import render, write_stylesheet
+from cems_workbench.ui.kit.html import fixed, plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.views import View
-from cems_workbench.ui.kit.widgets import switch
 
 MAX_MATRIX_RESULTS = 15
 """Maximum results in the matrix, limited by the width of the numbers."""
-LIMIT, LAMBDA = "Dedup limit", "MMR λ"
+MAX_TINT = 53
+"""Tint in percent at a cosine of 1; a stronger tint gives a contrast below 4.5 in the dark theme."""
 HELP = (
-    "Above the diagonal: cosine of the embeddings, used by dedup. Below: word overlap (Jaccard: shared words / all words of both), "
-    "used by MMR. Underlined: at or above the current dedup limit. –: no embedding."
+    "Above the diagonal: cosine of the embeddings, used by dedup. Below: word overlap, used by MMR. Underlined: at or above the present "
+    "dedup limit. –: no embedding. Sensitivity has the results at every other limit and λ."
 )
-LOWER_LIMIT_HELP = (
-    "Dedup goes down the ranking and drops each memory whose cosine with a kept one reaches the limit. Shown is the highest limit at "
-    "which it drops this memory: exact, from the cosines, and verified by replay."
-)
-TRY_HELP = {
-    LIMIT: "Each choice is a range of limits with the same results, with exact ends.",
-    LAMBDA: f"MMR = λ × score − (1 − λ) × overlap with selected results. In steps of {LAMBDA_STEP}; changes are located by bisection.",
-}
+
+
+@dataclass(frozen=True, eq=False)
+class Pairwise:
+    """Similarities (n, n) of memories to each other; NaN on the diagonal, and for a pair without both embeddings."""
+
+    ids: tuple[str, ...]
+    cosine: Floats
+    overlap: Floats
+
+
+def pairwise(evidence: Evidence, ids: Sequence[str]) -> Pairwise:
+    """Every pair of these candidates. Raises ValueError for an id that is no candidate."""
+    table = single_table(evidence)
+    places = [table.ids[0].index(memory_id) for memory_id in ids]
+    cosines, has = table.cosines(0)
+    known = np.outer(has[places], has[places])
+    cosine = np.where(known, cosines[np.ix_(places, places)], nan)
+    overlap = np.array([table.overlaps(0, place)[places] for place in places]).reshape(len(ids), len(ids))
+    for matrix in (cosine, overlap):
+        np.fill_diagonal(matrix, nan)
+    return Pairwise(tuple(ids), cosine, overlap)
+
+
+def mean(matrix: Floats) -> float | None:
+    """Over all pairs with a value; None without such a pair."""
+    known = matrix[~np.isnan(matrix)]
+    return float(known.mean()) if len(known) else None
 
 
 def draw(context: InspectContext) -> None:
-    """Draw the matrix, the duplicates, and the results with another limit or λ."""
+    """Draw the matrix, its means, and what dedup dropped."""
     write_stylesheet("evidence")
-    ids = [result.memory_id for result in context.trace.results]
+    trace = context.trace
+    ids = [result.memory_id for result in trace.results]
     if len(ids) < 2:
         st.info("Fewer than two results: nothing to compare.", icon=":material/search_off:")
         return
-    similar = pairwise(context.trace.evidence, ids)
-    config = context.trace.config.dedup
+    similar = pairwise(trace.evidence, ids)
+    limit = None if DEDUP.is_off(trace.config) else trace.config.dedup.similarity
     st.markdown("## Similarity of the results", help=HELP)
-    means = (("mean cosine", similar.mean_cosine), ("mean word overlap", similar.mean_overlap))
-    draw_template("inspect/diversity/means.html", means=means)
-    st.html(matrix_html(context.trace, similar, config.similarity if config.enabled else None))
-    if len(ids) > MAX_MATRIX_RESULTS:
-        st.caption(f"The first {MAX_MATRIX_RESULTS} of {len(ids)} results; the means include all of them.")
-    stretches = _stretches(context, LIMIT)
-    present = current_interval(stretches, context.trace.config)
-    st.markdown("## Duplicates", help="Memories dropped by dedup at its current limit.")
-    gone = dropped_duplicates(context.trace)
-    line = f"Dedup dropped {len(gone) or 'nothing'} at the limit of {config.similarity:g}."
-    dropped = [(one.memory_id, "✕ dropped", one.of, one.cosine) for one in gone]
-    _draw_duplicates(context.trace, line if config.enabled or gone else "Dedup is off.", dropped, "duplicates")
-    near = dedup_thresholds(stretches, present)
-    st.markdown("## Duplicates at lower limits", help=LOWER_LIMIT_HELP)
-    line = "" if near else f"No result would be dropped at any limit down to {LOWEST_LIMIT:g}."
-    falls = [(one.memory_id, f"at ≤ {one.limit:.4f}", one.of, one.limit) for one in near]
-    _draw_duplicates(context.trace, line, falls, "nearest to")
-    _draw_trial(context, merged(stretches), ids)
+    st.html(matrix_html(trace, similar, limit))
+    first = f" Shown: the first {MAX_MATRIX_RESULTS} of {len(ids)}." if len(ids) > MAX_MATRIX_RESULTS else ""
+    means = f"Mean cosine {fixed(mean(similar.cosine), '.3f')}, word overlap {fixed(mean(similar.overlap), '.3f')}."
+    st.caption(f"{means}{first}  \n{dropped_words(trace)}")
 
 
-def _stretches(context: InspectContext, of: str) -> list[ResultInterval]:
-    """The intervals of limit or λ with the same results, computed once."""
-    if of == LIMIT:
-        return context.remembered("diversity:limit", lambda _: limit_intervals(context.trace, context.variants_off))
-    return context.remembered(
-        "diversity:lambda", lambda progress: lambda_intervals(context.trace, context.variants_off, progress)
-    )
-
-
-MAX_TINT = 53
-"""Tint in percent at a cosine of 1; a stronger tint gives a contrast below 4.5 in the dark theme."""
+def dropped_words(trace: Trace) -> str:
+    """Markdown: what dedup dropped, each with the memory it duplicates and their cosine."""
+    if DEDUP.is_off(trace.config):
+        return "Dedup is off."
+    dropped = [
+        f"{plain(short_id(row.memory_id))} (of {plain(short_id(row.duplicate_of))}, {fixed(row.similarity)})"
+        for row in trace.stage(DEDUP).rows
+        if row.duplicate_of is not None
+    ]
+    return f"Dedup dropped {', '.join(dropped) or 'nothing'} at the limit of {trace.config.dedup.similarity:g}."
 
 
 def matrix_html(trace: Trace, similar: Pairwise, limit: float | None) -> Markup:
@@ -111,73 +107,4 @@ def matrix_html(trace: Trace, similar: Pairwise, limit: float | None) -> Markup:
     return render("inspect/diversity/matrix.html", ids=ids, memories=memories, cell=cell)
 
 
-def _draw_duplicates(trace: Trace, line: str, rows: Sequence[tuple[str, str, str, float]], other: str) -> None:
-    """Draw memories, each with when dedup drops it, the memory it duplicates or is nearest to, and their cosine."""
-    ranks = trace.ranks
-    memories = trace.evidence.memories
-    draw_template(
-        "inspect/diversity/duplicates.html", line=line, rows=rows, other=other, ranks=ranks, memories=memories
-    )
-
-
-def _draw_trial(context: InspectContext, limits: Sequence[ResultInterval], ids: Sequence[str]) -> None:
-    """Draw the choice of a range of limit or λ, the results before and after, and Apply."""
-    st.markdown("## Results with another value")
-    of = switch("Parameter", (LIMIT, LAMBDA), "inspect:diversity:of", LIMIT)
-    stretches = list(limits) if of == LIMIT else _stretches(context, LAMBDA)
-    others = [i for i, stretch in enumerate(stretches) if set(stretch.results) != set(ids)]
-    if not others:
-        least = f" down to {LOWEST_LIMIT:g}" if of == LIMIT else ""
-        st.caption(f"No other {'limit' if of == LIMIT else 'λ'}{least} changes the results.")
-        return
-    similar = {i: pairwise(context.trace.evidence, stretches[i].results) for i in others}
-    chosen = st.selectbox(
-        "Range",
-        others,
-        key=f"inspect:diversity:range:{of}:{hash(context.request)}:{len(stretches)}",
-        help=TRY_HELP[of],
-        format_func=lambda i: _option(of, stretches[i], ids, similar[i]),
-    )
-    st.html(before_after_html(context.trace, ids, stretches[chosen].results, context.grades, context.relevant))
-    values = _values(of, stretches[chosen])
-    changes = ", ".join(
-        f"{path} {'on' if value is True else 'off' if value is False else value}" for path, value in values.items()
-    )
-    st.button(f"Apply: {changes}", key="inspect:diversity:apply", type="primary", on_click=state.apply, args=(values,))
-
-
-def _option(of: str, stretch: ResultInterval, ids: Sequence[str], similar: Pairwise) -> str:
-    if stretch.high == inf:
-        where = "dedup off" if stretch.low < 0 else f"off, or above {stretch.low:.4f}"
-    elif of == LIMIT:
-        where = f"{stretch.low:.4f} to {stretch.high:.4f}"
-    else:
-        where = f"λ {stretch.low:.3f} to {stretch.high:.3f}"
-    left, entered = len(set(ids) - set(stretch.results)), len(set(stretch.results) - set(ids))
-    mean = "" if similar.mean_cosine is None else f" · mean cosine {similar.mean_cosine:.3f}"
-    return f"{where} · {left} removed, {entered} added{mean}"
-
-
-def _values(of: str, stretch: ResultInterval) -> dict[str, Any]:
-    """The parameters with these results."""
-    if of == LAMBDA:
-        return {"assembly.strategy": "mmr", "assembly.mmr_lambda": lambda_value(stretch)}
-    limit = limit_value(stretch)
-    return {"dedup.enabled": False} if limit is None else {"dedup.enabled": True, "dedup.similarity": limit}
-
-
-def before_after_html(
-    trace: Trace, before: Sequence[str], after: Sequence[str], grades: Mapping[str, int], relevant: Collection[str]
-) -> Markup:
-    """Both result lists side by side; removed and added results have signs."""
-    sides = (
-        ("now", before, set(before) - set(after), "▼ removed"),
-        ("then", after, set(after) - set(before), "▲ added"),
-    )
-    memories = trace.evidence.memories
-    return render(
-        "inspect/diversity/before_after.html", sides=sides, memories=memories, grades=grades, relevant=relevant
-    )
-
-
-VIEW = View("Diversity", 60, draw, "How similar are the results, and which would a more diverse selection add?")
+VIEW = View("Diversity", 60, draw, "How similar are the results, and what did dedup drop?")

@@ -9,11 +9,15 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from cems_workbench.analysis.engine_check import EngineCheck, EngineComparison, cause, check_engine
-from cems_workbench.analysis.vector_origins import (
+from cems_workbench.analysis.engine_check import (
+    EngineCheck,
+    EngineComparison,
     ExactRanking,
     IndexComparison,
     Missed,
+    Recall,
+    cause,
+    check_engine,
     compare,
     embeddings_of,
     exact_ranking,
@@ -27,8 +31,7 @@ from cems_workbench.pipeline.live_engine import LiveEngine
 from cems_workbench.store.search.entries import best_per_memory
 from cems_workbench.store.search.vector_index import EXACT_ROWS
 from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.kit.html import draw as draw_template
-from cems_workbench.ui.kit.html import excerpt, plain, write_stylesheet
+from cems_workbench.ui.kit.html import excerpt, plain
 from cems_workbench.ui.kit.session import is_kept, kept
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 from cems_workbench.ui.kit.views import View
@@ -39,13 +42,6 @@ MAX_IMMEDIATE = 20_000
 MAX_ROWS = 50
 COMPARED = "inspect:index_check:compared"
 LIVE, TRIED = "inspect:index_check:live", "inspect:index_check:tried"
-COLUMNS = {
-    "answer": "The list compared with the exact nearest memories",
-    "how": "How the list was computed",
-    "at 10": "Recall at 10: how many of the 10 exact nearest memories are in its first 10",
-    "at depth": "Recall at the list’s depth: how many of the exact nearest memories are in it",
-    "score off by": "Largest difference of a score from the exact cosine",
-}
 GRAPH_HELP = (
     "A vector index searches a graph (HNSW) instead of comparing all embeddings: fast, but it can miss near memories. "
     f"The workbench compares all of them, so its list misses none; up to {EXACT_ROWS:,} memories the graph’s list is shown too: what a "
@@ -63,7 +59,6 @@ LIVE_HELP = (
 
 def draw(context: InspectContext) -> None:
     """Draw the check of the store's index, and of the live one if the store was imported from a live system."""
-    write_stylesheet("evidence")
     ranked = _list(context)
     with errors_shown():
         _draw_own(context, ranked)
@@ -99,7 +94,7 @@ def _draw_own(context: InspectContext, ranked: RankedList | None) -> None:
     exact, rows = kept(COMPARED, key, lambda: _compared(context, ranked, ids, depth))
     chosen = CANDIDATE_SETS.get(context.trace.config.lists.candidate_set.mode)
     st.markdown(f"## {_verdict(rows[0], len(exact), pooled=bool(chosen))}", help=GRAPH_HELP)
-    _draw_answers(rows)
+    draw_table(rows, ANSWERS, key="inspect:index_check:answers", most=2)
     elsewhere = _found_by(context, ranked.name)
     for row in rows:
         name, _, found = row
@@ -177,9 +172,17 @@ def _verdict(row: Checked, count: int, nearest: str = "exact nearest", *, pooled
     return f"{lost} {len(missed):,} of the {k:,} {nearest} memories; the first of them has rank {missed[0].rank:,}."
 
 
-def _draw_answers(rows: Sequence[Checked]) -> None:
-    """Draw one row per list: recall at 10 and at its depth, and its score error."""
-    draw_template("inspect/index_check/answers.html", columns=COLUMNS, rows=rows, depth=f"at {rows[0][2].deep.k:,}")
+def _recall(of: Recall) -> str:
+    return f"{'✕' if of.missed else '✓'} {of.found:,} of {of.k:,}"
+
+
+ANSWERS: list[Column[Checked]] = [
+    Column("answer", lambda row: row[0], 150, help="The list compared with the exact nearest memories"),
+    Column("how", lambda row: row[1], 320, help="How the list was computed"),
+    Column("at 10", lambda row: _recall(row[2].near), 90, help="Of the 10 nearest, those among its first 10"),
+    Column("at depth", lambda row: _recall(row[2].deep), 110, help="Of the nearest, those in it, at its depth"),
+    Column("score off by", lambda row: row[2].off, 90, "%.1e", "Largest difference of a score from the exact one"),
+]
 
 
 def _draw_missed(
@@ -241,7 +244,7 @@ def _draw_live_list(context: InspectContext, check: EngineCheck, found: EngineCo
     row = (f"{live.name} of {where}", took, found)
     nearest = "exact nearest" if live.name == "vector" else "best ranked"
     st.markdown(f"**{plain(_verdict(row, len(exact), nearest))}**  {plain(cause(found, check.probe))}")
-    _draw_answers([row])
+    draw_table([row], ANSWERS, key=f"inspect:index_check:answers:{live.name}", most=1)
     if live.unknown:
         st.warning(
             f"{len(live.unknown):,} of its rows are not in the snapshot, the first at position {live.unknown[0][0]:,}: import "
@@ -287,8 +290,8 @@ def _draw_settings(check: EngineCheck, key: object) -> None:
 TRIED_COLUMNS: list[Column[EngineComparison]] = [
     Column("setting", lambda each: " = ".join(each.changed) if each.changed else "current", "medium"),
     Column("rows", lambda each: each.live.returned, help="Rows returned"),
-    Column("recall at 10", lambda each: f"{each.near.found:,} of {each.near.k:,}", help=COLUMNS["at 10"]),
-    Column("recall", lambda each: f"{each.deep.found:,} of {each.deep.k:,}", help=COLUMNS["at depth"]),
+    Column("recall at 10", lambda each: _recall(each.near)),
+    Column("recall", lambda each: _recall(each.deep)),
     Column("ms", lambda each: 1000 * each.live.seconds, None, "%.1f", "Search time there, in milliseconds"),
 ]
 

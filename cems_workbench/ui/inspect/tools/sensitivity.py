@@ -33,7 +33,7 @@ from cems_workbench.ui.inspect.fetch_evidence import offer_labelled
 from cems_workbench.ui.inspect.tools.weight_map import SIZES, draw_map
 from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, LEGEND, LIST_COLOURS, bold, draw_chart, hover, lines
 from cems_workbench.ui.kit.html import excerpt, full_label, plain, tick
-from cems_workbench.ui.kit.tables import Column, pick_row, short_id
+from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import switch
 
@@ -46,6 +46,20 @@ BANDS = {NOW: ("#0072B2", ""), ORDER: ("#56B4E9", "."), MEMBERS: ("#E69F00", "/"
 DASHES = ("solid", "dash", "dot", "dashdot")
 BAND, RANK, METRICS_HEIGHT_PX = 44, 26, 110
 """Heights in pixels: intervals, one rank, metrics."""
+DEPTHS = (1, 3, 5, 10)
+MAX_LINES, MAX_NAMED = 12, 3
+NEW_ORDER, NEW_MEMBER = "a new order", "a new memory"
+METHODS = {
+    "solved": (
+        "exact",
+        "Every breakpoint is solved and verified by replay on both sides; between two breakpoints the results are constant.",
+    ),
+    "every value": ("every value replayed", "Each value of the range was replayed."),
+    "bracketed": (
+        "bracketed",
+        "Values on a grid were replayed, and changes located by bisection. A change that reverts between two grid points is missed.",
+    ),
+}
 
 
 def difference(swept: Sweep, segment: ConstantInterval) -> str:
@@ -71,7 +85,21 @@ def sweep_figure(
     for i, memory_id in enumerate(memories):
         _line(figure, swept, memory_id, texts.get(memory_id, ""), marked, i)
     if curve:
-        _metrics(figure, curve)
+        for name, values, colour in (
+            (f"hit@{HIT_DEPTH}", curve.hit, "#009E73"),
+            ("nDCG@10", curve.ndcg, "#CC79A7"),
+        ):
+            figure.add_scatter(
+                x=curve.values,
+                y=values,
+                mode="lines+markers",
+                name=f"{name}, {curve.queries} judged queries",
+                line={"color": colour, "dash": "dot" if name == "nDCG@10" else "solid"},
+                hovertemplate=hover(f"{name} %{{y:.3f}} at %{{x:.4g}}"),
+                row=3,
+                col=1,
+            )
+        figure.update_yaxes(tickformat=".2f", fixedrange=True, row=3)
     low, high = _edges(swept, swept.segments[0])[0], _edges(swept, swept.segments[-1])[1]
     figure.update_xaxes(range=[low, high], showgrid=False, zeroline=False)
     unit = f" ({swept.spec.unit})" if swept.spec.unit else ""
@@ -170,42 +198,10 @@ def _line(figure: Figure, swept: Sweep, memory_id: str, text: str, marked: Mappi
         )
 
 
-def _metrics(figure: Figure, curve: Curve) -> None:
-    series: tuple[tuple[str, tuple[float, ...], str, str], ...] = (
-        (f"hit@{HIT_DEPTH}", curve.hit, "#009E73", "solid"),
-        ("nDCG@10", curve.ndcg, "#CC79A7", "dot"),
-    )
-    for name, values, colour, dash in series:
-        figure.add_scatter(
-            x=list(curve.values),
-            y=list(values),
-            mode="lines+markers",
-            name=f"{name}, {curve.queries} judged queries",
-            line={"color": colour, "width": 2, "dash": dash},
-            marker={"size": 4},
-            row=3,
-            col=1,
-            hovertemplate=hover(f"{name} %{{y:.3f}} at %{{x:.4g}}"),
-        )
-    every = [*curve.hit, *curve.ndcg]
-    room = max(0.02, 0.12 * (max(every) - min(every)))
-    figure.update_yaxes(range=[min(every) - room, max(every) + room], tickformat=".2f", fixedrange=True, row=3)
-
-
-DEPTHS = (1, 3, 5, 10)
-MAX_LINES, MAX_NAMED = 12, 3
-NEW_ORDER, NEW_MEMBER = "a new order", "a new memory"
-METHODS = {
-    "solved": (
-        "exact",
-        "Every breakpoint is solved and verified by replay on both sides; between two breakpoints the results are constant.",
-    ),
-    "every value": ("every value replayed", "Each value of the range was replayed."),
-    "bracketed": (
-        "bracketed",
-        "Values on a grid were replayed, and changes located by bisection. A change that reverts between two grid points is missed.",
-    ),
-}
+def label_of(path: str) -> str:
+    """The stage and the label of a parameter: "Fusion: RRF k"."""
+    spec = field_spec(path)
+    return f"{GROUPS[spec.section]}: {spec.label}"
 
 
 def draw(context: InspectContext) -> None:
@@ -254,12 +250,6 @@ def draw(context: InspectContext) -> None:
         _draw_choices(context, swept)
 
 
-def label_of(path: str) -> str:
-    """The stage and the label of a parameter: "Fusion: RRF k"."""
-    spec = field_spec(path)
-    return f"{GROUPS[spec.section]}: {spec.label}"
-
-
 def _choose(config: PipelineConfig) -> tuple[str, str | None]:
     specs = searched_specs()
     paths, sources = [spec.path for spec in specs], ("lexical", "ts_rank", "vector", "hybrid")
@@ -294,27 +284,18 @@ def _choose(config: PipelineConfig) -> tuple[str, str | None]:
 def _draw_summary(swept: Sweep) -> None:
     name, meaning = METHODS[swept.method]
     tolerance = f" Accuracy of a breakpoint: {swept.tolerance:.2g}." if swept.tolerance else ""
-    whole, count = (
-        f"from {_number(swept.segments[0].first)} to {_number(swept.segments[-1].last)}",
-        len(swept.breakpoints),
-    )
+    count, segments = len(swept.breakpoints), swept.segments
     if not swept.numeric:
-        outcomes = len({segment.results for segment in swept.segments})
-        text = f"{len(swept.segments)} values give {outcomes} different outcome{'s' if outcomes != 1 else ''}."
-    elif not count:
-        text = f"No change in the first {swept.k} {whole}."
+        text = f"Outcomes of {len(segments)} values: {len({segment.results for segment in segments})}."
     else:
+        text = f"**Breakpoints from {_number(segments[0].first)} to {_number(segments[-1].last)}: {count}**. "
         now = swept.present
-        low = "its minimum" if now is swept.segments[0] else _number(now.first)
-        high = "its maximum" if now is swept.segments[-1] else _number(now.last)
-        margin = f"Now {_number(swept.now)}: no change from {low} to {high}."
-        text = f"**{count} breakpoint{'s' if count != 1 else ''}** {whole}. "
-        text += "It is currently off." if swept.now is None else margin
+        same = f"no change from {_number(now.first)} to {_number(now.last)}."
+        text += "It is currently off." if swept.now is None else f"Now {_number(swept.now)}: {same}"
     st.markdown(f"{text} · {name}", help=f"{meaning}{tolerance} {swept.replays} replays.")
     if swept.unscored:
         st.warning(
-            f"In parts of this range, up to {swept.unscored} candidates have not been scored by the reranker; results "
-            "there may change once they are.",
+            f"Candidates that the reranker has not scored in parts of this range: up to {swept.unscored}. Results there may change.",
             icon=":material/help:",
         )
 
@@ -388,43 +369,26 @@ def _draw_chart(context: InspectContext, swept: Sweep, curve: Curve | None) -> N
 
 
 def _draw_table(context: InspectContext, swept: Sweep) -> None:
-    """Draw one row per interval; selecting one offers to set the parameter to it."""
+    """Draw one row per interval."""
     changes = [", ".join(_changes(point.before, point.after)) for point in swept.breakpoints]
     rows, relevant = list(zip(swept.segments, ["", *changes], strict=True)), context.relevant
+    first = "Rank of the first memory judged relevant; –: none"
+    moves = "Relative to the row above: + added, − removed, ▲ ▼ places moved"
     columns: list[Column[tuple[ConstantInterval, str]]] = [
         Column("", lambda row: "▶" if row[0] is swept.present else "", 30, help="▶ current interval"),
         Column("from", lambda row: row[0].first, 84, "%.6g", "First value of the interval replayed"),
         Column("to", lambda row: row[0].last, 84, "%.6g", "Last value of the interval replayed"),
-        Column(
-            "change", lambda row: row[1], 190, help="Relative to the row above: + added, − removed, ▲ ▼ places moved"
-        ),
-        Column(
-            "relevant",
-            lambda row: _first_relevant(relevant, row[0].results) or "–",
-            68,
-            help="Rank of the first memory judged relevant; –: none",
-        ),
+        Column("change", lambda row: row[1], 190, help=moves),
+        Column("relevant", lambda row: _first_relevant(relevant, row[0].results), 68, help=first),
         Column("first results", lambda row: _ids(row[0].results), 300, help="The results in this interval, in order"),
     ]
     shown = [column for column in columns if relevant or column.name != "relevant"]
-    picked = pick_row(rows, shown, most=12, key="inspect:sensitivity:table")
-    if picked is None:
-        st.caption("Select a row to set the parameter to the middle of its interval.")
-        return
-    value = inside(swept, picked[0])
-    st.button(
-        f"Apply {swept.spec.label} {_number(value)}",
-        key="inspect:sensitivity:apply",
-        type="primary",
-        icon=":material/check:",
-        on_click=state.apply,
-        args=({swept.spec.path: value},),
-    )
+    draw_table(rows, shown, most=12, key="inspect:sensitivity:table")
 
 
 def _first_relevant(relevant: Collection[str], results: Sequence[str]) -> str:
-    """The rank of the first relevant result as text, empty if there is none."""
-    return next((str(rank) for rank, key in enumerate(results, 1) if key in relevant), "")
+    """The rank of the first relevant result as text."""
+    return next((str(rank) for rank, key in enumerate(results, 1) if key in relevant), "–")
 
 
 def _ids(keys: Sequence[str]) -> str:
@@ -436,7 +400,7 @@ def _draw_choices(context: InspectContext, swept: Sweep) -> None:
         left, middle, right = st.columns([3, 7, 2], vertical_alignment="center")
         now = segment is swept.present
         left.markdown(f"{'▶ ' if now else ''}**{plain(short_value(segment.first))}**" + (" (now)" if now else ""))
-        relevant = _first_relevant(context.relevant, segment.results) or "none"
+        relevant = _first_relevant(context.relevant, segment.results)
         stands = f" · first relevant {relevant}" if context.relevant else ""
         middle.caption(plain(f"{difference(swept, segment)}: {_ids(segment.results) or 'no results'}{stands}"))
         right.button(

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
 
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.text_evidence import (
-    LexicalEvidence,
-    Match,
+from cems_workbench.analysis.text_evidence import Match, chunk_words, matches
+from cems_workbench.analysis.words_in_common import (
     Room,
+    Term,
+    WordsInCommon,
     chunk_place,
-    chunk_words,
     embedder_room,
     lexical_evidence,
-    matches,
     read_until,
     token_similarity,
 )
@@ -32,49 +31,27 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import DEFAULT_TEXT_RULE, Memory, TextRule
 from cems_workbench.store.text_rule import chunk_text, searched_text
-from cems_workbench.ui.inspect.alignment import alignment, alignment_html, continues_word, joined
+from cems_workbench.ui.inspect.alignment import alignment, continues_word, joined
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.results import shown_title
 from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
 from cems_workbench.ui.kit.session import kept
-from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import progress_bar
 
-if TYPE_CHECKING:
-    from cems_workbench.analysis.text_evidence import RankEvidence
-
 WORDS_HELP = (
-    "BM25 scores a memory by the words it shares with the query: each adds idf × a factor that grows with its frequency in the "
-    "memory and decreases with the memory’s length. Words are compared by stem. The parts add up to the score in the lexical list."
+    "BM25 scores a memory by the words it shares with the query: each adds idf × a factor that grows with its frequency in the memory and "
+    "decreases with the memory’s length. Words are compared by stem. The parts add up to the score in the lexical list."
 )
 RANK_HELP = (
-    "ts_rank sums the parts of the query’s lexemes and divides by their number: 0.0608 for one occurrence, slightly more for "
-    "several (at most 1.64 times that). Rarity of words and length of the text have no effect. The parts add up to the score in "
-    "the ts_rank list."
+    "ts_rank sums the parts of the query’s lexemes and divides by their number: 0.0608 for one occurrence, slightly more for several (at "
+    "most 1.64 times that). Rarity of words and length of the text have no effect. The parts add up to the score in the ts_rank list."
 )
-RANK_COLUMNS = {
-    "word": "Word in the query",
-    "lexeme": "What PostgreSQL searches: the word’s stem",
-    "times": "Occurrences in the searched text",
-    "chunks": "Number of chunks in the store with it; has no effect",
-    "ts_rank": "Its part of the rank",
-    "share": "Its share of the rank",
-}
-COLUMNS = {
-    "word": "Word in the query",
-    "search term": "What the index searches: the word’s stem, or an identifier and its parts",
-    "tf": "Occurrences in this memory",
-    "df": "Number of memories in the store with it",
-    "idf": "Rarity: ln(1 + (N − df + 0.5) / (df + 0.5)) among N memories",
-    "BM25": "Its part of the memory’s score",
-    "share": "Its share of the memory's score",
-}
-NUMBERS = ("tf", "df", "idf", "BM25", "times", "chunks", "ts_rank")
 HEAT_HELP = (
     "The text as the model’s tokens. A stronger tint means more similar to a rare query token. Underlined: the best match of a query "
-    "token (its number is above); only these matches make up the late-interaction score."
+    "token, with its number in the list above; only these matches make up the late-interaction score."
 )
 HEAT, HEAT_WANTED = "inspect:token_heat:compared", "inspect:token_heat:wanted"
 
@@ -113,65 +90,100 @@ def _candidate(context: InspectContext) -> str:
     return chosen
 
 
+Marks = tuple[Mapping[str, str], Callable[[str], Sequence[Match]]]
+"""The tooltip of each matched term, and a function that finds the terms in a text."""
+
+
 def _draw_words(context: InspectContext, memory: Memory) -> Marks:
     """Draw the words of one query variant, by the config's lexical retriever: BM25, or PostgreSQL's ts_rank."""
     lists, evidence = context.trace.config.lists, context.trace.evidence
     texts, variants = context.resources.store.indexes.texts([memory.id]).get(memory.id), range(len(evidence.variants))
     if not lists.lexical.enabled and (lists.ts_rank.enabled or lists.hybrid.enabled):
-        from cems_workbench.analysis.text_evidence import lexeme_matches, rank_evidence
+        from cems_workbench.analysis.words_in_common import lexeme_matches, rank_evidence
         from pg_text_search.ts_rank import TsQueryError
 
+        name = "ts_rank"
         st.markdown("## Words in common", help=RANK_HELP)
         index = context.resources.full_text()
         try:
-            ranked = [rank_evidence(index, evidence.text_for("ts_rank", i), texts or {}) for i in variants]
+            found = [rank_evidence(index, evidence.text_for("ts_rank", i), texts or {}) for i in variants]
         except TsQueryError as error:
             st.caption(plain(str(error)))
             return {}, lambda text: ()
-        which = _variant(context, memory.id, [(len(found.matched), len(found.lexemes)) for found in ranked])
-        place = _rank_line(context, memory.id, which, by_distance=ranked[which].by_distance)
-        _draw_terms(context, memory, ranked[which], len(ranked[which].lexemes), place)
-        shares = {found.lexeme: ranked[which].share(found) for found in ranked[which].matched}
-        tips = {term: f"{term}: {100 * share:.1f} % of the ts_rank" for term, share in shares.items()}
-        return tips, lambda text: lexeme_matches(text, tips)
-    st.markdown("## Words in common", help=WORDS_HELP)
-    lexical = context.resources.lexical(lists.lexical)
-    every = [lexical_evidence(lexical, evidence.text_for("lexical", i), memory, texts) for i in variants]
-    which = _variant(context, memory.id, [(len(found.matched), len(found.terms)) for found in every])
-    words = every[which]
-    _draw_terms(context, memory, words, len(words.terms), _list_line(context, memory.id, which, words))
-    tips = {one.term: f"{one.term}: {100 * words.share(one):.1f} % of the BM25" for one in words.matched}
-    return tips, lambda text: matches(text, tips, language=lexical.language)
-
-
-Marks = tuple[Mapping[str, str], Callable[[str], Sequence[Match]]]
-"""The tooltip of each matched term, and a function that finds the terms in a text."""
-
-
-def _draw_terms(
-    context: InspectContext, memory: Memory, words: LexicalEvidence | RankEvidence, total: int, place: str
-) -> None:
-    """Draw one row per matched term, the largest part first, with their sum; then the verdict and what did not match.
-
-    `total` is the number of terms of the query, `place` the memory's rank in the lists.
-    """
-    bm25 = isinstance(words, LexicalEvidence)
-    called, search = ("search terms", "lexical search") if bm25 else ("lexemes", "ts_rank")
-    chunk = chunk_words(context.trace.evidence, memory.id, words.chunk)
-    if not total:
-        verdict = f"This query has only stop words: {search} has no results."
-    elif not words.matched:
-        verdict = f"No word in common: {search} cannot find this memory with this query."
+        find: Callable[[str, Mapping[str, str]], Sequence[Match]] = lexeme_matches
     else:
-        verdict = f"{len(words.matched)} of {total} {called} are in this memory."
-    draw_template(
-        f"inspect/text_evidence/{'terms' if bm25 else 'lexemes'}.html",
-        columns=COLUMNS if bm25 else RANK_COLUMNS,
-        numbers=NUMBERS,
-        words=words,
-        verdict=verdict,
-        place=(f"Counted in the {chunk}, where these words score highest. " if chunk else "") + place,
-    )
+        name = "lexical"
+        st.markdown("## Words in common", help=WORDS_HELP)
+        lexical = context.resources.lexical(lists.lexical)
+        found = [lexical_evidence(lexical, evidence.text_for("lexical", i), memory, texts) for i in variants]
+        find = partial(matches, language=lexical.language)
+    which = _variant(context, memory.id, [(len(one.matched), len(one.terms)) for one in found])
+    words = found[which]
+    if words.matched:
+        draw_table(words.matched, _columns(words, name), most=12, key="inspect:text_evidence:words")
+    _draw_verdict(context, memory, words, name, which)
+    tips = {one.term: f"{one.term}: {100 * words.share(one):.1f} % of the score" for one in words.matched}
+    return tips, lambda text: find(text, tips)
+
+
+def _columns(words: WordsInCommon, name: str) -> list[Column[Term]]:
+    """The columns of a term: as often as the text has it, as rare as the list counts, and its part of the score."""
+    holding = "Memories of the store with it" if name == "lexical" else "Chunks of the store with it; has no effect"
+    rare = Column[Term]("idf", lambda term: term.idf, 70, "%.3f", "Rarity: ln(1 + (N − df + 0.5) / (df + 0.5))")
+    twice = any(term.asked > 1 for term in words.terms)
+    asked = Column[Term]("asked", lambda term: term.asked, 60, help="Times in the query; each counts")
+    columns = [
+        Column[Term]("word", lambda term: ", ".join(term.words), 170, help="Word in the query"),
+        Column[Term]("term", lambda term: term.term, 120, help="What is searched: the word’s stem, or an identifier"),
+        *([asked] if twice else []),
+        Column[Term]("tf", lambda term: term.count, 50, help="Occurrences in the text"),
+        Column[Term]("df", lambda term: term.holding, 60, help=holding),
+        *([rare] if name == "lexical" else []),
+    ]
+    if words.by_distance:
+        return columns
+    return [
+        *columns,
+        Column[Term]("part", lambda term: term.part, 80, "%.4f", "Its part of the memory’s score"),
+        Column[Term]("share", lambda term: round(words.share(term), 3), 110, "percent", "Of the score", bar=1),
+    ]
+
+
+def _draw_verdict(context: InspectContext, memory: Memory, words: WordsInCommon, name: str, which: int) -> None:
+    """Draw how many terms match, with their score and the memory's rank; then the terms without a match, and the stop words."""
+    if not words.terms:
+        verdict = f"This query has only stop words: {name} has no results."
+    elif not words.matched:
+        verdict = f"No word in common: {name} cannot find this memory with this query."
+    else:
+        verdict = f"{len(words.matched)} of {len(words.terms)} terms are in this memory: score {words.score:.4f}."
+    chunk = chunk_words(context.trace.evidence, memory.id, words.chunk)
+    chunk = f" Counted in the {chunk}, where these words score highest." if chunk else ""
+    places = [_place(context, memory.id, name, which)]
+    if name == "ts_rank":
+        places.append(_place(context, memory.id, "hybrid", which))
+        if words.by_distance:
+            places.append("PostgreSQL ranks this query by the proximity of its words, not word by word.")
+    st.markdown(f"**{verdict}**{chunk} {' '.join(filter(None, places))}")
+    if words.unmatched:
+        st.caption(
+            "Not in this memory: " + ", ".join(f"{plain(one.term)} (df {one.holding})" for one in words.unmatched)
+        )
+    if words.stop_words:
+        st.caption(f"Stop words, never searched: {', '.join(map(plain, words.stop_words))}")
+
+
+def _place(context: InspectContext, memory_id: str, source: str, which: int) -> str:
+    """The memory's rank in this variant's list of a source, or why it has none; empty if a list beside the first is off."""
+    name, lists = f"{source}:{which}", context.trace.stage(LISTS)
+    listed = next((one for one in lists.fields.lists if one.name == name), None)
+    if listed is None or not listed.active:
+        return "" if source == "hybrid" else f"{name} was not searched, or is off: shown is the score it would have."
+    row = lists.by_id.get(memory_id)
+    entry = next((one for one in row.lists if one.list == name), None) if row is not None else None
+    if entry is not None and entry.kept:
+        return f"Rank {entry.rank} of {listed.used} in {name}."
+    return f"Not in {name}{f', beyond its depth at rank {entry.rank}' if entry is not None else ''}."
 
 
 def _variant(context: InspectContext, memory_id: str, met: Sequence[tuple[int, int]]) -> int:
@@ -189,43 +201,6 @@ def _variant(context: InspectContext, memory_id: str, met: Sequence[tuple[int, i
         help="Each query variant was searched separately.",
     )
     return chosen
-
-
-def _rank_line(context: InspectContext, memory_id: str, which: int, *, by_distance: bool) -> str:
-    """The memory's rank in this variant's ts_rank list, and in the hybrid list that uses it."""
-    row = context.trace.stage(LISTS).by_id.get(memory_id)
-    entries = {entry.list: entry for entry in row.lists} if row is not None else {}
-    used = {entry.name: entry for entry in context.trace.stage(LISTS).fields.lists}
-    sentences = []
-    for name in (f"ts_rank:{which}", f"hybrid:{which}"):
-        listed, entry = used.get(name), entries.get(name)
-        if listed is None or not listed.active:
-            continue
-        if entry is not None and entry.kept:
-            sentences.append(f"Rank {entry.rank} of {listed.used} in {name}.")
-        else:
-            past = f", beyond its depth at rank {entry.rank}" if entry is not None else ""
-            sentences.append(f"Not in {name}{past}.")
-    if by_distance:
-        sentences.append("PostgreSQL ranks this query by the proximity of its words, not word by word.")
-    return " ".join(sentences)
-
-
-def _list_line(context: InspectContext, memory_id: str, which: int, words: LexicalEvidence) -> str:
-    """The memory's rank in this variant's lexical list, or why it has none."""
-    name = f"lexical:{which}"
-    ranked = next((ranked for ranked in context.trace.evidence.lists if ranked.name == name), None)
-    if ranked is None:
-        return f"{name} was not searched: the query is routed to the vector list (Query → Search mode). Shown is the score it would have."
-    if not context.trace.config.lists.lexical.enabled:
-        return f"{name} is not used: the lexical list is off (Lists → Lexical list). Shown is the score it would have."
-    found = dict.fromkeys(hit.memory_id for hit in ranked.hits)  # a memory's first chunk counts
-    places = {key: rank for rank, key in enumerate(found, 1)}
-    if memory_id in places:
-        return f"Rank {places[memory_id]} of {len(places)} in {name}."
-    if words.matched and ranked.hits:
-        return f"Not in {name}, whose last of {len(places)} hits scores {ranked.hits[-1].score:.4f}."
-    return f"Not in {name}."
 
 
 def _draw_whole(context: InspectContext, memory: Memory, marks: Marks) -> None:
@@ -263,7 +238,8 @@ def _draw_whole(context: InspectContext, memory: Memory, marks: Marks) -> None:
             "Scored together with the preceding question of the session, which gives a higher score than the memory alone:"
         )
         st.code(neutralise(asked), language=None, wrap_lines=True)
-    st.caption(_reading_line(context, memory, score, place, question_shown=bool(asked)))
+    if line := _reading_line(context, memory, score, place, question_shown=bool(asked)):
+        st.caption(line)
 
 
 def _reader_edges(
@@ -334,11 +310,11 @@ def _reading_line(
     *,
     question_shown: bool,
 ) -> str:
-    """One line on the part read by the reranker; `question_shown`: the preceding question is already mentioned above."""
-    asked_for = context.trace.config
-    read = as_read(asked_for, context.trace.evidence)
-    config, brief = read.rerank, " In brief, since many candidates are long." if read is not asked_for else ""
-    if config.backend == "none":
+    """The part read by the reranker, in one line; `question_shown`: the preceding question is already mentioned above."""
+    config, evidence = context.trace.config, context.trace.evidence
+    read = as_read(config, evidence)
+    rerank, brief = read.rerank, read is not config
+    if rerank.backend == "none":
         return "Not read by a reranker: reranking is off."
     if score is None:
         limit = "Brief characters in all" if brief else "Rerank depth"
@@ -347,22 +323,20 @@ def _reading_line(
         return f"No score from the reranker: {plain(score.error)}."
     if place is None:
         return ""
-    length, whole, evidence = place[1] - place[0], len(memory.content), context.trace.evidence
-    chunk = given_chunks(evidence, context.trace.config).get(memory.id)
-    part = "all of it" if length == whole else f"{length:,} of {whole:,} characters"
-    part += f", from the {chunk_words(evidence, memory.id, chunk.seq)}" if chunk is not None else ""
-    asked = memory.id in evidence.questions and reads_question(config, memory.content if chunk is None else chunk.text)
-    cut = brief
-    if score.detail and score.detail.get("truncated"):
-        cut += " Its end was cut off at the model’s input length."
-    if asked and not question_shown:
-        cut += " It was also scored with the preceding question; the higher score counts."
-    passages = int((score.detail or {}).get("passages", 1)) - asked
-    if passages > 1:
-        return f"The reranker read {passages} passages of at most {config.chunk_chars:,} characters; the best of them is {part}.{cut}"
-    return (
-        f"The reranker read {part} (chunk of at most {config.chunk_chars:,}, by {plain(config.chunk_selection)}).{cut}"
-    )
+    length, whole, detail = place[1] - place[0], len(memory.content), score.detail or {}
+    chunk = given_chunks(evidence, config).get(memory.id)
+    asked = memory.id in evidence.questions and reads_question(rerank, memory.content if chunk is None else chunk.text)
+    passages = int(detail.get("passages", 1)) - asked
+    parts = [
+        "all of it" if length == whole else f"{length:,} of {whole:,} characters",
+        f"from the {chunk_words(evidence, memory.id, chunk.seq)}" if chunk is not None else "",
+        f"the best of {passages} passages" if passages > 1 else "",
+        f"at most {rerank.chunk_chars:,} at once, by {plain(rerank.chunk_selection)}",
+        "in brief, since many candidates are long" if brief else "",
+        "its end cut off at the model’s input length" if detail.get("truncated") else "",
+        "also with the preceding question; the higher score counts" if asked and not question_shown else "",
+    ]
+    return f"The reranker read {'; '.join(filter(None, parts))}."
 
 
 def _draw_tokens(context: InspectContext, memory_id: str) -> None:
@@ -423,7 +397,6 @@ def _draw_tokens(context: InspectContext, memory_id: str) -> None:
     draw_template("inspect/text_evidence/heat.html", tokens=tokens)
     cut = " The model’s input ends here." if pair.detail and pair.detail.get("truncated") else ""
     st.caption(f"Late-interaction score {pair.raw:.4f}.{cut}")
-    st.html(alignment_html(ModelScore(pair.raw, detail=pair.detail), numbered=True))
 
 
 VIEW = View("Text evidence", 30, draw, "Which query words are in this memory, and how much of it did the models read?")

@@ -15,28 +15,23 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.ranks import (
-    RESULTS,
     FlowLine,
     RankComparison,
     RankFlow,
     lists_in_use,
-    loss,
     rank_flow,
-    ranked_ids,
-    ranked_stages,
 )
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
-from cems_workbench.pipeline.list_sources import list_index, list_label
+from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.pipeline.stages import JUDGE, LISTS
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import delta_sign
-from cems_workbench.ui.inspect.context import LOST_HELP, InspectContext, about
+from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.results import GRADES
-from cems_workbench.ui.inspect.tables import delta_columns, follow_table, stale_columns
 from cems_workbench.ui.kit.charts import NO_GRID, bold, draw_chart, layout, lines
-from cems_workbench.ui.kit.html import excerpt, full_label, literal, plain, render, tick
-from cems_workbench.ui.kit.tables import Column, short_id
+from cems_workbench.ui.kit.html import excerpt, literal, plain, render, tick
+from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import switch
 
@@ -301,10 +296,6 @@ def _layout(flow: RankFlow, scale: Scale, margin: int) -> dict[str, Any]:
 
 TOPS = (5, 10, 20, 40)
 BANDS = ("highly relevant", "relevant", "weak", "irrelevant")
-MAX_ROWS = 40
-"""Rows of the table, besides the followed memory."""
-MAX_LOST = 6
-"""Maximum lost memories listed below the chart."""
 MAX_ID_CHARS, PIXELS_PER_CHAR = 14, 6.6
 """Characters of an id in a label, and pixels per character."""
 
@@ -318,24 +309,18 @@ _ALT = "Bump chart: rank of each memory in all lists and after all stages, best 
 
 
 def draw(context: InspectContext) -> None:
-    """Draw the choice of how many memories, the chart, and the lost judged memories."""
-    trace = context.trace
+    """Draw the choice of how many memories, and the chart with the table of its ranks."""
+    trace, k = context.trace, context.target
     if not lists_in_use(trace):
         st.caption("No enabled list has candidates, so there are no ranks to draw.")
         return
-    top = switch(
-        "First memories",
-        TOPS,
-        "inspect:flow_top",
-        10,
-        format_func=lambda count: f"Top {count}",
-        help="Show memories within this rank after fusion or a later stage.",
-    )
+    about_top = "Show memories within this rank after fusion or a later stage."
+    top = switch("First memories", TOPS, "inspect:flow_top", 10, format_func="Top {}".format, help=about_top)
     asked = [context.followed] if context.followed is not None else []
     asked += sorted(context.grades, key=lambda memory_id: (-context.grades[memory_id], memory_id))
-    flow = rank_flow(trace, top, asked, context.target)
+    flow = rank_flow(trace, top, asked, k)
     kinds = line_kinds(trace, context.grades)
-    st.caption(_summary(flow, trace, top, bool(context.grades), context.relevant), help=_HELP.format(k=context.target))
+    st.caption(_summary(flow, trace, top, context.relevant), help=_HELP.format(k=k))
     st.html(legend_html(flow, kinds))
     label = partial(_label, names=_names(flow, trace), followed=context.followed, against=context.against)
     margin = 24 + round(PIXELS_PER_CHAR * max((len(label(line)) for line in flow.lines if line.final_rank), default=0))
@@ -344,75 +329,21 @@ def draw(context: InspectContext) -> None:
     key = f"inspect:rank_flow:{context.followed}"
     order = [line.memory_id for line in drawn_order(flow, kinds, context.followed)]
     follow = partial(follow_selected, key, order)
-    draw_chart(figure, key=key, on_select=follow, selection_mode="points", alt=_ALT, table=None)
-    _draw_ranks(context)
-    answered = answered_lists(trace.evidence.notes, flow.lists)
-    if answered:
+    rows = partial(rank_rows, flow)
+    draw_chart(figure, key=key, on_select=follow, selection_mode="points", alt=_ALT, table=rows)
+    if answered := answered_lists(trace.evidence.notes, flow.lists):
         st.caption(plain(answered))
-    lost = lost_html(flow, kinds, context.followed)
-    if lost:
-        st.html(lost)
 
 
-def _draw_ranks(context: InspectContext) -> None:
-    """Draw, when that is opened, the rank of each memory in all lists and stages, where it was lost, and why."""
-    panel = st.expander(
-        full_label("As a table", _ALT), key="inspect:rank_flow:table", type="compact", on_change="rerun"
-    )
-    if not panel.open:
-        return
-    with panel:
-        st.caption("The rank of each memory in all lists and stages; empty: not included. Results come first.")
-        rows = ranked_memories(context.trace, MAX_ROWS, context.followed, context.against)
-        columns = rank_columns(context.trace, rows, context.against, context.target)
-        follow_table(rows, columns, context.followed, memory=str, key="inspect:ranks", most=24)
-
-
-def ranked_memories(trace: Trace, top: int, followed: str | None, against: RankComparison | None) -> list[str]:
-    """The results, those that only the baseline returns, `top` in all with the best others, and the followed one."""
-    shown = [result.memory_id for result in trace.results] + (against.gone() if against is not None else [])
-    fused = [memory_id for memory_id in ranked_ids(trace) if memory_id not in shown]
-    shown += fused[: max(0, top - len(shown))]
-    return [*shown, followed] if followed is not None and followed not in shown else shown
-
-
-def rank_columns(
-    trace: Trace, rows: Sequence[str], against: RankComparison | None = None, k: int | None = None
-) -> list[Column[str]]:
-    """Columns of a memory's ranks in each list and stage, where it was lost (`loss`), and why."""
-    in_lists = trace.stage(LISTS).by_id
-    losses = {memory_id: loss(trace, memory_id, k) for memory_id in rows}
-    memories = {**(against.before.evidence.memories if against is not None else {}), **trace.evidence.memories}
-
-    def in_list(name: str, memory_id: str) -> int | None:
-        found = in_lists.get(memory_id)  # a baseline gathered separately may have other memories
-        return next((hit.rank for hit in found.lists if hit.list == name and hit.kept), None) if found else None
-
-    def after(name: str, memory_id: str) -> int | None:
-        row = trace.stage(name).by_id.get(memory_id)
-        return None if row is None else row.rank_out
-
-    def lost(name: str, memory_id: str) -> str:
-        one = losses[memory_id]
-        return "" if one is None else str(getattr(one, name))
-
-    def help(name: str) -> str:
-        whose = provenance_of(trace.evidence.notes, name)
-        return f"{about(name)} {whose.capitalize()}." if whose else about(name)
-
-    return [
-        Column("memory", str, 92, pinned=True),
-        *stale_columns(trace, rows, str),
-        *delta_columns(against, RESULTS, str),
-        Column("lost at", partial(lost, "stage"), 78, help=LOST_HELP.format(k=k)),
-        *(
-            Column(list_label(name), partial(in_list, name), 72 if list_index(name) is None else 104, help=help(name))
-            for name in lists_in_use(trace)
-        ),
-        *(Column(name, partial(after, name), 72, help=help(name)) for name in ranked_stages(trace)),
-        Column("why", partial(lost, "reason"), "medium", help="Effect of that stage on it"),
-        Column("content", lambda memory_id: excerpt(memories[memory_id].content), "large"),
-    ]
+def rank_rows(flow: RankFlow) -> list[dict[str, Any]]:
+    """One row per line: the memory, the stage that lost it, its rank in each list and stage (None: none), and why it was lost."""
+    rows = []
+    for line in flow.lines:
+        ranks = {point.column: point.rank for point in line.points}
+        lost, why = (line.loss.stage, line.loss.reason) if line.loss else (None, None)
+        columns = {list_label(name): ranks.get(name) for name in flow.columns}
+        rows.append({"memory": line.memory_id, "lost at": lost, **columns, "why": why})
+    return rows
 
 
 def follow_selected(key: str, order: Sequence[str]) -> None:
@@ -480,34 +411,17 @@ def _label(line: FlowLine, names: Mapping[str, str], followed: str | None, again
     return f"{line.final_rank}  {delta}{mark}{names.get(line.memory_id, '')}"
 
 
-def _summary(flow: RankFlow, trace: Trace, top: int, judged: bool, relevant: Collection[str]) -> str:
-    """A sentence on the number of lines, folded columns and omissions."""
-    text = f"{len(flow.lines)} of {len(trace.stage(LISTS).rows)} candidates: the first {top} of any stage"
-    text += ", and every judged one" if judged else ""
-    parts = [text]
+def _summary(flow: RankFlow, trace: Trace, top: int, relevant: Collection[str]) -> str:
+    """The number of lines, what is folded or left out, and relevant memories in no list."""
+    count = len(trace.stage(LISTS).rows)
+    parts = [f"{len(flow.lines)} of {count} candidates: the first {top} of any stage, and judged ones"]
     if flow.folded:
         parts.append(f"no change in {', '.join(flow.folded)}")
-    if flow.lists_left_out:
-        parts.append(f"{flow.lists_left_out} more lists are not shown")
-    if flow.lines_left_out:
-        parts.append(f"{flow.lines_left_out} more memories are not shown")
-    missing = [memory_id for memory_id in flow.unranked if memory_id in relevant]
-    if missing:
-        listed = ", ".join(plain(short_id(memory_id)) for memory_id in missing[:3])
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        parts.append(f"judged relevant, but in no list: {listed}{more}")
+    if flow.lists_left_out or flow.lines_left_out:
+        parts.append(f"not shown: lists {flow.lists_left_out}, memories {flow.lines_left_out}")
+    if missing := [plain(short_id(memory_id)) for memory_id in flow.unranked if memory_id in relevant]:
+        parts.append(f"judged relevant, but in no list: {', '.join(missing[:3])}{' …' if len(missing) > 3 else ''}")
     return "; ".join(parts) + ". Click a line to follow that memory."
-
-
-def lost_html(flow: RankFlow, kinds: Mapping[str, Kind], followed: str | None) -> Markup:
-    """Where followed and relevant memories were lost, highest grade first; empty if none was."""
-    places = {memory_id: i for i, (memory_id, kind) in enumerate(kinds.items()) if kind.symbol != STYLES[-1][1]}
-    lost = [line for line in flow.lines if line.loss and (line.memory_id in places or line.memory_id == followed)]
-    if not lost:
-        return Markup("")
-    lost.sort(key=lambda line: (line.memory_id != followed, places.get(line.memory_id, len(places))))
-    named = [(line, kinds.get(line.memory_id, NEUTRAL).name) for line in lost[:MAX_LOST]]
-    return render("inspect/lost.html", lines=named, more=len(lost) - len(named))
 
 
 VIEW = View("Rank flow", 50, draw, external=True)
