@@ -271,7 +271,7 @@ def test_a_config_file_is_offered_with_its_differences_and_taken(open_page: Open
         "mine.yaml", export_config(imported, "yaml").encode(), "text/yaml"
     )
     page.run()
-    assert "2 parameters would change" in captions(page)
+    assert "Parameters that would change: 2" in captions(page)
     page = page.button(key="inspect:take").click().run()
     assert config_of(page) == imported
     assert control(page, "slider", "fusion.k").value == 17  # type: ignore[attr-defined]

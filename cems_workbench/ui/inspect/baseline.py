@@ -7,7 +7,7 @@ disabled variants, so that moving a slider only reads its ranks. Rank difference
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 from markupsafe import Markup
@@ -60,8 +60,7 @@ def _replayed(evidence: Evidence, config: PipelineConfig, off: frozenset[int], g
 
 def against_html(against: RankComparison) -> Markup:
     """One line above the ranking: the baseline; and a second one if evidence is missing for it."""
-    count = len(difference(against.before.config, against.now.config))
-    differ = f"{count or 'no'} parameter{'' if count == 1 else 's'} differ{'s' if count == 1 else ''}"
+    differ = f"parameters that differ: {len(difference(against.before.config, against.now.config))}"
     missing = missing_line(against.before)
     every = ", ".join(_parameters(against.before)) or missing
     return render("inspect/against.html", name=against.name, differ=differ, missing=missing, every=every)
@@ -71,18 +70,13 @@ def missing_line(baseline: Trace) -> str:
     """One line on evidence missing for the baseline; empty if complete."""
     from cems_workbench.pipeline.stages.result import ScoreNeed
 
-    asks = _parameters(baseline)
-    unscored = [need for need in baseline.needs if isinstance(need, ScoreNeed)]
-    scores = sum(len(need.memory_ids) for need in unscored)
-    parts = (
-        [", ".join(asks[:MAX_NAMED]) + (f" and {len(asks) - MAX_NAMED} more" if len(asks) > MAX_NAMED else "")]
-        if asks
-        else []
-    )
-    if scores:
-        models = sorted({need.model for need in unscored})
-        parts.append(f"{scores} scores by {', '.join(models)}")
-    return f"Not gathered for the baseline: {'; '.join(parts)}. Its ranks are computed without it." if parts else ""
+    asks, unscored = _parameters(baseline), [need for need in baseline.needs if isinstance(need, ScoreNeed)]
+    parts = [", ".join(asks[:MAX_NAMED]) + (f" and {len(asks) - MAX_NAMED} more" if len(asks) > MAX_NAMED else "")]
+    if unscored:
+        scores = sum(len(need.memory_ids) for need in unscored)
+        parts.append(f"{scores} scores by {', '.join(sorted({need.model for need in unscored}))}")
+    said = "; ".join(filter(None, parts))
+    return f"Not gathered for the baseline: {said}. Its ranks are computed without it." if said else ""
 
 
 def _parameters(baseline: Trace) -> list[str]:
@@ -140,36 +134,26 @@ def _draw_comparison(base: Baseline) -> None:
     differing = difference(base.config, state.present_config())
     st.markdown(f"Baseline **{plain(base.name)}**")
     if differing:
-        draw_table(differing, DIFFERENCES, key="inspect:baseline_diff", width=520, most=9)
+        draw_table(differing, differences("baseline", "now"), key="inspect:baseline_diff", width=520, most=9)
     else:
         st.caption("The config equals the baseline. Move a slider to see rank differences.")
-    buttons = st.container(horizontal=True)
-    unpinned = {"baseline": None, "baseline_replay": None}
-    buttons.button("Unpin", key="inspect:unpin", icon=":material/keep_off:", on_click=state.update, kwargs=unpinned)
-    buttons.button(
-        "Pin the current config",
-        key="inspect:pin",
-        icon=":material/keep:",
-        on_click=_pin,
-        disabled=not differing,
-        help="The current config becomes the baseline.",
-    )
-    buttons.button(
-        "Back to the baseline",
-        key="inspect:to_baseline",
-        icon=":material/undo:",
-        on_click=state.use_config,
-        args=(base.config,),
-        disabled=not differing,
-        help="Set all parameters to the baseline’s values.",
-    )
+    unpinned, same = {"baseline": None, "baseline_replay": None}, not differing
+    with st.container(horizontal=True):
+        st.button("Unpin", key="inspect:unpin", icon=":material/keep_off:", on_click=state.update, kwargs=unpinned)
+        st.button("Pin the current config", key="inspect:pin", icon=":material/keep:", on_click=_pin, disabled=same)
+        back: Any = {"on_click": state.use_config, "args": (base.config,), "disabled": same}
+        st.button("Back to the baseline", key="inspect:to_baseline", icon=":material/undo:", **back)
 
 
-DIFFERENCES: list[Column[tuple[str, object, object]]] = [
-    Column("parameter", lambda row: row[0], 220),
-    Column("baseline", lambda row: short_value(row[1]), 130),
-    Column("now", lambda row: short_value(row[2]), 130),
-]
+def differences(before: str, after: str) -> list[Column[tuple[str, object, object]]]:
+    """The columns of parameters that differ, with both values under these names."""
+    return [
+        Column("parameter", lambda row: row[0], 220),
+        Column(before, lambda row: short_value(row[1]), 130),
+        Column(after, lambda row: short_value(row[2]), 130),
+    ]
+
+
 COLUMN = "vs. baseline"
 HELP = (
     "Places gained ▲ or lost ▼ relative to the pinned baseline, at this point of the pipeline. =: same rank. new: not ranked by the "
@@ -177,25 +161,26 @@ HELP = (
 )
 
 
+SIGNS = {"up": "▲ {}", "down": "▼ {}", "gone": "gone, was {1}", "same": "=", "new": "new"}
+"""Cell text by kind of move, with the places and the rank in the baseline."""
+WORDS = {
+    "up": "Up from rank {} in the baseline {}",
+    "down": "Down from rank {} in the baseline {}",
+    "gone": "Rank {} in the baseline {}, none now",
+    "same": "Same rank as in the baseline {1}",
+    "new": "Not ranked by the baseline {1}",
+}
+"""Tooltip by kind of move, with the rank in the baseline and the baseline's name."""
+
+
 def delta_sign(delta: RankDelta) -> str:
     """The rank difference as a cell text."""
-    if delta.move in ("up", "down"):
-        return f"{'▲' if delta.places > 0 else '▼'} {abs(delta.places)}"
-    if delta.move == "gone":
-        return f"gone, was {delta.before}"
-    return {"same": "=", "new": "new"}.get(delta.move, "—")
+    return SIGNS.get(delta.move, "—").format(abs(delta.places), delta.before)
 
 
 def delta_text(delta: RankDelta, name: str) -> str:
     """The rank difference as a tooltip; `name` is the baseline's."""
-    words = {
-        "up": f"Up from rank {delta.before} in the baseline {name}",
-        "down": f"Down from rank {delta.before} in the baseline {name}",
-        "gone": f"Rank {delta.before} in the baseline {name}, none now",
-        "same": f"Same rank as in the baseline {name}",
-        "new": f"Not ranked by the baseline {name}",
-    }
-    return words.get(delta.move, "Ranked by neither")
+    return WORDS.get(delta.move, "Ranked by neither").format(delta.before, name)
 
 
 def lost_results_html(against: RankComparison) -> Markup:

@@ -10,11 +10,11 @@ from markupsafe import Markup
 
 from cems_workbench.config import FORM_TITLES, FORMS, PipelineConfig, difference, field_spec, file_name, import_config
 from cems_workbench.config.evidence_card import card_reference, cited_card, parse_card
-from cems_workbench.config.fields import short_value
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.understanding import read_dictionary, write_dictionary
 from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.baseline import differences
 from cems_workbench.ui.kit.html import plain, render, uploaded_text
 from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import download, opened_popover
@@ -226,18 +226,11 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources
 def diff_table(old: PipelineConfig, new: PipelineConfig, key: str) -> None:
     """Draw the parameters in which two configs differ, with the cost of each change."""
     rows = difference(old, new)
-    st.caption(f"{len(rows)} parameter{'s' if len(rows) != 1 else ''} would change:")
-    draw_table(rows, DIFFERENCES, key=key, most=9, width=600)
+    st.caption(f"Parameters that would change: {len(rows)}")
+    draw_table(rows, [*differences("now", "then"), EFFECT], key=key, most=9, width=600)
 
 
-DIFFERENCES: list[Column[tuple[str, Any, Any]]] = [
-    Column("parameter", lambda row: row[0], 230),
-    Column("now", lambda row: short_value(row[1]), 130, help="Current value"),
-    Column("then", lambda row: short_value(row[2]), 130, help="Value in the file"),
-    Column(
-        "effect",
-        lambda row: "instant" if field_spec(row[0]).cost == "replay" else "gathers",
-        80,
-        help="instant: replayed from the current evidence. gathers: evidence is gathered again",
-    ),
-]
+COST = "instant: replayed from the current evidence. gathers: evidence is gathered again"
+EFFECT = Column[tuple[str, Any, Any]](
+    "effect", lambda row: "instant" if field_spec(row[0]).cost == "replay" else "gathers", 80, help=COST
+)

@@ -15,12 +15,12 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import answered_by, answered_lists, score_meaning
 from cems_workbench.pipeline.list_scores import VECTOR_SCALES, as_cosine
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, list_label
-from cems_workbench.pipeline.stages.lists import LISTS, ListEntry, ListsFields, ListUse, inner_ranks, shown_only
+from cems_workbench.pipeline.stages.lists import LISTS, ListEntry, ListUse, inner_ranks, shown_only
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
 from cems_workbench.ui.inspect.context import RAW, InspectContext, about
 from cems_workbench.ui.inspect.results import notes_html
 from cems_workbench.ui.inspect.tables import follow_table, stale_columns
-from cems_workbench.ui.kit.charts import HOVERTEXT, draw_chart, layout, lines
+from cems_workbench.ui.kit.charts import HOVERTEXT, bar_chart, draw_chart, lines
 from cems_workbench.ui.kit.html import excerpt, plain
 from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.views import View
@@ -52,52 +52,39 @@ def draw_lists(context: InspectContext) -> None:
             help="The limit is set under Assembly, oversample under Rerank, the first-stage factor under Lists.",
         )
     entries = [entry for entry in stage.fields.lists if entry.gathered]
+    lists = trace.config.lists
+    on = [one for one in entries if one.active or stage.fields.inside(one) or shown_only(lists, one.source)]
+    off = [one for one in entries if one not in on]
     if not entries:
         st.caption("No list has hits.")
-        return
-    off = [
-        entry
-        for entry in entries
-        if not (entry.active or stage.fields.inside(entry) or shown_only(trace.config.lists, entry.source))
-    ]
-    on = [entry for entry in entries if entry not in off]
     if on:
         with st.container(key="inspect:lists"):
             _draw_entries(context, on)
     if off:
         names = ", ".join(list_label(entry.name) for entry in off)
-        heading = f"{len(off)} list{'s' if len(off) != 1 else ''} switched off: {plain(names)}"
-        with st.expander(heading), st.container(key="inspect:lists-off"):
+        with st.expander(f"Lists switched off: {plain(names)}"), st.container(key="inspect:lists-off"):
             _draw_entries(context, off)
 
 
 def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
     """Draw the lists side by side, each with its number of hits used."""
     trace = context.trace
-    fields = trace.stage(LISTS).fields
-    columns = st.columns(len(entries))  # the stylesheet wraps them
-    for column, entry in zip(columns, entries, strict=True):
+    fields, notes = trace.stage(LISTS).fields, trace.evidence.notes
+    for column, entry in zip(st.columns(len(entries)), entries, strict=True):  # the stylesheet wraps them
+        whose, meaning = (
+            ("", "") if trace.external else (answered_by(notes, entry.name), score_meaning(notes, entry.name))
+        )
+        if shown_only(trace.config.lists, entry.source):
+            use = f"{entry.gathered} hits · only shown"
+        elif hybrid := fields.inside(entry):
+            use = f"{entry.gathered} hits · inside {hybrid}"
+        else:
+            use = f"{entry.used} of {entry.gathered} hits{'' if entry.active else ' · off'}"
+        use = " · ".join(filter(None, [use, plain(whose) if whose else ""]))
+        help = about(entry.name) + (f"\n\n{plain(meaning)}" if meaning else "")
         with column:
-            whose = "" if trace.external else answered_by(trace.evidence.notes, entry.name)
-            shown = shown_only(trace.config.lists, entry.source)
-            use = f"{entry.gathered} hits · only shown" if shown else use_text(fields, entry)
-            use += f" · {plain(whose)}" if whose else ""
-            st.markdown(f"**{plain(list_label(entry.name))}**  {use}", help=list_help(trace, entry.name))
+            st.markdown(f"**{plain(list_label(entry.name))}**  {use}", help=help)
             _draw_list(trace, entry.name, context.followed)
-
-
-def list_help(trace: Trace, name: str) -> str:
-    """What a list is, and what the scores of the engine that answered it mean."""
-    meaning = "" if trace.external else score_meaning(trace.evidence.notes, name)
-    return about(name) + (f"\n\n{plain(meaning)}" if meaning else "")
-
-
-def use_text(fields: ListsFields, entry: ListUse) -> str:
-    """The number of a list's hits used, or the hybrid list that it is part of."""
-    hybrid = fields.inside(entry)
-    if hybrid:
-        return f"{entry.gathered} hits · inside {hybrid}"
-    return f"{entry.used} of {entry.gathered} hits" + ("" if entry.active else " · off")
 
 
 def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
@@ -133,7 +120,9 @@ def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
     else:
         form = "%.0f" if source in INTEGER_SCORES else "%.4f"
         columns.append(Column("raw", lambda row: row[2].raw, 84, form, RAW.get(source)))
-    used = f"Score used by threshold and fusion{_scale_text(trace, source)}; empty: cut or off"
+    scale = trace.config.lists.vector.scale
+    made = f", made of {VECTOR_SCALES[scale].formula}" if source == "vector" and scale != "cosine" else ""
+    used = f"Score used by threshold and fusion{made}; empty: cut or off"
     columns += [
         Column("normalised", lambda row: row[2].normalized, 84, "%.4f", used),
         Column("content", lambda row: _text(trace, row[1], row[2].chunk), "medium"),
@@ -144,12 +133,6 @@ def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
 ListedHit = tuple[int, str, ListEntry]
 """Rank, memory id, and hit."""
 memory_of: Callable[[ListedHit], str] = itemgetter(1)
-
-
-def _scale_text(trace: Trace, source: str) -> str:
-    """The scale of a vector list's scores, before they are normalised; empty for cosines and other lists."""
-    scale = trace.config.lists.vector.scale
-    return f", made of {VECTOR_SCALES[scale].formula}" if source == "vector" and scale != "cosine" else ""
 
 
 def _day(raw: float | None) -> str | None:
@@ -202,13 +185,13 @@ def draw_threshold(context: InspectContext) -> None:
             f"Fixed threshold {search.final:g}: {search.unique} distinct memories reach it.",
             help="Hits with a lower normalised list score are cut before fusion. 0.0 cuts only negative scores.",
         )
-    scale = scale_line(trace.config, search.final)
-    if scale:
-        st.caption(scale)
+    for line in (
+        scale_line(trace.config, search.final),
+        plain(answered_lists(trace.evidence.notes, trace.stage(LISTS).fields.in_use)),
+    ):
+        if line:
+            st.caption(line)
     _draw_cuts(trace)
-    answered = answered_lists(trace.evidence.notes, trace.stage(LISTS).fields.in_use)
-    if answered:
-        st.caption(plain(answered))
 
 
 def scale_line(config: PipelineConfig, threshold: float) -> str:
@@ -225,42 +208,20 @@ def tried_figure(search: ThresholdSearch, scale: Callable[[float], str] = lambda
 
     `scale` says what a threshold is on the scale of the cosine, for the hover.
     """
-    import plotly.graph_objects as go
-
-    visited, counts, target = search.visited, search.counts, search.target
-    chosen = [value == search.final for value in visited]
-    places = list(range(len(visited)))
-    figure = go.Figure()
-    figure.add_bar(
-        x=places,
-        y=counts,
-        cliponaxis=False,
-        textposition="outside",
-        constraintext="none",
-        textangle=0,
-        text=[f"{count} ◆ chosen" if is_it else str(count) for count, is_it in zip(counts, chosen, strict=True)],
-        marker={"color": [CHOSEN_COLOUR if is_it else TRIED_COLOUR for is_it in chosen]},
-        hovertext=[
-            lines(f"threshold {value:g}: {count} distinct memories", *filter(None, [scale(value)]))
-            for value, count in zip(visited, counts, strict=True)
-        ],
+    counted = list(zip(search.visited, search.counts, strict=True))
+    figure = bar_chart(
+        [f"{value:g}" for value in search.visited],
+        search.counts,
+        [f"{count} ◆ chosen" if value == search.final else str(count) for value, count in counted],
+        {"title": "distinct memories, by threshold in the order tried", "rangemode": "tozero", "nticks": 5},
+        marker={"color": [CHOSEN_COLOUR if value == search.final else TRIED_COLOUR for value in search.visited]},
+        hovertext=[lines(f"threshold {value:g}: {count}", *filter(None, [scale(value)])) for value, count in counted],
         hovertemplate=HOVERTEXT,
     )
-    top = max([*counts, target or 0, 1])
-    if target is not None:
-        figure.add_hline(y=target, line={"color": LINE_COLOUR, "width": 2, "dash": "dash"})
-        # away from the chosen bar, which is the last and highest
-        at = {"x": 0, "xanchor": "left"} if len(visited) > 1 else {"x": 1, "xanchor": "right"}
-        at |= {"xref": "paper", "y": target, "yanchor": "bottom"}
-        figure.add_annotation(text=f"target {target}", showarrow=False, font={"size": 12}, **at)
-    x = {
-        "title": "threshold, in the order tried",
-        "tickvals": places,
-        "ticktext": [f"{value:g}" for value in visited],
-        "range": [-0.6, max(len(visited), 6) - 0.4],
-        "showgrid": False,
-    }
-    figure.update_layout(layout(260, x, {"range": [0, top * 1.22], "nticks": 5, "tickformat": ",d"}, bargap=0.35))
+    if search.target is not None:
+        target = {"color": LINE_COLOUR, "width": 2, "dash": "dash"}
+        figure.add_vline(x=search.target, line=target, annotation_text=f"target {search.target}")
+        figure.update_layout(margin={"t": 24})
     return figure
 
 
@@ -279,15 +240,11 @@ def _draw_cuts(trace: Trace) -> None:
         st.caption("No list has hits to cut.")
         return
     sources = " ".join(dict.fromkeys(about(listed.name) for listed, _, _ in rows))
-    cut_in = trace.config.threshold.applies_to
+    signs = {True: "✓ yes", False: "– not cut"}
+    cut_in, applies = trace.config.threshold.applies_to, "Threshold → Applies to; other lists are not cut"
     columns: list[Column[Cut]] = [
         Column("list", lambda row: list_label(row[0].name), 110, help=sources),
-        Column(
-            "cut applies",
-            lambda row: "✓ yes" if row[0].source in cut_in else "– not cut",
-            120,
-            help="Threshold → Applies to; other lists are not cut",
-        ),
+        Column("cut applies", lambda row: signs[row[0].source in cut_in], 120, help=applies),
         Column("hits", lambda row: len(row[1]) + len(row[2]), 64, help="Hits of the list within its depth"),
         Column("kept", lambda row: len(row[1]), 64, help="Hits at or above the threshold"),
         Column("cut", lambda row: len(row[2]), 64, help="Hits below the threshold"),
