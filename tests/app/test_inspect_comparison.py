@@ -232,7 +232,7 @@ def test_a_judged_query_is_drawn_by_human_grade_with_all_its_judged_memories(ope
     page = rank_flow_of(open_page())
     legend = html(page, "wb-legend")
     assert "grade 3, answers it" in legend and "grade 0, not relevant" in legend and "lost there" in legend
-    assert "and every judged one" in captions(
+    assert "and judged ones" in captions(
         page
     ) and "no change in filter, rerank, supersession, gap, dedup, abstain" in captions(page)
     labels = [note["text"] for note in figure(page)["layout"]["annotations"]]
