@@ -1,6 +1,6 @@
 """Effective weights and Expansion: what each component of the pipeline, and each variant of the query, does to this ranking.
 
-Both leave one out and replay; a component stands beside its nominal weight, and a variant can be typed.
+Both leave one out and replay; a component is next to its nominal weight, and a variant can be typed.
 """
 
 from __future__ import annotations
