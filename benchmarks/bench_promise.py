@@ -19,9 +19,9 @@ from cems_workbench.config import preset
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.metrics.measure import graded
 from cems_workbench.evaluation.metrics.ranked import ndcg
-from cems_workbench.formats.recorded_answers import read_recording
-from cems_workbench.jobs.fidelity import asked_queries, measure_fidelity, setting_for, store_of_folder
 from cems_workbench.settings import Settings
+from workbench_fidelity.fidelity import asked_queries, measure_fidelity, setting_for, store_of_folder
+from workbench_fidelity.recordings import read_recording
 
 MOST = 0.005
 """The most that prediction and record may differ."""

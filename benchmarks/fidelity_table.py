@@ -22,8 +22,9 @@ from typing import Any
 
 from cems_workbench.config import preset, preset_names, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.formats.recorded_answers import Recording
-from cems_workbench.jobs.fidelity import (
+from cems_workbench.records import Recording
+from cems_workbench.settings import Settings
+from workbench_fidelity.fidelity import (
     BASE_PRESET,
     CHUNK_RULE,
     MeasuredFidelity,
@@ -37,8 +38,7 @@ from cems_workbench.jobs.fidelity import (
     stated_limit,
     store_of_folder,
 )
-from cems_workbench.jobs.recorded_lists import WhichLists
-from cems_workbench.settings import Settings
+from workbench_fidelity.lists import WhichLists
 
 WHOLE = "whole"
 TOLERANCES: Mapping[str, float] = {"engram": 1e-9}

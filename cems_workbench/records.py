@@ -384,6 +384,34 @@ class RecordedAnswer:
         return max((row.score for row in self.returned if row.score is not None), default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The answers of one file or kept set, with what is known of the system that gave them.
+
+    `settings` are those that differ from the system's defaults, as it calls them, in lower case, with their values as text. `whole`: an
+    answer is all that the system found, else a limit that the file does not state may have cut it. `id_length`: ids are cut to so many
+    characters. `rounded`: scores may have fewer digits than the system's. `log`: it is a file that is imported too. `own_settings` are
+    those of a system whose settings no config here has, for display. `doubts` are lines about what was not used of the file as a whole.
+    """
+
+    name: str
+    form: str
+    answers: tuple[RecordedAnswer, ...]
+    settings: Mapping[str, str] = field(default_factory=dict)
+    max_tokens: int | None = None
+    answered_at: datetime | None = None
+    system: str | None = None
+    embedder: str | None = None
+    mode: str | None = None
+    whole: bool = False
+    id_length: int | None = None
+    rounded: bool = False
+    log: bool = False
+    errors: tuple[RowError, ...] = ()
+    own_settings: Mapping[str, str] = field(default_factory=dict)
+    doubts: tuple[str, ...] = ()
+
+
 RELEVANT_FROM = "relevant_from"
 
 

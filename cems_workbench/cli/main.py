@@ -55,7 +55,6 @@ COMMANDS = {
     "compare": "evaluate:compare_command",
     "drift": "evaluate:drift_command",
     "calibrate": "evaluate:calibrate_command",
-    "fidelity": "fidelity:fidelity_command",
     "tune": "tune:tune_command",
     "config-history": "configs:config_history_command",
     "export": "configs:export_command",

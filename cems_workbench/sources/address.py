@@ -28,9 +28,8 @@ from cems_workbench import extensions
 from cems_workbench.errors import InputError, install_extra
 
 if TYPE_CHECKING:
-    from cems_workbench.formats.recorded_answers import Recording
     from cems_workbench.progress import Progress
-    from cems_workbench.records import Query
+    from cems_workbench.records import Query, Recording
     from cems_workbench.sources.source import ListName, Source
 
 FROM_ADDRESS = "the address"

@@ -23,11 +23,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cems_workbench.errors import InputError, one_line, server_message
 from cems_workbench.formats.base.files import type_name
-from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.formats.responses import parse_rows
 from cems_workbench.platform.http_limits import connection_reason
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Query, RecordedAnswer, RowError
+from cems_workbench.records import Query, RecordedAnswer, Recording, RowError
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.connect import ask
 from cems_workbench.sources.source import SourceError

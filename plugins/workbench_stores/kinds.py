@@ -12,8 +12,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.sources.address import SourceKind
 
 if TYPE_CHECKING:
-    from cems_workbench.formats.recorded_answers import Recording
-    from cems_workbench.records import Query
+    from cems_workbench.records import Query, Recording
     from cems_workbench.sources.address import Address
     from cems_workbench.sources.source import Source
 

@@ -15,14 +15,15 @@ from uuid import UUID
 import pytest
 
 from cems_workbench.config import PipelineConfig, load_config, preset, with_values
-from cems_workbench.formats.recorded_answers import Recording, parse_recording
 from cems_workbench.jobs import factory
-from cems_workbench.jobs.fidelity import asked_queries, setting_for
-from cems_workbench.jobs.nearest import MAX_SCORES, Nearest, find_nearest, halves
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather, gather_lists
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import Recording
 from tests.sample import answered_queries
+from workbench_fidelity.fidelity import asked_queries, setting_for
+from workbench_fidelity.nearest import MAX_SCORES, Nearest, find_nearest, halves
+from workbench_fidelity.recordings import parse_recording
 from workbench_tools.cems import searched
 
 if TYPE_CHECKING:

@@ -10,18 +10,20 @@ from hypothesis import strategies as st
 from markupsafe import escape
 from strategies import configs, evidences
 
-from cems_workbench.analysis.fidelity.answer import RecordedResult, match_results, placements
 from cems_workbench.analysis.ranks import rank_flow, target_rank
 from cems_workbench.analysis.why import Why, cause, memory_path
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
+from cems_workbench.jobs.recorded_answers import match_results
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.stages import ADJUST, FUSION, RERANK, THRESHOLD, candidate_stages
 from cems_workbench.pipeline.stages.fusion import score_parts
 from cems_workbench.pipeline.stages.lists import LISTS
+from cems_workbench.records import Returned
 from cems_workbench.ui.inspect.searched import path_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure, parts_rows
 from cems_workbench.ui.inspect.views.rank_flow import rank_rows
 from tests.thoroughly import EXAMPLES
+from workbench_fidelity.answer import placements
 
 PRESETS = st.sampled_from([preset(name).config for name in preset_names()])
 CONFIGS = configs() | st.builds(
@@ -74,7 +76,7 @@ def test_every_screen_and_the_command_name_the_same_lost_stage(evidence, config,
     if ids:
         rows = rank_rows(rank_flow(trace, 40, ids, asked))
         assert {row["memory"]: row["lost at"] for row in rows} == expected
-        production = match_results([RecordedResult(key) for key in ids], lambda _: evidence.memories)
+        production = match_results([Returned(0, key) for key in ids], lambda _: evidence.memories)
         assert {one.memory_id: one.lost_at for one in placements(production, trace, asked)} == expected
     for memory_id in ids[:2]:
         stage = expected[memory_id]

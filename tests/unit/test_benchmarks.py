@@ -29,9 +29,9 @@ from cems_workbench.config import EvidenceCard, Measured, import_config
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.labelling.pooling import PooledPair, pool, top_first
 from cems_workbench.evaluation.labelling.queue import decisive_first
-from cems_workbench.formats.recorded_answers import read_recording
 from cems_workbench.pipeline import evidence_from
 from cems_workbench.records import Relation
+from workbench_fidelity.recordings import read_recording
 
 
 def test_a_verdict_is_reached_where_the_sign_is_the_last_one_and_stays():

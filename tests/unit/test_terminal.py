@@ -18,12 +18,11 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.analysis.fidelity.nearest import MAX_CONFIGS
 from cems_workbench.analysis.losses_of_set import MAX_ROWS
 from cems_workbench.cli import options
 from cems_workbench.cli.ci import WRITTEN_GUARD
 from cems_workbench.cli.measuring import CI_GUARD, WATCH_GUARD
-from cems_workbench.cli.options import OPTIONS, _layout, print_table, progress_bar, say_left_out
+from cems_workbench.cli.options import _layout, described_in, print_table, progress_bar, say_left_out
 from cems_workbench.cli.terminal import (
     ProgressLines,
     literal,
@@ -34,8 +33,9 @@ from cems_workbench.cli.terminal import (
     say_wrapped,
 )
 from cems_workbench.command_words import command_line, program, words_of
-from cems_workbench.jobs.nearest import MAX_SCORES
 from cems_workbench.pipeline.gather import Request
+from workbench_fidelity.nearest import MAX_SCORES
+from workbench_fidelity.parameters import MAX_CONFIGS
 
 
 def test_a_wide_table_goes_on_below_with_its_first_column(capsys, monkeypatch):
@@ -211,31 +211,38 @@ def test_a_command_says_lines_on_stderr_unless_it_prints_json(quiet, lines, caps
     assert out == "" and err.splitlines() == ["embedding memories: 3 of 9"] * lines
 
 
-def test_options_json_has_a_row_of_every_option_and_no_other() -> None:
-    files = [path for path in Path(options.__file__).parent.glob("*.py") if path.stem != "__init__"]
-    modules = {path.stem.rstrip("_"): import_module(f"cems_workbench.cli.{path.stem}") for path in files}
-    typer.main.get_command(modules["main"].commands)  # raises for an option without a row
-    sources = "".join(path.read_text("utf-8") for path in files)
-    unread = [row for row in OPTIONS["shared"] if f": {row}" not in sources]
-    for of in OPTIONS.keys() - {"shared"}:
+CLI = Path(options.__file__).parent
+FIDELITY = CLI.parents[1] / "plugins" / "workbench_fidelity"
+
+
+@pytest.mark.parametrize("folder", [CLI, FIDELITY], ids=lambda folder: folder.name)
+def test_options_json_has_a_row_of_every_option_and_no_other(folder: Path) -> None:
+    package = "cems_workbench.cli" if folder == CLI else folder.name
+    typer.main.get_command(import_module("cems_workbench.cli.main").commands)  # raises for an option without a row
+    described = described_in(folder)
+    sources = "".join(path.read_text("utf-8") for path in folder.glob("*.py"))
+    unread = [row for row in described.get("shared", ()) if f": {row}" not in sources]
+    modules = {path.stem.rstrip("_"): path.stem for path in folder.glob("*.py")}
+    for of in described.keys() - {"shared"}:
         module, _, name = of.partition(".")
-        hints = get_type_hints(inspect.unwrap(getattr(modules[module], name)), include_extras=True)
-        unread += [f"{of}: {row}" for row in OPTIONS[of] if row not in hints or get_origin(hints[row]) is Annotated]
+        command = getattr(import_module(f"{package}.{modules[module]}"), name)
+        hints = get_type_hints(inspect.unwrap(command), include_extras=True)
+        unread += [f"{of}: {row}" for row in described[of] if row not in hints or get_origin(hints[row]) is Annotated]
     assert not unread
 
 
 @pytest.mark.parametrize(
-    ("of", "row", "field", "value"),
+    ("folder", "of", "row", "field", "value"),
     [
-        ("fidelity.fidelity_command", "trials", "help", MAX_CONFIGS),
-        ("fidelity.fidelity_command", "scores", "help", MAX_SCORES),
-        ("evaluate.evaluate_command", "shown", "max", MAX_ROWS),
-        ("measuring.Guards", "no_loss", "help", f"ci check: {CI_GUARD}, of watch: {WATCH_GUARD}"),
-        ("shared", "WrittenNoLossOption", "help", f"default: {WRITTEN_GUARD})"),
+        (FIDELITY, "command.fidelity_command", "trials", "help", MAX_CONFIGS),
+        (FIDELITY, "command.fidelity_command", "scores", "help", MAX_SCORES),
+        (CLI, "evaluate.evaluate_command", "shown", "max", MAX_ROWS),
+        (CLI, "measuring.Guards", "no_loss", "help", f"ci check: {CI_GUARD}, of watch: {WATCH_GUARD}"),
+        (CLI, "shared", "WrittenNoLossOption", "help", f"default: {WRITTEN_GUARD})"),
     ],
 )
-def test_an_option_says_the_figures_of_the_code(of: str, row: str, field: str, value: object) -> None:
-    assert str(value) in str(OPTIONS[of][row][field])
+def test_an_option_says_the_figures_of_the_code(folder: Path, of: str, row: str, field: str, value: object) -> None:
+    assert str(value) in str(described_in(folder)[of][row][field])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import streamlit as st
 
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.evaluate import breakdown, compare, experiments, fidelity, losses, setup
+from cems_workbench.ui.evaluate import breakdown, compare, experiments, losses, setup
 from cems_workbench.ui.evaluate.state import Choice, measured
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page
@@ -73,6 +73,5 @@ def _views(evaluated: Sequence[EvaluatedConfig], choice: Choice, resources: Reso
 
 AGAINST = (
     View("Judged queries", 10, _draw_judged),
-    View("Recorded answers", 20, fidelity.draw),
     View("Over time", 30, experiments.draw_over_time),
 )

@@ -12,9 +12,8 @@ import streamlit as st
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.grades import K, QueryStatus, query_statuses
-from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.jobs.evidence_memory import judged_queries
-from cems_workbench.jobs.fidelity import STORED_FORM, failing_first, nearness, productions_of
+from cems_workbench.jobs.recorded_answers import failing_first, nearness, productions_of
 from cems_workbench.jobs.traced_sets import traced_sets
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
@@ -131,7 +130,7 @@ def _draw_queries(rows: Sequence[Row], columns: Sequence[Column[Row]], key: str,
 def draw_recorded(name: str, resources: Resources) -> None:
     """Draw the recorded queries of a set; compared with the current config if their evidence is gathered."""
     answers = resources.store.recorded_answers.read(name)
-    near = _similarity(name, answers, state.present_config(), resources)
+    near = _similarity(answers, state.present_config(), resources)
     if near:
         answers = failing_first(answers, near)
     nothing = sum(not answer.returned for answer in answers)
@@ -172,9 +171,7 @@ def draw_traced(name: str, resources: Resources) -> None:
     )
 
 
-def _similarity(
-    name: str, answers: Sequence[RecordedAnswer], config: PipelineConfig, resources: Resources
-) -> dict[str, float]:
+def _similarity(answers: Sequence[RecordedAnswer], config: PipelineConfig, resources: Resources) -> dict[str, float]:
     """Similarity of our results to the recorded answers, by qid; empty until their evidence is gathered. Raises as gathering does."""
     queries = [_query(answer) for answer in answers]
     place = st.empty()
@@ -191,7 +188,7 @@ def _similarity(
     # Kept, since matching by text is slow.
     key = (tuple(answers), str(resources.store.path), resources.store.content_version)
     productions = kept(MATCHED, key, lambda: productions_of(answers, resources.store))
-    return nearness(Recording(name, STORED_FORM, tuple(answers)), productions, evidences, config)
+    return nearness(answers, productions, evidences, config)
 
 
 def _query(answer: RecordedAnswer) -> Query:

@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 
-from cems_workbench.analysis.fidelity.answer import (
+from cems_workbench.analysis.ranks import loss
+from cems_workbench.config import PipelineConfig, preset, with_values
+from cems_workbench.jobs.recorded_answers import match_results
+from cems_workbench.pipeline import Evidence, Hit, RankedList, Trace, Variant, replay
+from cems_workbench.records import Memory, Relation, Returned
+from tests.unit.pipeline.cases import configured, evidence, trace
+from workbench_fidelity.answer import (
     Divergence,
-    RecordedResult,
     agreement,
     first_divergence,
-    match_results,
     most_similar,
     overlap_at,
     placements,
@@ -22,7 +26,7 @@ from cems_workbench.analysis.fidelity.answer import (
     score_maps,
     stage_similarities,
 )
-from cems_workbench.analysis.fidelity.explain import (
+from workbench_fidelity.explain import (
     Explanation,
     Replays,
     SetReplays,
@@ -30,12 +34,7 @@ from cems_workbench.analysis.fidelity.explain import (
     explanations,
     single_changes,
 )
-from cems_workbench.analysis.fidelity.measures import QueryFidelity, SetFidelity, cause_of
-from cems_workbench.analysis.ranks import loss
-from cems_workbench.config import PipelineConfig, preset, with_values
-from cems_workbench.pipeline import Evidence, Hit, RankedList, Trace, Variant, replay
-from cems_workbench.records import Memory, Relation
-from tests.unit.pipeline.cases import configured, evidence, trace
+from workbench_fidelity.measures import QueryFidelity, SetFidelity, cause_of
 
 PLAIN = {
     "filter.min_score": None,
@@ -79,18 +78,18 @@ def traced(changes: Mapping[str, Any] | None = None) -> Trace:
 
 def production(*ids: str, scores: Iterable[float] = ()) -> Any:
     given = [*scores, *[None] * len(ids)]
-    return match_results([RecordedResult(key, score=score) for key, score in zip(ids, given, strict=False)], find)
+    return match_results([Returned(0, key, score) for key, score in zip(ids, given, strict=False)], find)
 
 
 def test_memories_are_matched_by_id_then_by_text_then_by_a_part_of_one_memory_only() -> None:
     answers = [
-        RecordedResult("b", "somebody else's text", 0.9),
-        RecordedResult("prod-1", "Emil.", 0.8),
-        RecordedResult(None, "Anna lives in the house by the"),
-        RecordedResult("prod-2", "The same words twice, and more of them"),
-        RecordedResult("prod-3", "Emil"),
-        RecordedResult("e"),
-        RecordedResult("prod-4", "Bert lives in the town."),
+        Returned(1, "b", 0.9, "somebody else's text"),
+        Returned(2, "prod-1", 0.8, "Emil."),
+        Returned(0, None, None, "Anna lives in the house by the"),
+        Returned(0, "prod-2", None, "The same words twice, and more of them"),
+        Returned(0, "prod-3", None, "Emil"),
+        Returned(0, "e"),
+        Returned(0, "prod-4", None, "Bert lives in the town."),
     ]
     found = match_results(answers, find)
     assert found.order == ("b", "e", "a")

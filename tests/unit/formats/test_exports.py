@@ -15,9 +15,9 @@ import pytest
 from cems_workbench.errors import InputError
 from cems_workbench.formats import FORMATS, detect, log_format, read
 from cems_workbench.formats.base.choosing import read_path
-from cems_workbench.formats.recorded_answers import parse_recording
 from cems_workbench.formats.responses import parse_response
 from cems_workbench.records import Memory, ParsedInput, RecordedAnswer, Relation
+from workbench_fidelity.recordings import parse_recording
 from workbench_tools.cems import searched
 
 WORDS = "how do releases reach the cluster"

@@ -19,11 +19,11 @@ from cems_workbench.formats import (
     write_dataset,
     write_judgments,
 )
-from cems_workbench.formats.recorded_answers import read_recording
 from cems_workbench.formats.runs import RunRow
 from cems_workbench.formats.runs import write as write_run
 from cems_workbench.records import WHOLE_STORE, Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import RowCounts, Store
+from workbench_fidelity.recordings import read_recording
 
 ANN3, BO0 = Judgment("q", "m", 3, "Ann"), Judgment("q", "m", 0, "Bo")
 QUERIES = {"q": Query("q", "what, exactly?"), "r": Query("r", "who?"), "s": Query("s", "who?")}

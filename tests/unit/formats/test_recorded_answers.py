@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.recorded_answers import Recording, parse_recording, read_recording
 from cems_workbench.formats.responses import Returned, parse_response
-from cems_workbench.records import RankedIds
+from cems_workbench.records import RankedIds, Recording
+from workbench_fidelity.recordings import parse_recording, read_recording
 
 RESULTS = [{"id": "a", "score": 0.5, "content": "x"}, {"id": "b", "score": 0.25}]
 

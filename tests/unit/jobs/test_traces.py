@@ -11,7 +11,6 @@ from typing import Any, cast
 
 import pytest
 
-from cems_workbench.analysis.fidelity.answer import RecordedResult, match_results
 from cems_workbench.analysis.losses_of_set import LossCollector, Losses
 from cems_workbench.analysis.why import explain
 from cems_workbench.config import PipelineConfig, preset, with_values
@@ -20,31 +19,31 @@ from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.metrics import parse_measures
-from cems_workbench.formats.recorded_answers import Recording, parse_recording
 from cems_workbench.jobs import traces
 from cems_workbench.jobs.evaluation import agreed, evaluate_configs, labelled, measured_losses
-from cems_workbench.jobs.fidelity import (
+from cems_workbench.jobs.importing import undo_import
+from cems_workbench.jobs.recorded_answers import match_results, nearness
+from cems_workbench.jobs.traces import add_input, inputs_of, read_traced, require_replayable, traced_path
+from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.evidence import Hit, RankedList, Variant
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RankedIds, RecordedAnswer, Recording, Returned
+from cems_workbench.store import ImportOptions, ImportReport, Store
+from cems_workbench.store.importing import DEFAULT_OPTIONS
+from tests.unit.formats.test_traced_spans import BM25, FUSED, HYBRID, ROOT, reranker, retriever, stage
+from tests.unit.pipeline.cases import evidence
+from workbench_fidelity.fidelity import (
     BASE_PRESET,
     asked_queries,
     bad_rows,
     lexical_lists,
     limit_of,
-    nearness,
     require_usable,
     setting_for,
     traced_recording,
 )
-from cems_workbench.jobs.importing import undo_import
-from cems_workbench.jobs.recorded_lists import list_map, with_lists, with_map
-from cems_workbench.jobs.traces import add_input, inputs_of, read_traced, require_replayable, traced_path
-from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.evidence import Hit, RankedList, Variant
-from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RankedIds, RecordedAnswer, Returned
-from cems_workbench.store import ImportOptions, ImportReport, Store
-from cems_workbench.store.importing import DEFAULT_OPTIONS
-from tests.unit.formats.test_traced_spans import BM25, FUSED, HYBRID, ROOT, reranker, retriever, stage
-from tests.unit.pipeline.cases import evidence
+from workbench_fidelity.lists import list_map, with_lists, with_map
+from workbench_fidelity.recordings import parse_recording
 from workbench_tools import traces as reader
 
 LOST_AT_RERANK = Judgment("q1", "d", 2)
@@ -582,7 +581,7 @@ def test_a_result_known_by_its_text_alone_counts_as_the_memory_whose_text_it_is(
     )
     productions = {
         answer.qid: match_results(
-            [RecordedResult(row.memory_id, row.content) for row in answer.returned],
+            answer.returned,
             lambda ids: memories if ids is None else {key: memories[key] for key in ids if key in memories},
         )
         for answer in answers
@@ -601,5 +600,5 @@ def test_a_result_known_by_its_text_alone_counts_as_the_memory_whose_text_it_is(
             "gap.ratio": 0.0,
         },
     )
-    near = nearness(Recording("log", "query set", answers), productions, [asked, asked], config)
+    near = nearness(answers, productions, [asked, asked], config)
     assert near == {"q1": pytest.approx(1.0), "q2": 0.0}  # ours are cut at two, the longest answer

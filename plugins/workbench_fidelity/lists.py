@@ -16,11 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from cems_workbench.analysis.fidelity.answer import equal
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.config.sections.gathering import ADDED_LISTS
 from cems_workbench.errors import InputError
-from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.models.tokens import TokenCounts
 from cems_workbench.pipeline import Evidence, RankedList
 from cems_workbench.pipeline.evidence import Hit, Variant
@@ -28,7 +26,8 @@ from cems_workbench.pipeline.gather import Request, metadata_lists, search_filte
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, ListSource
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.supersession import SUPERSEDED
-from cems_workbench.records import RankedIds, RecordedAnswer
+from cems_workbench.records import RankedIds, RecordedAnswer, Recording
+from workbench_fidelity.answer import equal
 
 WhichLists = Literal["own", "ties", "recorded"]
 WHICH_LISTS: tuple[WhichLists, ...] = get_args(WhichLists)

@@ -16,7 +16,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from cems_workbench.analysis.fidelity.answer import Agreement, agreement
 from cems_workbench.analysis.why.counterfactual import distance, ends, others, searched_specs, walks
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, preset, preset_names, with_values
@@ -27,6 +26,7 @@ from cems_workbench.pipeline.missing_evidence import unmet
 from cems_workbench.pipeline.replay import run, single_table, to_table
 from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.progress import Progress, silent
+from workbench_fidelity.answer import Agreement, agreement
 
 
 class Near(Protocol):

@@ -42,7 +42,6 @@ from typing import Literal
 
 import numpy as np
 
-from cems_workbench.analysis.fidelity.answer import equal, same_up_to_ties
 from cems_workbench.analysis.ranks import kendall, ranks_in, rbo
 from cems_workbench.evaluation.statistics import bootstrap, means
 from cems_workbench.pipeline import Evidence, RankedList, Trace, replay
@@ -50,6 +49,7 @@ from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.records import Relation
+from workbench_fidelity.answer import equal, same_up_to_ties
 
 SHARES = ("same_order", "same_set", "same_first", "up_to_ties", "same_scores")
 MEANS = ("overlap", "rbo", "tau")

@@ -22,49 +22,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from cems_workbench import formats
-from cems_workbench.analysis.fidelity.answer import (
-    Divergence,
-    Production,
-    RecordedResult,
-    first_divergence,
-    half_unit,
-    match_results,
-)
-from cems_workbench.analysis.fidelity.explain import Explanation, SetAgreement, SetReplays, single_changes
-from cems_workbench.analysis.fidelity.measures import (
-    DEPTH,
-    EXACT_PRECISION,
-    Cause,
-    Lists,
-    QueryFidelity,
-    SetFidelity,
-    cause_of,
-)
-from cems_workbench.analysis.ranks import rbo
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.config.forms.targets import read_env
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.formats.logs import not_recorded
-from cems_workbench.formats.recorded_answers import Recording, read_recording
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, request_for
-from cems_workbench.jobs.recorded_lists import (
-    NO_LISTS,
-    WORD_SOURCES,
-    ListMap,
-    WhichLists,
-    list_map,
-    with_lists,
-    with_map,
-    without_words,
-)
+from cems_workbench.jobs.recorded_answers import Production, productions_of
 from cems_workbench.jobs.traced_sets import traced_sets
 from cems_workbench.jobs.traces import read_traced
 from cems_workbench.pipeline import Evidence, replay
@@ -76,12 +46,34 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
 from cems_workbench.pipeline.table import Ranking
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Memory, Query, RecordedAnswer, Returned
+from cems_workbench.records import Query, RecordedAnswer, Recording, Returned
 from cems_workbench.results import Result, Table
 from cems_workbench.settings import Settings
 from cems_workbench.sources.address import SOURCE_KINDS, address_forms, askable, parse
 from cems_workbench.sources.source import SourceError
 from cems_workbench.store import Store
+from workbench_fidelity.answer import Divergence, first_divergence, half_unit
+from workbench_fidelity.explain import Explanation, SetAgreement, SetReplays, single_changes
+from workbench_fidelity.lists import (
+    NO_LISTS,
+    WORD_SOURCES,
+    ListMap,
+    WhichLists,
+    list_map,
+    with_lists,
+    with_map,
+    without_words,
+)
+from workbench_fidelity.measures import (
+    DEPTH,
+    EXACT_PRECISION,
+    Cause,
+    Lists,
+    QueryFidelity,
+    SetFidelity,
+    cause_of,
+)
+from workbench_fidelity.recordings import read_recording
 
 STORED_FORM = "query set"
 """The format of answers that the store keeps."""
@@ -665,20 +657,6 @@ def productions_in(resources: Resources, recording: Recording) -> dict[str, Prod
     return found
 
 
-def productions_of(answers: Sequence[RecordedAnswer], store: Store) -> dict[str, Production]:
-    """Answers with the store's memories, by qid. All memories are read only if one must be found by its text."""
-    known = store.memories.read({row.memory_id for answer in answers for row in answer.returned if row.memory_id})
-    every = cache(store.memories.read)
-
-    def find(ids: Iterable[str] | None) -> Mapping[str, Memory]:
-        return every() if ids is None else {key: known[key] for key in ids if key in known}
-
-    def answered(row: Returned) -> RecordedResult:
-        return RecordedResult(row.memory_id, row.content, row.score)
-
-    return {answer.qid: match_results([answered(row) for row in answer.returned], find) for answer in answers}
-
-
 def compared(
     setting: FidelitySetting,
     queries: Sequence[Query],
@@ -865,34 +843,6 @@ def _departing(one: Difference) -> tuple[bool, float]:
 def _lowest(one: Difference) -> tuple[bool, float, float]:
     top = one.query.top_score
     return bool(one.query.recorded), math.inf if top is None else top, round(one.query.rbo, 9)
-
-
-def nearness(
-    recording: Recording, productions: Mapping[str, Production], evidences: Sequence[Evidence], config: PipelineConfig
-) -> dict[str, float]:
-    """Rank-biased overlap of each recorded answer with our results under a config, by qid, as in `compared`.
-
-    All queries are replayed as one batch; `evidences` has that of each answer, in order.
-    """
-    if not recording.answers:
-        return {}
-    table = to_table(evidences)
-    results = run(table, config).of(ASSEMBLY).after
-    limit = limit_of(recording)
-    return {
-        answer.qid: rbo(productions[answer.qid].recorded, [table.ids[q][int(c)] for c in results.order(q)][:limit])
-        for q, answer in enumerate(recording.answers)
-    }
-
-
-def failing_first(answers: Sequence[RecordedAnswer], near: Mapping[str, float]) -> list[RecordedAnswer]:
-    """The answers, empty ones first, then by least overlap with ours, ties by lowest best score."""
-
-    def key(answer: RecordedAnswer) -> tuple[bool, float, float]:
-        top = answer.top_score
-        return bool(answer.returned), round(near[answer.qid], 9), math.inf if top is None else top
-
-    return sorted(answers, key=key)
 
 
 ORDERS: Mapping[str, Callable[[Difference], tuple[float, ...]]] = {"departing": _departing, "lowest": _lowest}

@@ -5,8 +5,6 @@
     map       production score ~ slope · our score + intercept, least squares over the memories both have; exact when the worst
               miss is within half a unit of the last digit that production printed
 
-A memory of a response is matched by its id, otherwise by its text: equal except for white space, or a part of only one memory.
-
 Order up to ties: a recorded order, where results with equal recorded scores may come in any order.
 
     groups     neighbours of the recorded order with equal recorded scores; a result without a score is a group alone
@@ -28,16 +26,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from cems_workbench.analysis.ranks import RESULTS, dropped, kendall, lists_in_use, loss, ranked_stages, ranks_in, rbo
+from cems_workbench.jobs.recorded_answers import Production
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import FUSION, LISTS, stages_in_order
-from cems_workbench.records import Memory
 
 
 def equal(one: float, other: float, tolerance: float) -> bool:
@@ -149,48 +147,8 @@ def _reordered(trace: Trace, recorded: Sequence[str], results: Sequence[str]) ->
     return [wrong] if wrong is not None else []
 
 
-Find = Callable[[Iterable[str] | None], Mapping[str, Memory]]
-"""Memories by id: those of the given ids that exist, or all."""
-
-SHORTEST_PREFIX = 24
-"""Minimum length, in characters, of a text that is matched as a part of a memory."""
 FEWEST_SCORES = 3
 """Minimum number of common memories for a map of scores: two are always on a line."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedResult:
-    """One row of a response: its id, text and score, if it has them."""
-
-    memory_id: str | None
-    content: str | None = None
-    score: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Production:
-    """Production's answer, as ids of this store in production's order.
-
-    `by_text` are those matched by text, with their id in the response; `unknown` are rows that no memory matches, with
-    their rank.
-    """
-
-    order: tuple[str, ...]
-    ranks: Mapping[str, int]
-    scores: Mapping[str, float]
-    by_text: Mapping[str, str]
-    unknown: tuple[tuple[int, RecordedResult], ...]
-
-    @property
-    def strangers(self) -> dict[int, str]:
-        """By rank the response's id of a row that no memory matches."""
-        return {rank: answer.memory_id or "no id" for rank, answer in self.unknown}
-
-    @property
-    def recorded(self) -> tuple[str, ...]:
-        """The whole answer in its order: ids of this store, and the original ids of the other rows."""
-        ranked = {rank: memory_id for memory_id, rank in self.ranks.items()} | self.strangers
-        return tuple(ranked[rank] for rank in sorted(ranked))
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,50 +202,6 @@ class ScoreMap:
     worst: float
     count: int
     exact: bool
-
-
-def match_results(answers: Sequence[RecordedResult], find: Find) -> Production:
-    """The response in terms of this store; a memory that occurs twice counts once, at its first rank."""
-    known = find([answer.memory_id for answer in answers if answer.memory_id is not None])
-    strangers = [answer for answer in answers if answer.memory_id not in known and answer.content]
-    texts = _by_text([answer.content or "" for answer in strangers], find) if strangers else {}
-    ranks: dict[str, int] = {}
-    scores: dict[str, float] = {}
-    by_text: dict[str, str] = {}
-    unknown = []
-    for rank, answer in enumerate(answers, start=1):
-        memory_id = answer.memory_id if answer.memory_id in known else texts.get(answer.content or "")
-        if memory_id is None:
-            unknown.append((rank, answer))
-            continue
-        if memory_id in ranks:
-            continue
-        ranks[memory_id] = rank
-        if answer.score is not None:
-            scores[memory_id] = answer.score
-        if answer.memory_id not in known:
-            by_text[memory_id] = answer.memory_id or "no id"
-    return Production(tuple(ranks), ranks, scores, by_text, tuple(unknown))
-
-
-def _by_text(texts: Sequence[str], find: Find) -> dict[str, str]:
-    """By text the memory with that content, or the only one that contains it."""
-    every = {memory_id: _plain(memory.content) for memory_id, memory in find(None).items()}
-    whole = {content: memory_id for memory_id, content in reversed(every.items())}
-    found = {}
-    for text in texts:
-        plain = _plain(text)
-        if plain in whole:
-            found[text] = whole[plain]
-        elif len(plain) >= SHORTEST_PREFIX:
-            holders = [memory_id for memory_id, content in every.items() if plain in content]
-            if len(holders) == 1:
-                found[text] = holders[0]
-    return found
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split())
 
 
 def agreement(production: Sequence[str], ours: Sequence[str]) -> Agreement:

@@ -11,28 +11,13 @@ from operator import itemgetter
 
 import streamlit as st
 
-from cems_workbench.analysis.fidelity.answer import (
-    Agreement,
-    Production,
-    RecordedResult,
-    StageSimilarity,
-    agreement,
-    match_results,
-    most_similar,
-    overlap_at,
-    placements,
-    results_of,
-    score_maps,
-    stage_similarities,
-)
-from cems_workbench.analysis.fidelity.explain import Explanation, Replays, combined_changes, explanations
 from cems_workbench.config import field_spec
 from cems_workbench.config.fields import short_value
 from cems_workbench.errors import InputError
-from cems_workbench.formats.recorded_answers import Recording, parse_recording
+from cems_workbench.jobs.recorded_answers import Production, match_results
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.progress import Progress
-from cems_workbench.records import RecordedAnswer
+from cems_workbench.records import RecordedAnswer, Recording
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import LOST_HELP, InspectContext, about
 from cems_workbench.ui.inspect.tables import follow_table
@@ -41,6 +26,19 @@ from cems_workbench.ui.kit.html import excerpt, full_label, plain, uploaded_text
 from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.views import View
+from workbench_fidelity.answer import (
+    Agreement,
+    StageSimilarity,
+    agreement,
+    most_similar,
+    overlap_at,
+    placements,
+    results_of,
+    score_maps,
+    stage_similarities,
+)
+from workbench_fidelity.explain import Explanation, Replays, combined_changes, explanations
+from workbench_fidelity.recordings import parse_recording
 
 DEPTHS = (1, 3, 5, 10, 20)
 MAX_EXPLANATIONS = 8
@@ -67,8 +65,7 @@ def draw(context: InspectContext) -> None:
     recording, answer = brought
     store = context.resources.store
     key = (answer.returned, str(store.path), store.content_version)
-    answers = [RecordedResult(row.memory_id, row.content, row.score) for row in answer.returned]
-    production = kept(MATCHED, key, lambda: match_results(answers, store.memories.read))
+    production = kept(MATCHED, key, lambda: match_results(answer.returned, store.memories.read))
     for line in recording.doubts:
         st.caption(plain(line))
     if count := len(recording.errors):

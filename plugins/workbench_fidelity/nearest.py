@@ -27,25 +27,23 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.analysis.fidelity.answer import Production
-from cems_workbench.analysis.fidelity.measures import Lists
-from cems_workbench.analysis.fidelity.nearest import (
-    MAX_CONFIGS,
-    MIN_GAIN,
-    NearAgreement,
-    NearestParameters,
-    NearReplays,
-    best_part,
-    changes_between,
-    nearest_parameters,
-)
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.config.fields import short_value
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.evidence_file import EvidenceSet
-from cems_workbench.formats.recorded_answers import Recording
-from cems_workbench.jobs.fidelity import (
+from cems_workbench.jobs.query_set_evidence import embed_ahead, ensure_evidence, request_for, require_answered
+from cems_workbench.jobs.recorded_answers import Production
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.gather import gather_lists, gather_scores
+from cems_workbench.pipeline.missing_evidence import gather_parameters
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages import RERANK
+from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Query, Recording
+from cems_workbench.results import Result, Table
+from workbench_fidelity.fidelity import (
     FidelitySetting,
     MeasuredFidelity,
     as_recorded,
@@ -57,17 +55,18 @@ from cems_workbench.jobs.fidelity import (
     selection_for,
     settled_as_recorded,
 )
-from cems_workbench.jobs.query_set_evidence import embed_ahead, ensure_evidence, request_for, require_answered
-from cems_workbench.jobs.recorded_lists import WhichLists
-from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.gather import gather_lists, gather_scores
-from cems_workbench.pipeline.missing_evidence import gather_parameters
-from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.stages import RERANK
-from cems_workbench.pipeline.stages.rerank import model_key
-from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Query
-from cems_workbench.results import Result, Table
+from workbench_fidelity.lists import WhichLists
+from workbench_fidelity.measures import Lists
+from workbench_fidelity.parameters import (
+    MAX_CONFIGS,
+    MIN_GAIN,
+    NearAgreement,
+    NearestParameters,
+    NearReplays,
+    best_part,
+    changes_between,
+    nearest_parameters,
+)
 
 FEWEST_QUERIES = 10
 """With fewer, nothing is held out: five queries say nothing of a config."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cems_workbench.cli.main import Command
 from cems_workbench.cli.measuring import ConfigsChoice, chosen_configs, finish
 from cems_workbench.cli.options import (
     AsOfOption,
@@ -35,13 +36,12 @@ if TYPE_CHECKING:
 
     from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.assertions import Bound
-    from cems_workbench.formats.recorded_answers import Recording
-    from cems_workbench.jobs.fidelity import FidelitySetting, MeasuredFidelity
-    from cems_workbench.jobs.nearest import Nearest
-    from cems_workbench.jobs.recorded_lists import WhichLists
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.progress import Progress
-    from cems_workbench.records import Query
+    from cems_workbench.records import Query, Recording
+    from workbench_fidelity.fidelity import FidelitySetting, MeasuredFidelity
+    from workbench_fidelity.lists import WhichLists
+    from workbench_fidelity.nearest import Nearest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,10 +84,9 @@ def fidelity_command(
 
     Reports the share of queries with the same order, set and first result, the overlap, and the difference of scores.
     """
-    from cems_workbench.analysis.fidelity.nearest import MAX_CONFIGS
     from cems_workbench.config import dump_config, preset_names
     from cems_workbench.evaluation.assertions import asserted_json
-    from cems_workbench.jobs.fidelity import (
+    from workbench_fidelity.fidelity import (
         BASE_PRESET,
         ORDERS,
         ask_server,
@@ -102,8 +101,9 @@ def fidelity_command(
         require_usable,
         setting_for,
     )
-    from cems_workbench.jobs.nearest import MAX_SCORES, find_nearest, lists_for
-    from cems_workbench.jobs.recorded_lists import WHICH_LISTS
+    from workbench_fidelity.lists import WHICH_LISTS
+    from workbench_fidelity.nearest import MAX_SCORES, find_nearest, lists_for
+    from workbench_fidelity.parameters import MAX_CONFIGS
 
     sources = len(answers or ()) + len(recorded or ()) + (ask is not None)
     of_nearest = [
@@ -229,8 +229,8 @@ def _search_of(measured: MeasuredFidelity, options: Sequence[str]) -> list[str] 
 
 
 def _bound(text: str) -> Bound:
-    from cems_workbench.analysis.fidelity.measures import MEASURES
     from cems_workbench.evaluation.assertions import parse_bound
+    from workbench_fidelity.measures import MEASURES
 
     bound = parse_bound(text, "same_order>=0.93")
     if bound.name not in MEASURES or bound.scope is not None:
@@ -252,10 +252,13 @@ def _source(
 ) -> Iterator[tuple[Resources, Mapping[str, Query]]]:
     """The memories that are searched, and the queries by qid: those of a folder, or of the store."""
     if data is not None:
-        from cems_workbench.jobs.fidelity import store_of_folder
+        from workbench_fidelity.fidelity import store_of_folder
 
         with store_of_folder(data, settings_for(None), progress, chunks) as source:
             yield source
         return
     with filled_resources(store) as resources:
         yield resources, {query.qid: query for query in resources.store.queries.read()}
+
+
+COMMAND = Command("fidelity", fidelity_command, place=175)

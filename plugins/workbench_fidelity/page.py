@@ -15,12 +15,35 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from cems_workbench.analysis.fidelity.measures import MEASURES, SCORE_DIFFERENCE, Lists
 from cems_workbench.config import PipelineConfig, dump_config, preset, preset_names
 from cems_workbench.evaluation.evidence_file import EvidenceSet
-from cems_workbench.formats.recorded_answers import Recording
 from cems_workbench.jobs.access import allowed_path
-from cems_workbench.jobs.fidelity import (
+from cems_workbench.jobs.importing import upload
+from cems_workbench.jobs.query_set_evidence import QuerySelection, discard_evidence, read_evidence
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.platform.bidi import neutralise
+from cems_workbench.progress import Progress
+from cems_workbench.records import Query, Recording, Returned
+from cems_workbench.settings import Settings
+from cems_workbench.ui.evaluate.compare import with_interval
+from cems_workbench.ui.evaluate.state import config_options, page
+from cems_workbench.ui.inspect.state import open_in_inspect
+from cems_workbench.ui.kit.html import capital, plain, render
+from cems_workbench.ui.kit.session import for_all_sessions
+from cems_workbench.ui.kit.tables import Column, draw_result, draw_table, pick_row
+from cems_workbench.ui.kit.views import View
+from cems_workbench.ui.kit.widgets import (
+    cancellable,
+    download,
+    draw_provenance,
+    empty,
+    errors_shown,
+    offer_gather,
+    progress_bar,
+    remembered,
+    switch,
+)
+from workbench_fidelity.fidelity import (
     BASE_PRESET,
     Difference,
     FidelitySetting,
@@ -39,32 +62,9 @@ from cems_workbench.jobs.fidelity import (
     selection_for,
     setting_for,
 )
-from cems_workbench.jobs.importing import upload
-from cems_workbench.jobs.nearest import MAX_PRESETS, Nearest, find_nearest, lists_for
-from cems_workbench.jobs.query_set_evidence import QuerySelection, discard_evidence, read_evidence
-from cems_workbench.jobs.recorded_lists import WhichLists
-from cems_workbench.pipeline.resources import Resources
-from cems_workbench.platform.bidi import neutralise
-from cems_workbench.progress import Progress
-from cems_workbench.records import Query, Returned
-from cems_workbench.settings import Settings
-from cems_workbench.ui.evaluate.compare import with_interval
-from cems_workbench.ui.evaluate.state import config_options, page
-from cems_workbench.ui.inspect.state import open_in_inspect
-from cems_workbench.ui.kit.html import capital, plain, render
-from cems_workbench.ui.kit.session import for_all_sessions
-from cems_workbench.ui.kit.tables import Column, draw_result, draw_table, pick_row
-from cems_workbench.ui.kit.widgets import (
-    cancellable,
-    download,
-    draw_provenance,
-    empty,
-    errors_shown,
-    offer_gather,
-    progress_bar,
-    remembered,
-    switch,
-)
+from workbench_fidelity.lists import WhichLists
+from workbench_fidelity.measures import MEASURES, SCORE_DIFFERENCE, Lists
+from workbench_fidelity.nearest import MAX_PRESETS, Nearest, find_nearest, lists_for
 
 Value = TypeVar("Value")
 
@@ -121,7 +121,7 @@ def draw(resources: Resources) -> None:
     """Draw the choice of recordings and configs, the offer to gather, and the comparison."""
     recordings = _recordings(resources)
     if not recordings:
-        empty("Compare a config with a real system", render("evaluate/no_answers.html"))
+        empty("Compare a config with a real system", render("workbench_fidelity:no_answers.html"))
         return
     configs, as_chosen = _configs(resources)
     if not configs:
@@ -482,3 +482,6 @@ def _draw_nearest(found: Nearest) -> None:
         "evaluate:nearest_yaml",
         help="A config file for every command, and for Configs › Upload.",
     )
+
+
+VIEW = View("Recorded answers", 20, draw)

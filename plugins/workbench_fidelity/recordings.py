@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from cems_workbench.formats.base.fields import finite
 from cems_workbench.formats.base.files import open_file, parse_json, type_name
 from cems_workbench.formats.logs import distinct, with_one_sign
 from cems_workbench.formats.responses import IDS, parse_response, plain_text, rows_of_answer
-from cems_workbench.records import RankedIds, RecordedAnswer, Returned, RowError
+from cems_workbench.records import RankedIds, RecordedAnswer, Recording, Returned, RowError
 
 RECORDING = "recording"
 ENGINE_QUERIES: Mapping[str, str] = {"fts_query": "fts5", "lucene_query": "lucene", "tsquery": "ts_rank_cd"}
@@ -40,34 +40,6 @@ NOT_SETTINGS = frozenset(
 )
 """Fields of a recording that are no settings of its system."""
 _NUMBERED = re.compile(r"(.*\D)(\d+)")
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """The answers of one file or kept set, with what is known of the system that gave them.
-
-    `settings` are those that differ from the system's defaults, as it calls them, in lower case, with their values as text. `whole`: an
-    answer is all that the system found, else a limit that the file does not state may have cut it. `id_length`: ids are cut to so many
-    characters. `rounded`: scores may have fewer digits than the system's. `log`: it is a file that is imported too. `own_settings` are
-    those of a system whose settings no config here has, for display. `doubts` are lines about what was not used of the file as a whole.
-    """
-
-    name: str
-    form: str
-    answers: tuple[RecordedAnswer, ...]
-    settings: Mapping[str, str] = field(default_factory=dict)
-    max_tokens: int | None = None
-    answered_at: datetime | None = None
-    system: str | None = None
-    embedder: str | None = None
-    mode: str | None = None
-    whole: bool = False
-    id_length: int | None = None
-    rounded: bool = False
-    log: bool = False
-    errors: tuple[RowError, ...] = ()
-    own_settings: Mapping[str, str] = field(default_factory=dict)
-    doubts: tuple[str, ...] = ()
 
 
 def read_recording(path: Path) -> Recording:

@@ -27,14 +27,13 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.analysis.fidelity.answer import Production, same_up_to_ties, tied_groups
-from cems_workbench.analysis.fidelity.explain import Explanation, Trials, best_value, on_a_step, worth
 from cems_workbench.analysis.why.counterfactual import searched_specs, span
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import UNSCORED, Block, LabelledBatch
 from cems_workbench.evaluation.metrics.measure import rbo
+from cems_workbench.jobs.recorded_answers import Production
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.effects import idle_parameters
 from cems_workbench.pipeline.list_sources import SOURCES
@@ -43,6 +42,8 @@ from cems_workbench.pipeline.stages.stage import PipelineRun
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
+from workbench_fidelity.answer import same_up_to_ties, tied_groups
+from workbench_fidelity.explain import Explanation, Trials, best_value, on_a_step, worth
 
 DEPTH = 10
 """Depth of the RBO."""
