@@ -192,11 +192,8 @@ class TuningReport(Result):
         }
         if not self._stands_in:
             return values
-        held = found and {
-            "proposal": _gain(found.proposal),
-            "as_ranked": _gain(found.as_ranked),
-            "labelled": _gain(found.labelled),
-            "hindsight": _gain(found.hindsight),
+        gains = ("proposal", "as_ranked", "labelled", "hindsight")
+        held = found and {name: _gain(getattr(found, name)) for name in gains} | {
             "lacking": list(found.lacking),
             "labelled_values": {path: _plain(value) for path, value in found.labelled_values.items()},
             "share": found.share,
@@ -209,20 +206,15 @@ def _gains(rows: Sequence[GainRow], found: str, title: str) -> Table:
     """A row for each part of the queries that was measured, with what it says where the choice did not see it."""
     from cems_workbench.jobs.tuning_summary import verdict
 
+    numbers = ("queries", "baseline", "tuned", "difference", "low", "high")
     cells = (
         (
             row.name,
-            gain.queries,
-            gain.baseline,
-            gain.tuned,
-            gain.difference,
-            gain.low,
-            gain.high,
-            gain.p if row.fair else None,
-            verdict(gain) if row.fair else row.about,
+            *(getattr(row.gain, name) for name in numbers),
+            *((row.gain.p, verdict(row.gain)) if row.fair else (None, row.about)),
         )
         for row in rows
-        if (gain := row.gain) is not None
+        if row.gain is not None
     )
     columns = ("queries of", "queries", "baseline", found, "difference", "low", "high", "p", "what it says")
     return Table(columns, tuple(cells), title)
@@ -231,15 +223,8 @@ def _gains(rows: Sequence[GainRow], found: str, title: str) -> Table:
 def _gain(measured: Gain | None) -> dict[str, Any] | None:
     if measured is None:
         return None
-    return {
-        "queries": measured.queries,
-        "baseline": measured.baseline,
-        "tuned": measured.tuned,
-        "difference": measured.difference,
-        "interval": [measured.low, measured.high],
-        "p": measured.p,
-        "p_greater": measured.p_greater,
-    }
+    named = {name: getattr(measured, name) for name in ("queries", "baseline", "tuned", "difference", "p", "p_greater")}
+    return named | {"interval": [measured.low, measured.high]}
 
 
 def _plain(value: Any) -> Any:

@@ -83,6 +83,7 @@ def tune_command(
         planned_search,
         run_search,
         unlabelled_data,
+        with_stability,
     )
     from cems_workbench.tuning.objective import parse_goal
 
@@ -119,7 +120,11 @@ def tune_command(
         result = _with_open_holdout(result, store)
     rankings = write_proposal(result, out, card_of(result, datetime.now(UTC).date().isoformat()))
     if html is not None:
-        _write_page(html, result, as_json)
+        from cems_workbench.report.tuning import tuning_report
+
+        with progress_bar(as_json) as progress:
+            page = tuning_report(with_stability(result, progress), datetime.now(UTC))
+        write_text(html, page)
     report = TuningReport(result)
     if as_json:
         put_json(report.to_json() | {"as_read": [ranking.to_json() for ranking in rankings]})
@@ -147,14 +152,10 @@ def _next_commands(
         return [repeated()]
     if not difference(result.tuned.plan.space.baseline, proposed) or load_config(out) != proposed:
         return [words_of("evaluate", evidence, options=["--losses", *flat(baseline), *place])] if judged else []
-    compared = words_of("compare", evidence, options=[*_compared(baseline), "--config", str(out), *place])
+    plain = flat(option for option in baseline if option[0] != "--set")  # --set would change the proposal too
+    compared = words_of("compare", evidence, options=[*plain, "--config", str(out), *place])
     exported = words_of("export", out, options=["--format", "env"])
     return [compared, exported] if judged else [exported]
-
-
-def _compared(baseline: Options) -> list[str]:
-    """The options of the baseline for `compare`, where --set would change the proposal too."""
-    return flat(option for option in baseline if option[0] != "--set")
 
 
 def _compare_with_judgments(
@@ -214,16 +215,6 @@ def _with_open_holdout(result: SearchResult, store: Path | None) -> SearchResult
     except StoreLockedError as error:
         say(f"warning: {' '.join(str(error).split())}: the look is counted next to the evidence file", err=True)
         return open_holdout(result, looks_at(data, None))
-
-
-def _write_page(out: Path, result: SearchResult, as_json: bool) -> None:
-    """The report, with how far each value of the proposal can move."""
-    from cems_workbench.jobs.tuning import with_stability
-    from cems_workbench.report.tuning import tuning_report
-
-    with progress_bar(as_json) as progress:
-        result = with_stability(result, progress)
-    write_text(out, tuning_report(result, datetime.now(UTC)))
 
 
 def _watch(name: str, progress: Progress, interrupted: Callable[[], bool]) -> Watch:

@@ -606,7 +606,7 @@ def _chunks(store: Store) -> Check:
     from cems_workbench.store.chunks import MAX_UNSPLIT_CHARS
 
     cut = store.chunks.statistics()
-    long = store.memories.statistics(datetime.now(UTC)).longest
+    long = store.memories.statistics().longest
     if cut.rule == "whole" and long > MAX_UNSPLIT_CHARS:
         said = f"{cut}; the longest is {long} characters, and what is past the embedder's limit is not read"
         return Check("chunks", "warning", said, "import with --chunks embedder to cut long memories")

@@ -278,9 +278,9 @@ class Memories:
         """Clear the cache of the current content version."""
         self._cache.clear()
 
-    def statistics(self, now: datetime) -> Statistics:
-        """Counts by category, project, month, age (back from `now`) and length."""
-        return self._database.read(statistics.read, now)
+    def statistics(self) -> Statistics:
+        """Counts by category, project, month and length."""
+        return self._database.read(statistics.read)
 
     def exact_duplicates(self, limit: int) -> tuple[list[Duplicates], int]:
         """`limit` contents shared exactly by several live memories, most first, and the total number of such contents."""

@@ -233,6 +233,7 @@ class ImportRows:
             markers=_markers_table(ids, [each.marker for each in taken]),
         )
 
+
 @dataclass
 class _MemoryNeed:
     """The memory that DuckDB needs while rows are written: for keys, and for the texts that it holds at once."""

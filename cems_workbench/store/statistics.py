@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Literal
 
-from cems_workbench.store.rows import scalar, to_aware, to_naive
+from cems_workbench.store.rows import scalar, to_aware
 
 if TYPE_CHECKING:
     import duckdb
@@ -89,16 +89,6 @@ class Selection:
         return f"{SORTS[self.sort]} {'DESC' if self.descending else 'ASC'} NULLS LAST, id"
 
 
-AGES: tuple[tuple[str, int], ...] = (
-    ("up to a week", 7),
-    ("a month", 30),
-    ("3 months", 90),
-    ("6 months", 182),
-    ("a year", 365),
-    ("2 years", 730),
-)
-"""Age classes with their last day; older memories form one more class."""
-OLDER = "older"
 FIRST_LENGTH = 50
 """Upper bound of the first length class, in characters; each further bound is twice the previous one."""
 _LIVE = "FROM memories WHERE deleted_at IS NULL"
@@ -108,9 +98,9 @@ Counts = tuple[tuple[str | None, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts of the live memories. Lengths are characters of the content; ages are days before the given time.
+    """Counts of the live memories. Lengths are characters of the content.
 
-    `months` is (first day, count) without gaps; `ages` and `lengths` are classes in order, empty ones included.
+    `months` is (first day, count) without gaps; `lengths` are classes in order, empty ones included.
     """
 
     memories: int
@@ -125,7 +115,6 @@ class Statistics:
     categories: Counts
     projects: Counts
     months: tuple[tuple[date, int], ...]
-    ages: tuple[tuple[str, int], ...]
     lengths: tuple[tuple[str, int], ...]
 
 
@@ -137,8 +126,8 @@ class Duplicates:
     ids: tuple[str, ...]
 
 
-def read(cursor: duckdb.DuckDBPyConnection, now: datetime) -> Statistics:
-    """The statistics of the live memories at `now`."""
+def read(cursor: duckdb.DuckDBPyConnection) -> Statistics:
+    """The statistics of the live memories."""
     row = cursor.execute(
         "SELECT count(*), count(*) FILTER (pinned), count(*) FILTER (last_accessed IS NULL AND access_count = 0), "
         "count(*) FILTER (created_at IS NULL), min(created_at), max(created_at), "
@@ -159,7 +148,6 @@ def read(cursor: duckdb.DuckDBPyConnection, now: datetime) -> Statistics:
         counts(cursor, "category"),
         counts(cursor, "project"),
         _months(cursor),
-        _ages(cursor, now),
         _lengths(cursor),
     )
 
@@ -201,17 +189,6 @@ def _months(cursor: duckdb.DuckDBPyConnection) -> tuple[tuple[date, int], ...]:
     while months[-1] < max(counts):
         months.append((months[-1] + timedelta(days=31)).replace(day=1))
     return tuple((month, counts.get(month, 0)) for month in months)
-
-
-def _ages(cursor: duckdb.DuckDBPyConnection, now: datetime) -> tuple[tuple[str, int], ...]:
-    steps = " ".join(
-        f"WHEN created_at >= ?::TIMESTAMP - INTERVAL {days} DAY THEN {i}" for i, (_, days) in enumerate(AGES)
-    )
-    by_class = (
-        f"SELECT CASE {steps} ELSE {len(AGES)} END AS class, count(*) {_LIVE} AND created_at IS NOT NULL GROUP BY ALL"
-    )
-    counts = dict(cursor.execute(by_class, [to_naive(now)] * len(AGES)).fetchall())
-    return tuple((name, counts.get(i, 0)) for i, name in enumerate((*(name for name, _ in AGES), OLDER)))
 
 
 def _lengths(cursor: duckdb.DuckDBPyConnection) -> tuple[tuple[str, int], ...]:

@@ -1,4 +1,4 @@
-"""Parameter importance of a search, response curves around the proposal, stability of its values, and wins and losses by query.
+"""Parameter importance of a search, response curves around the proposal, and stability of its values.
 
 Importance is the share of the variance of the objective over the space that a parameter explains alone:
 
@@ -24,8 +24,6 @@ range, then narrowed between the last inside and the first outside to a single s
 that the range was too narrow to see more. The region of a choice is every choice that stays within.
 
 Source: the one-standard-error rule, Breiman et al., Classification and regression trees, 1984, paired over queries.
-
-Wins and losses: the change from baseline to proposal on each open query.
 """
 
 from __future__ import annotations
@@ -37,7 +35,6 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.progress import Progress, silent
 from cems_workbench.tuning.optimizer import Search
@@ -288,63 +285,3 @@ def _narrowed(axis: Axis, last: Any, first: Any, inside: Callable[[Any], bool]) 
         else:
             far = middle
     return between[near - 1] if near else last
-
-
-SAME_TOLERANCE = 1e-9
-"""Smaller differences are rounding errors."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueryChange:
-    """One query under the baseline and under the proposal."""
-
-    qid: str
-    query: str
-    project: str | None
-    type: str | None
-    baseline: float
-    proposal: float
-
-    @property
-    def difference(self) -> float:
-        """Proposal - baseline."""
-        return self.proposal - self.baseline
-
-    @property
-    def outcome(self) -> str:
-        """`won`, `lost` or `same`."""
-        return "same" if abs(self.difference) <= SAME_TOLERANCE else "won" if self.difference > 0 else "lost"
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Number of queries won, lost and unchanged, and the mean difference over all of them."""
-
-    won: int
-    lost: int
-    same: int
-    difference: float
-
-
-def wins_and_losses(tuned: Tuned, score: Score, batch: LabelledBatch) -> list[QueryChange]:
-    """Every open query, the greatest gain first, ties by qid. `batch` holds the queries that `score` scores."""
-    rows = tuned.plan.split.open
-    base, best = (score(trial.config, rows)[:, 0] for trial in (tuned.search.baseline, tuned.proposal))
-    changes = []
-    for row, before, after in zip(rows.tolist(), base.tolist(), best.tolist(), strict=True):
-        query = batch.queries[row]
-        changes.append(QueryChange(query.qid, query.query, query.project, query.type, before, after))
-    return sorted(changes, key=lambda change: (-change.difference, change.qid))
-
-
-def tally(changes: Sequence[QueryChange]) -> Tally:
-    """Count the changes; without any the mean difference is 0."""
-    outcomes = [change.outcome for change in changes]
-    mean = sum(change.difference for change in changes) / len(changes) if changes else 0.0
-    return Tally(outcomes.count("won"), outcomes.count("lost"), outcomes.count("same"), mean)
-
-
-def tally_by_type(changes: Sequence[QueryChange]) -> dict[str | None, Tally]:
-    """The tally of each type of query, by name; queries without a type are last, under None."""
-    kinds = sorted({change.type for change in changes}, key=lambda kind: (kind is None, kind or ""))
-    return {kind: tally([change for change in changes if change.type == kind]) for kind in kinds}

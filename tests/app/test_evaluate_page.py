@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,6 @@ import streamlit
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.analysis.losses_of_set import Losses, losses_of
-from cems_workbench.cli import main
 from cems_workbench.config import export_config, preset, with_values
 from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
@@ -38,7 +36,6 @@ from tests.sample import answered_queries, copied, store_with_set
 
 from .inspect_page import config_of, pinned, set_config
 from .pages import OpenPage, all_html, captions, checked, markdown, plainly, press, table_with
-from .test_tune_page import ended
 
 QUERIES = 12
 
@@ -441,20 +438,18 @@ def test_recorded_queries_are_listed_failing_first_and_beside_the_config_on_requ
     assert list(listed["RBO"][1:]) == sorted(listed["RBO"][1:])
 
 
-MANY, FEWER = 24, 8
-"""Of the sets "few" and "fewer": as many as a search needs, and as many as show the way."""
+FEWER = 8
 TYPED = preset("cems").config.model_copy(update={"name": "typed"})
 """Further queries are typed by hand under it."""
 
 
 @pytest.fixture(scope="module")
 def store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The sample store with sets of answered queries that have a project; the first of them has no time."""
+    """The sample store with a set of answered queries that have a project; the first of them has no time."""
     folder = tmp_path_factory.mktemp("request")
     with copied(sample_store, folder) as opened:
-        first, *others = [query for query in answered_queries(opened) if query.project][:MANY]
-        for name, count in (("few", MANY), ("fewer", FEWER)):
-            opened.query_sets.put(name, [replace(first, as_of=None), *others[: count - 1]], "test")
+        first, *others = [query for query in answered_queries(opened) if query.project][:FEWER]
+        opened.query_sets.put("fewer", [replace(first, as_of=None), *others], "test")
     return folder / "store"
 
 
@@ -481,14 +476,12 @@ def gather_missing(inspected: AppTest) -> None:
     labelled(inspected, "button", "Gather").click().run()
 
 
-def measured(store: Path, config: str, queries: int) -> EvidenceSet:
-    """The evidence of so many queries that was gathered within projects for a config."""
+def measured(store: Path) -> EvidenceSet:
+    """The evidence that was gathered within projects for the typed config."""
     (evidence,) = [
         evidence
         for file in (store / "evidence").glob("*.evidence")
-        if (evidence := read_evidence_file(file)).header.only_project
-        and evidence.header.config.name == config
-        and len(evidence.queries) == queries
+        if (evidence := read_evidence_file(file)).header.only_project and evidence.header.config.name == "typed"
     ]
     return evidence
 
@@ -515,7 +508,7 @@ def test_a_query_of_evaluate_opens_as_it_was_measured(inspected: AppTest, store:
     labelled(inspected, "multiselect", "Configs").set_value(["cems", "as set in Inspect"]).run()
     gather_missing(inspected)
     labelled(inspected, "segmented_control", "View").set_value("By query").run()
-    evidence = measured(store, "typed", FEWER)
+    evidence = measured(store)
     (query,) = [query.query for query in evidence.queries if query.as_of is None]
     row = list(checked(inspected).dataframe[0].value["query"]).index(query)
     inspected.session_state["evaluate:queries"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
@@ -523,36 +516,11 @@ def test_a_query_of_evaluate_opens_as_it_was_measured(inspected: AppTest, store:
     assert_shows(inspected, evidence, query)
 
 
-@pytest.mark.thorough
-def test_a_query_of_tune_opens_as_it_was_measured(inspected: AppTest, store: Path) -> None:
-    inspected.switch_page("pages/tune.py").run()
-    labelled(inspected, "selectbox", "Query set").select("few")
-    labelled(inspected, "toggle", "Within the project").set_value(True).run()
-    gather_missing(inspected)
-    labelled(inspected, "selectbox", "Never split").select("query")
-    labelled(inspected, "number_input", "Configs").set_value(30)
-    labelled(inspected, "multiselect", "Parameters to search").set_value(
-        ["lists.vector.weight", "lists.lexical.weight"]
-    )
-    inspected.run()
-    labelled(inspected, "button", "Start the search").click().run()
-    inspected = ended(inspected)
-    labelled(inspected, "segmented_control", "View").set_value("By query").run()
-    evidence = measured(store, "typed", MANY)
-    (query,) = [query.query for query in evidence.queries if query.as_of is None]
-    row = next(list(table.value["query"]).index(query) for table in inspected.dataframe if "query" in table.value)
-    inspected.session_state["tune:queries"] = {"selection": {"rows": [row], "columns": [], "cells": []}}
-    labelled(checked(inspected.run()), "button", "Open in Inspect").click().run()
-    assert_shows(inspected, evidence, query)
-
-
 CHEAP, MEASURED = "recollection", 12
 AGAIN = "the shipped figures are of something else by now: python -m benchmarks.sample_figures makes them again"
 
 
-def test_the_shipped_figures_are_what_page_and_command_measure(
-    sample_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_shipped_figures_are_what_is_measured(sample_store: Path, tmp_path: Path) -> None:
     with copied(sample_store, tmp_path):
         pass
     resources = open_resources(Settings(store=tmp_path / "store"))
@@ -575,15 +543,6 @@ def test_the_shipped_figures_are_what_page_and_command_measure(
     on_file = labelled_file(read_evidence_file(file), None)
     (evaluated,), _ = evaluate_configs([(CHEAP, config)], lambda _: on_file, measures)
     assert _rounded(evaluated.to_json()["per_query"]) == _rounded(shipped), AGAIN
-
-    monkeypatch.setattr(
-        sys,
-        "argv",
-        [*f"cems_workbench evaluate {file} --preset {CHEAP} --json --metric".split(), " ".join(DEFAULT_MEASURES)],
-    )
-    with pytest.raises(SystemExit):
-        main()
-    assert _rounded(json.loads(capsys.readouterr().out)["evaluations"][0]["per_query"]) == _rounded(shipped)
 
 
 def _rounded(values: dict[str, dict[str, float | None]]) -> dict[str, dict[str, float | None]]:

@@ -162,9 +162,7 @@ class SegmentDirectory:
         if manifest is None:
             problem = "is damaged" if (self.path / MANIFEST).exists() else "is missing"
             return DirectoryState(None, f"its manifest {problem}" if has_files else "", has_files)
-        if (
-            manifest.files and not manifest.segments
-        ):  # the full-text index of an earlier version
+        if manifest.files and not manifest.segments:  # the full-text index of an earlier version
             return DirectoryState(None, "built by another tokenizer version")
         files, stamps = {}, {}
         proven = _read_proof(self.path) if self._trust_proof else {}

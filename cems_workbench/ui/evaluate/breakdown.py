@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from cems_workbench.evaluation.labelling.judge_calibration import relevance_sour
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.jobs.evaluation import EvaluatedConfig, calibrations
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.table import Floats
+from cems_workbench.records import Query
 from cems_workbench.tuning.calibration import METHODS, Calibration, calibration_table
 from cems_workbench.ui.evaluate import setup
 from cems_workbench.ui.evaluate.compare import pick_measure
@@ -57,64 +61,94 @@ def draw_types(measured: Sequence[EvaluatedConfig]) -> None:
     )
 
 
-def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
-    """Draw all queries with their values, largest change first; a selected one opens in Inspect with both configs."""
-    measure = pick_measure(measured[0].evaluation.measures)
-    boxes = st.columns(3)
-    other = _other(measured, choice, boxes[0])
-    base = measured[0]
-    column = base.evaluation.measures.index(measure)
-    before = base.evaluation.values[:, column]
-    after = (other or base).evaluation.values[:, column]
-    change = after - before
-    outcome = np.select(
-        [np.isnan(change), measure.direction * change > VALUE_TOLERANCE, measure.direction * change < -VALUE_TOLERANCE],
-        [3, 0, 1],
-        default=2,
+@dataclass(frozen=True, eq=False)
+class QueryChanges:
+    """A measure of Q queries under a config and another: arrays (Q), NaN where it is not defined."""
+
+    queries: Sequence[Query]
+    measure: Measure
+    before: Floats
+    after: Floats
+
+    @property
+    def gain(self) -> Floats:
+        """(Q) by how much the other config is better."""
+        return self.measure.direction * (self.after - self.before)
+
+    @property
+    def outcomes(self) -> list[str]:
+        """(Q) of `OUTCOMES`."""
+        gain = self.gain
+        at = np.select([np.isnan(gain), gain > VALUE_TOLERANCE, gain < -VALUE_TOLERANCE], [3, 0, 1], default=2)
+        return [OUTCOMES[i] for i in at.tolist()]
+
+    @property
+    def counts(self) -> str:
+        """ "▲ win 4 · ▼ loss 2 · …"."""
+        found = Counter(self.outcomes)
+        return " · ".join(f"{name} {found[name]}" for name in OUTCOMES)
+
+
+def pick_query(found: QueryChanges, names: Sequence[str], of: str, boxes: Sequence[DeltaGenerator]) -> Query | None:
+    """Draw two filters in `boxes` and the queries that pass, largest change first; the selected one. `of` begins the keys.
+
+    With one name the values of one config are drawn, the worst first.
+    """
+    queries, outcomes, two = found.queries, found.outcomes, len(names) > 1
+    types = sorted({query.type or NO_TYPE for query in queries})
+    wanted = boxes[0].multiselect("Types", types, placeholder="all", **remembered(f"{of}:filter_types"))
+    common = remembered(f"{of}:filter_outcomes")
+    shown = boxes[1].multiselect("Outcomes", OUTCOMES, placeholder="all", disabled=not two, **common)
+    order = np.argsort(
+        np.nan_to_num(-np.abs(found.gain) if two else found.measure.direction * found.before), kind="stable"
     )
-    types = sorted({kind or NO_TYPE for kind in base.evaluation.types})
-    wanted = boxes[1].multiselect("Types", types, placeholder="all", **remembered("evaluate:filter_types"))
-    common = remembered("evaluate:filter_outcomes")
-    shown = boxes[2].multiselect("Outcomes", OUTCOMES, placeholder="all", disabled=other is None, **common)
-    order = np.argsort(np.nan_to_num(-np.abs(change) if other else before), kind="stable")
-    queries = base.batch.queries
     places = [
-        int(q)
-        for q in order
-        if (not wanted or (queries[q].type or NO_TYPE) in wanted) and (not shown or OUTCOMES[outcome[q]] in shown)
+        q
+        for q in order.tolist()
+        if (not wanted or (queries[q].type or NO_TYPE) in wanted) and (not shown or outcomes[q] in shown)
     ]
-    counts = " · ".join(f"{OUTCOMES[i]} {int((outcome == i).sum())}" for i in range(4) if other)
-    st.caption(counts or f"{len(places)} queries, the worst first")
     if not places:
         st.caption("No query matches these filters.")
-        return
+        return None
     columns: list[Column[int]] = [
         Column("qid", lambda q: queries[q].qid, 64),
         Column("type", lambda q: queries[q].type, 104),
         Column("query", lambda q: queries[q].query, 250),
-        Column(base.name, lambda q: before[q], 88, "%.3f", "The baseline"),
+        Column(names[0], lambda q: found.before[q], 88, "%.3f", "The baseline"),
     ]
-    if other is not None:
+    if two:
         columns += [
-            Column(other.name, lambda q: after[q], 88, "%.3f"),
-            Column("difference", lambda q: change[q], 76, "%+.3f"),
-            Column("outcome", lambda q: OUTCOMES[outcome[q]], 90),
+            Column(names[1], lambda q: found.after[q], 88, "%.3f"),
+            Column("difference", lambda q: found.after[q] - found.before[q], 76, "%+.3f"),
+            Column("outcome", lambda q: outcomes[q], 90),
         ]
-    picked = pick_row(places, columns, key="evaluate:queries", most=14, placeholder="–")
+    picked = pick_row(places, columns, key=f"{of}:queries", most=14, placeholder="–")
+    pinned = f" and {plain(names[0])} pinned as the baseline" if two else ""
+    st.caption(f"Tick the box of a row to open its query in Inspect, with {plain(names[-1])} on the sliders{pinned}.")
+    return None if picked is None else queries[picked]
+
+
+def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
+    """Draw all queries with their values; a selected one opens in Inspect with both configs."""
+    measure = pick_measure(measured[0].evaluation.measures)
+    boxes = st.columns(3)
+    base, *others = measured
+    other = None
+    if others:
+        by_name = {config.name: config for config in others}
+        name = boxes[0].selectbox("Compared with the baseline", list(by_name), **remembered("evaluate:other"))
+        other = by_name[name]
+    else:
+        boxes[0].caption(choice.second("to see wins and losses"))
+    column, shown = base.evaluation.measures.index(measure), other or base
+    before, after = (config.evaluation.values[:, column] for config in (base, shown))
+    found = QueryChanges(base.batch.queries, measure, before, after)
+    st.caption(found.counts if other else f"{len(found.queries)} queries, the worst first")
+    picked = pick_query(found, [config.name for config in (base, other) if config], "evaluate", boxes[1:])
+    if choice.locked:
+        st.caption(choice.elsewhere)
     if picked is not None:
-        open_measured(queries[picked], other or base, base if other else None)
-    which = f"{plain((other or base).name)} on the sliders" + (
-        f" and {plain(base.name)} pinned as the baseline" if other else ""
-    )
-    st.caption(f"Tick the box of a row to open its query in Inspect, with {which}.{choice.elsewhere}")
-
-
-def _other(measured: Sequence[EvaluatedConfig], choice: Choice, place: DeltaGenerator) -> EvaluatedConfig | None:
-    if len(measured) < 2:
-        place.caption(choice.second("to see wins and losses"))
-        return None
-    others = {config.name: config for config in measured[1:]}
-    return others[place.selectbox("Compared with the baseline", list(others), **remembered("evaluate:other"))]
+        open_measured(picked, shown, base if other else None)
 
 
 def draw_judges(measured: Sequence[EvaluatedConfig]) -> None:

@@ -21,7 +21,7 @@ from cems_workbench.evaluation.evaluate import Figures, number, stale_lines
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.confidence import curve
 from cems_workbench.evaluation.report import SavedComparison
-from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, Verdict, verdict_measure, verdict_on
+from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, verdict_measure, verdict_on
 from cems_workbench.jobs.evaluation import EvaluatedConfig, losses_if_any
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
@@ -89,12 +89,6 @@ def offer_report(measured: Sequence[EvaluatedConfig], judges: str | None) -> Non
     )
 
 
-def draw_verdicts(found: Sequence[Verdict]) -> None:
-    """Draw the sentence of each verdict."""
-    for one in found:
-        st.markdown(f"{MARKS[one.kind]} {plain(one.sentence)}")
-
-
 def draw_stale(measured: Sequence[Figures]) -> None:
     """Draw how many queries have a stale memory among their first results, where it is known."""
     for line in stale_lines(measured):
@@ -158,10 +152,10 @@ def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]
     """Draw the means, the chart of one measure, and the differences from the first config; also used for saved comparisons."""
     if others:
         first, chosen = measured[0], _chosen(measured[0].measures)
-        lacking = [missing_score_lines((own.name, own.needs) for own in (first, one)) for one in measured[1:]]
-        draw_verdicts(
-            [verdict_on(first.name, one, chosen, _tolerance(), need) for one, need in zip(others, lacking, strict=True)]
-        )
+        lacking = [missing_score_lines((own.name, own.needs) for own in (first, each)) for each in measured[1:]]
+        for one, need in zip(others, lacking, strict=True):
+            verdict = verdict_on(first.name, one, chosen, _tolerance(), need)
+            st.markdown(f"{MARKS[verdict.kind]} {plain(verdict.sentence)}")
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
             f"{measured[0].relevance}. In brackets: 95 % confidence interval.",
@@ -178,16 +172,16 @@ def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]
     for line in remarks(measured):
         st.caption(line)
     measure = pick_measure(measured[0].measures)
-    announce(f"Mean {measure}: {_spoken(measured, measure)}")
+    of = [(config.name, summary) for config in measured for summary in config.summaries if summary.measure == measure]
+    announce(f"Mean {measure}: {', '.join(f'{name} {summary.mean:.3f}' for name, summary in of)}")
     draw_chart(
         figure(measured, measure),
         key="evaluate:figure",
         table=None,
         alt="Mean of the chosen measure per config with its 95 % confidence interval; the table above has the numbers.",
     )
-    count = next(summary.queries for summary in measured[0].summaries if summary.measure == measure)
     st.caption(
-        f"{measure}, mean over {count} queries. Dot and thick line: mean and 95 % confidence interval. "
+        f"{measure}, mean over {of[0][1].queries} queries. Dot and thick line: mean and 95 % confidence interval. "
         "Thin line: range if every unjudged result were irrelevant, or relevant.",
         help="Interval: seeded bootstrap over queries (sample queries with replacement, take the mean, repeat).",
     )
@@ -200,12 +194,6 @@ def draw_saved(kept: SavedComparison) -> None:
     for line in missing_score_lines((config.name, config.needs) for config in kept.figures):
         st.caption(f":orange[⚠] {plain(line)}.")
     draw_figures(kept.figures, kept.compared)
-
-
-def _spoken(measured: Sequence[Figures], measure: Measure) -> str:
-    """The mean of each config, as a sentence for screen readers."""
-    summaries = [(config.name, summary) for config in measured for summary in config.summaries]
-    return ", ".join(f"{name} {summary.mean:.3f}" for name, summary in summaries if summary.measure == measure)
 
 
 def _chosen(measures: Sequence[Measure]) -> Measure:

@@ -23,7 +23,7 @@ from cems_workbench.store import ConfigRecord
 from cems_workbench.ui.evaluate.compare import compared, draw_saved, pick_measure
 from cems_workbench.ui.evaluate.state import Choice
 from cems_workbench.ui.kit import session
-from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, draw_chart, layout, lines
+from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, draw_chart, intervals, layout, lines
 from cems_workbench.ui.kit.html import csv_bytes, plain, tick
 from cems_workbench.ui.kit.tables import Column, pick_row
 from cems_workbench.ui.kit.widgets import download, errors_shown
@@ -106,15 +106,16 @@ def _downloads(comparison: Comparison, measured: Sequence[EvaluatedConfig], choi
     files: list[tuple[str, str, Callable[[], str | bytes], str | None]] = [
         ("Report (Markdown)", "md", lambda: markdown_report(comparison, *whole), None),
         ("Per query (CSV)", "csv", lambda: csv_bytes(*per_query_rows(comparison)), None),
-        ("Everything (JSON)", "json", lambda: _json(experiment_card(comparison, *whole)), None),
+        (
+            "Everything (JSON)",
+            "json",
+            lambda: json.dumps(experiment_card(comparison, *whole), ensure_ascii=False, indent=1),
+            None,
+        ),
         ("Run (TREC)", "run", lambda: _run(last), about),
     ]
     for label, suffix, write, help in files:
         download(label, write, f"{name}.{suffix}", f"evaluate:{suffix}", box, help=help)
-
-
-def _json(card: object) -> str:
-    return json.dumps(card, ensure_ascii=False, indent=1)
 
 
 def _run(evaluated: EvaluatedConfig) -> str:
@@ -190,27 +191,16 @@ def figure(found: Sequence[Point], measure: str) -> Figure:
     names = list(dict.fromkeys(point.name for point in found))
     for name, colour, symbol in zip(names, cycle(LIST_COLOURS), cycle(SYMBOLS), strict=False):
         own = [point for point in found if point.name == name]
+        means = [point.mean for point in own]
+        symbols = [f"{symbol}-open" if point.changed else symbol for point in own]
         chart.add_scatter(
             x=[point.when for point in own],
-            y=[point.mean for point in own],
+            y=means,
             mode="lines+markers",
             name=tick(name),
             line={"width": 2, "color": colour},
-            marker={
-                "symbol": [f"{symbol}-open" if point.changed else symbol for point in own],
-                "size": 9,
-                "color": colour,
-                "line": {"width": 2, "color": colour},
-            },
-            error_y={
-                "type": "data",
-                "symmetric": False,
-                "thickness": 1,
-                "width": 3,
-                "color": colour,
-                "array": [point.high - point.mean for point in own],
-                "arrayminus": [point.mean - point.low for point in own],
-            },
+            marker={"symbol": symbols, "size": 9, "color": colour, "line": {"width": 2, "color": colour}},
+            error_y=intervals(means, [point.low for point in own], [point.high for point in own], colour),
             hovertext=[
                 lines(
                     tick(name),

@@ -158,13 +158,22 @@ def open_measured(
     query: Query, config: EvaluatedConfig, pinned: EvaluatedConfig | None, why: tuple[str, int] | None = None
 ) -> None:
     """Open a query in Inspect as measured: `config` on the sliders, `pinned` as the baseline, `why` as in `inspect.state.show`."""
-    evidence = config.labelled.evidence
+    baseline = None if pinned is None else (pinned.name, pinned.evaluation.config)
+    open_gathered(query, config.labelled.evidence, config.evaluation.config, baseline, why)
+
+
+def open_gathered(
+    query: Query,
+    evidence: EvidenceSet,
+    config: PipelineConfig,
+    baseline: tuple[str, PipelineConfig] | None,
+    why: tuple[str, int] | None = None,
+) -> None:
+    """Open a query in Inspect with the request that its evidence was gathered with."""
     header = evidence.header
     if evidence.external:
         state.open_traced_in_inspect(state.TracedQuery(header.query_set, query.qid, query.query), why=why)
-    request = request_for(query, header.moment, header.only_project)
-    baseline = None if pinned is None else (pinned.name, pinned.evaluation.config)
-    state.open_in_inspect(request, config.evaluation.config, baseline, why=why)
+    state.open_in_inspect(request_for(query, header.moment, header.only_project), config, baseline, why=why)
 
 
 def config_options(resources: Resources) -> Catalogue:

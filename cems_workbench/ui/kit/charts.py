@@ -139,6 +139,12 @@ def bar_chart(
     )
 
 
+def intervals(means: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str) -> dict[str, Any]:
+    """Error bars from `low` to `high`."""
+    over, under = ([abs(end - mean) for mean, end in zip(means, ends, strict=True)] for ends in (high, low))
+    return {"type": "data", "symmetric": False, "color": colour, "thickness": 1.5, "array": over, "arrayminus": under}
+
+
 def dashed_diagonal(figure: Figure) -> None:
     """Draw the line on which both axes have the same value."""
     figure.add_scatter(
@@ -166,14 +172,7 @@ def reliability_chart(
         mode="lines+markers",
         line={"color": LIST_COLOURS[0], "width": 1},
         marker={"color": LIST_COLOURS[0], "size": size},
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "color": GREY,
-            "thickness": 1.5,
-            "array": [end - share for share, end in zip(y, high, strict=True)],
-            "arrayminus": [share - end for share, end in zip(y, low, strict=True)],
-        },
+        error_y=intervals(y, low, high, GREY),
         hovertext=hovertext,
         hovertemplate=HOVERTEXT,
     )

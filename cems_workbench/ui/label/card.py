@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Iterable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -62,7 +63,9 @@ def draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
             st.success(f"Nothing is left for you in this queue: {done}.", icon=":material/task_alt:")
         _draw_other_buttons(card, queue, resources, reviewer)
         if shown.help_open:
-            draw_help(help_text(None if card is None else queue.scale(card.query.qid)), state.toggle_help)
+            draw_help(
+                help_text(None if card is None else queue.scale(card.query.qid)), partial(state.update, help_open=False)
+            )
 
 
 def draw_lost_connection(error: WorkbenchError, key: str) -> None:
@@ -207,8 +210,18 @@ def _draw_other_buttons(card: Card | None, queue: LabelQueue, resources: Resourc
             common: dict[str, Any] = {"on_click": state.answer, "args": (resources, reviewer, shown.card_no, press)}
             box.button(with_key(words, key), key=f"label:{name}:{shown.card_no}", icon=icon, help=help, **common)
         icon = ":material/edit_note:"
-        box.button(with_key("Note", "N"), key="label:open_note", icon=icon, on_click=state.toggle_note)
-    box.button(with_key("Help", "?"), key="label:help", icon=":material/keyboard:", on_click=state.toggle_help)
+        box.button(
+            with_key("Note", "N"),
+            key="label:open_note",
+            icon=icon,
+            on_click=partial(state.update, note_open=not shown.note_open),
+        )
+    box.button(
+        with_key("Help", "?"),
+        key="label:help",
+        icon=":material/keyboard:",
+        on_click=partial(state.update, help_open=not shown.help_open),
+    )
     box.caption(shown.message)
     if card is not None and shown.note_open:
         hint, help = "saved with the next label", "Saved with your next grade."

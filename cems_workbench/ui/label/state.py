@@ -145,13 +145,3 @@ def undo(resources: Resources, queue: LabelQueue, reviewer: str) -> None:
         update(dealt=None, message="Undone.")
         if again is not None:
             _show_card(reviewer, again)
-
-
-def toggle_note() -> None:
-    """Open or close the note."""
-    update(note_open=not present().note_open)
-
-
-def toggle_help() -> None:
-    """Show or hide the help."""
-    update(help_open=not present().help_open)

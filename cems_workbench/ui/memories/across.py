@@ -5,7 +5,7 @@ All judged queries of a set are replayed under one config. That is done when the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,7 +25,6 @@ from cems_workbench.jobs.query_set_evidence import (
 )
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.records import Memory
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
 from cems_workbench.ui.kit.forms import title_and_text
 from cems_workbench.ui.kit.html import plain
@@ -123,7 +122,15 @@ def count(resources: Resources, key: str, followed: tuple[str, ...], first: str 
         if not st.button(label, key=f"{key}:count", icon=":material/query_stats:", help=help):
             return None
         state.update(last_use=cached)
-    return Counted(asked, labelled, state.present().uses(cached, lambda: _uses(asked, labelled, followed)))
+    batch = labelled.batch
+
+    def uses() -> MemoryUses:
+        evidences = dict(zip(batch.qids, batch.evidences, strict=True))
+        grades = dict(zip(batch.qids, batch.grades, strict=True))
+        config, k = asked.config, asked.k
+        return memory_uses(batch.queries, evidences, grades, config, asked.relevant_from, k=k, followed=followed)
+
+    return Counted(asked, labelled, state.present().uses(cached, uses))
 
 
 def _choose(resources: Resources, key: str, first: str | None) -> Asked | None:
@@ -149,15 +156,6 @@ def _choose(resources: Resources, key: str, first: str | None) -> Asked | None:
     selection = judged_selection(query_set, resources, judgments)
     relevant_from = resources.store.query_sets.relevant_from(query_set)
     return Asked(name, named(name, configs[name]), selection, relevant_from, k or limit)
-
-
-def _uses(asked: Asked, labelled: LabelledEvidence, followed: tuple[str, ...]) -> MemoryUses:
-    batch = labelled.batch
-    evidences = dict(zip(batch.qids, batch.evidences, strict=True))
-    grades = dict(zip(batch.qids, batch.grades, strict=True))
-    return memory_uses(
-        batch.queries, evidences, grades, asked.config, asked.relevant_from, k=asked.k, followed=followed
-    )
 
 
 def _columns(k: int) -> list[Column[UseRow]]:
@@ -195,22 +193,14 @@ def draw_hubs(resources: Resources, key: str, open_memory: Callable[[str], None]
             st.caption(nothing)
             continue
         memories = resources.store.memories.read([use.memory_id for use in shown])
-        text = partial(_text, memories)
+        texts = {memory_id: title_and_text(memory) for memory_id, memory in memories.items()}
         columns: list[Column[MemoryUse]] = [
             Column("memory", lambda use: use.memory_id, 84, help="Its id; select a row to open it"),
-            Column("text", text, 520),
+            Column("text", lambda use, texts=texts: texts.get(use.memory_id, ""), 520),  # type: ignore[misc]
             *counts,
         ]
-        picked = partial(_opened, open_memory)
-        draw_table(shown, columns, key=f"{key}:{title.lower()}", on_pick=picked, most=MAX_ROWS)
-
-
-def _text(memories: Mapping[str, Memory], use: MemoryUse) -> str:
-    return title_and_text(memories[use.memory_id]) if use.memory_id in memories else ""
-
-
-def _opened(open_memory: Callable[[str], None], use: MemoryUse) -> None:
-    open_memory(use.memory_id)
+        key_of, opened = f"{key}:{title.lower()}", lambda use: open_memory(use.memory_id)
+        draw_table(shown, columns, key=key_of, on_pick=opened, most=MAX_ROWS)
 
 
 HUBS: list[Column[MemoryUse]] = [

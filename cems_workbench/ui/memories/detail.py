@@ -127,9 +127,16 @@ def draw_detail(resources: Resources, memory_id: str | None) -> None:
         if lines := standing_lines(resources, memory):
             st.html(html.render("memories/standing.html", lines=lines))
         st.html(facts_html(memory))
-        _chunks(resources, memory)
+        if chunks := resources.store.chunks.read([memory.id]).get(memory.id, ()):
+            st.markdown(f"## Chunks ({len(chunks)})", help=HELP["memories:chunks"])
+            draw_table(chunks, CHUNKS, key=f"memories:chunks:{memory.id}", most=MAX_TABLE_ROWS)
         _relations(resources, memory)
-        _judgments(resources, memory)
+        judged = resources.store.judgments.of_memory(memory.id)
+        st.markdown(f"## Judgments ({len(judged)})", help=HELP["memories:judgments"])
+        if judged:
+            draw_table(judged, JUDGED, key="memories:judgments", most=MAX_TABLE_ROWS)
+        else:
+            st.caption("No query has been judged with this memory.")
     _across(resources, memory.id)
 
 
@@ -187,14 +194,6 @@ def facts_html(memory: Memory) -> Markup:
     return html.render("memories/facts.html", facts=[(name, value, FIELDS[name.lower()]) for name, value in facts])
 
 
-def _chunks(resources: Resources, memory: Memory) -> None:
-    chunks = resources.store.chunks.read([memory.id]).get(memory.id, ())
-    if not chunks:
-        return
-    st.markdown(f"## Chunks ({len(chunks)})", help=HELP["memories:chunks"])
-    draw_table(chunks, CHUNKS, key=f"memories:chunks:{memory.id}", most=MAX_TABLE_ROWS)
-
-
 CHUNKS: list[Column[Chunk]] = [
     Column("#", lambda chunk: chunk.seq + 1, 40, help="Position in the memory"),
     Column("start", lambda chunk: chunk.start, 64, help="First character; empty: unknown"),
@@ -233,15 +232,6 @@ def _follow(memory_id: str) -> None:
     state.update(generation=state.present().generation + 1)  # so that the table above selects the new memory
 
 
-def _judgments(resources: Resources, memory: Memory) -> None:
-    judged = resources.store.judgments.of_memory(memory.id)
-    st.markdown(f"## Judgments ({len(judged)})", help=HELP["memories:judgments"])
-    if not judged:
-        st.caption("No query has been judged with this memory.")
-        return
-    draw_table(judged, JUDGED, key="memories:judgments", most=MAX_TABLE_ROWS)
-
-
 JUDGED: list[Column[tuple[Judgment, str]]] = [
     Column("grade", lambda row: row[0].grade, 56, "%d", "0 not relevant … 3 answers it"),
     Column("query", lambda row: row[1], 230, help="Query text"),
@@ -265,7 +255,7 @@ def undo_bar(resources: Resources) -> None:
         undo, icon = partial(state.restore, resources, memory_id), ":material/undo:"
         st.button("Undo", key="memories:undo:button", on_click=undo, icon=icon, help="Restore this memory.")
         key, help = "memories:undo:dismiss", "Hide this line. The memory stays under Deleted."
-        st.button("Dismiss", key=key, on_click=state.dismiss_undo, type="tertiary", help=help)
+        st.button("Dismiss", key=key, on_click=partial(state.update, deleted=None), type="tertiary", help=help)
 
 
 def problem_line() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import IO, Any
 
 import streamlit as st
@@ -346,7 +347,13 @@ def _cards(resources: Resources, place: DeltaGenerator) -> None:
     title, again = st.columns([5, 1], vertical_alignment="bottom")
     title.markdown("## Sources of this store")
     help = "Ask each source again whether it answers and how many memories it holds."
-    again.button("Ask again", key="memories:source:ask", on_click=forget_answers, width="stretch", help=help)
+    again.button(
+        "Ask again",
+        key="memories:source:ask",
+        on_click=partial(state.update, sources_asked=None),
+        width="stretch",
+        help=help,
+    )
     now = datetime.now(UTC)
     for status in asked(resources, place):
         with st.container(border=True, key=f"memories:source:card:{status.record.id}"):
@@ -365,11 +372,6 @@ def asked(resources: Resources, place: DeltaGenerator) -> list[SourceStatus]:
             last = (key, ask_sources(resources.store, resources.embedder if ready else None, resources.address)())
         state.update(sources_asked=last)
     return last[1]
-
-
-def forget_answers() -> None:
-    """Ask the sources again at the next run."""
-    state.update(sources_asked=None)
 
 
 def card_html(status: SourceStatus, now: datetime) -> Markup:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -158,21 +159,12 @@ def restore(resources: Resources, *memory_ids: str) -> None:
             st.toast(f"{len(back):,} {'memory' if len(back) == 1 else 'memories'} restored", icon=":material/undo:")
 
 
-def dismiss_undo() -> None:
-    """Stop offering undo."""
-    update(deleted=None)
-
-
 STOP_HELP = "Stop here. Finished work is kept; the next search, or Refresh under Store, does the rest."
 
 
 def cancellable_job(place: DeltaGenerator, name: str, stop: str = STOP_HELP) -> AbstractContextManager[Progress]:
     """A progress bar in `place`, with Cancel (tooltip `stop`), which also skips the pending index refresh."""
-    return cancellable(f"memories:cancel:{name}", stop, place=place, on_cancel=_skip_refresh)
-
-
-def _skip_refresh() -> None:
-    update(indexes_behind=False)
+    return cancellable(f"memories:cancel:{name}", stop, place=place, on_cancel=partial(update, indexes_behind=False))
 
 
 def refresh_indexes(resources: Resources, place: DeltaGenerator) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -225,12 +224,11 @@ HUBS = "memories:hubs"
 
 def draw_statistics(resources: Resources, place: DeltaGenerator) -> None:
     """Draw numbers, charts and duplicates."""
-    now, memories = datetime.now(UTC), resources.store.memories
-    # Ages depend on the day.
+    memories = resources.store.memories
     statistics, duplicates, duplicated = session.kept(
         "memories:counted",
-        (resources.store.content_version, now.date()),
-        lambda: (memories.statistics(now), *memories.exact_duplicates(MAX_EXACT_GROUPS)),
+        resources.store.content_version,
+        lambda: (memories.statistics(), *memories.exact_duplicates(MAX_EXACT_GROUPS)),
     )
     if not statistics.memories:
         widgets.empty("Nothing to count yet", "Import memories first, under Import.")
@@ -245,7 +243,6 @@ def draw_statistics(resources: Resources, place: DeltaGenerator) -> None:
         ("Projects", "Memories of each project; (none) belongs to no project.", projects),
         ("Created", f"Memories by month of creation.{undated}", months),
         ("Length", half, statistics.lengths),
-        ("Age", f"Time since creation, each bar up to the given age.{undated}", statistics.ages),
     ]
     for i, (title, caption, counts) in enumerate(charts):
         if i % 2 == 0:
@@ -257,26 +254,17 @@ def draw_statistics(resources: Resources, place: DeltaGenerator) -> None:
                 (columns if title == "Created" else bars)(counts),
                 key=f"memories:chart:{title}",
                 alt=caption,
-                table=partial(_counts_rows, title.lower(), counts),
+                table=lambda of=title, counts=counts: [{of: name, "memories": count} for name, count in counts],  # type: ignore[misc]
             )
     with places[1]:
         _exact(duplicates, duplicated)
     _near(resources, place)
-    _hubs(resources)
-
-
-def _counts_rows(of: str, counts: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
-    return [{of: name, "memories": count} for name, count in counts]
-
-
-def _hubs(resources: Resources) -> None:
-    """Draw the memories that judged queries return too often, or never; counted while the panel is open."""
     st.markdown("## Hubs and orphans")
     st.caption(
         "Memories returned for many queries that judge them irrelevant, and memories that no judged query returns."
     )
     panel = st.expander("Count over a query set", key=HUBS, icon=":material/query_stats:", on_change="rerun")
-    if panel.open:
+    if panel.open:  # counted while it is
         with panel:
             across.draw_hubs(resources, HUBS, state.show_in_browse)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,24 +12,19 @@ import streamlit as st
 from cems_workbench.config import field_specs
 from cems_workbench.config.fields import short_value
 from cems_workbench.evaluation.evaluate import NO_TYPE
-from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.progress import Progress
 from cems_workbench.tuning.learned import (
     Curve,
     Importance,
-    QueryChange,
-    Tally,
     importance,
     response_curve,
-    tally,
-    tally_by_type,
-    wins_and_losses,
 )
-from cems_workbench.ui.inspect.state import open_in_inspect
+from cems_workbench.ui.evaluate.breakdown import OUTCOMES, ZERO, QueryChanges, pick_query
+from cems_workbench.ui.evaluate.state import open_gathered
 from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain, tick
-from cems_workbench.ui.kit.tables import HELP, Column, draw_table, pick_row
+from cems_workbench.ui.kit.tables import HELP, draw_values
 from cems_workbench.ui.kit.widgets import progress_bar, remembered
 from cems_workbench.ui.tune.search import label
 from cems_workbench.ui.tune.state import page
@@ -164,94 +160,53 @@ def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) ->
     return chart
 
 
-SIGNS = {"won": "▲ won", "lost": "▼ lost", "same": "= same"}
-COLOURS = {"won": LIST_COLOURS[4], "lost": LIST_COLOURS[3]}
-
-
 def draw_queries(result: SearchResult) -> None:
     """Draw the counts, a bar for each changed query, the types, and the table."""
-    measure = str(result.planned.plan.goal.objectives[0])
     if not result.better:
         st.info("The baseline is proposed: no query changes.", icon=":material/drag_handle:")
         return
-    changes = wins_and_losses(result.tuned, result.planned.score, result.planned.batch)
-    whole = tally(changes)
-    counts = f"▲ {whole.won} won · ▼ {whole.lost} lost · = {whole.same} same"
-    st.markdown(f"## {counts}, {result.planned.measure} {whole.difference:+.3f}")
+    planned, tuned, rows = result.planned, result.tuned, result.planned.plan.split.open
+    measure, base = planned.plan.goal.objectives[0], planned.plan.space.baseline
+    before, after = (
+        measure.direction * planned.score(trial.config, rows)[:, 0] for trial in (tuned.search.baseline, tuned.proposal)
+    )
+    found = QueryChanges([planned.batch.queries[row] for row in rows.tolist()], measure, before, after)
+    change = found.after - found.before
+    st.markdown(f"## {found.counts}, {planned.measure} {np.nanmean(change):+.3f}")
     st.caption("Tuning queries only; the hold-out stays sealed.")
-    changed = [change for change in changes if change.outcome != "same"]
+    changed = [q for q in np.argsort(-found.gain, kind="stable").tolist() if found.outcomes[q] in OUTCOMES[:2]]
     if changed:
-        draw_chart(
-            figure(changed, measure),
-            key="tune:wins",
-            table=None,
-            alt=f"Bar chart: difference in {measure} of each changed query, largest gain first; the table below has the numbers.",
-        )
-    kinds = tally_by_type(changes)
+        alt = "Bar chart: difference in {} of each changed query, largest gain first; the table below has the numbers."
+        draw_chart(figure(found, changed), key="tune:wins", table=None, alt=alt.format(measure))
+    kinds = sorted({query.type or NO_TYPE for query in found.queries})
     if len(kinds) > 1:
-        draw_table(list(kinds.items()), TYPES, key="tune:types", width="content")
-    _table(result, changes)
+        of = {kind: [q for q, query in enumerate(found.queries) if (query.type or NO_TYPE) == kind] for kind in kinds}
+        counts = {kind: Counter(found.outcomes[q] for q in of[kind]) for kind in kinds}
+        cells = [
+            (kind, len(of[kind]), float(np.nanmean(change[of[kind]])), *(counts[kind][name] for name in OUTCOMES[:2]))
+            for kind in kinds
+        ]
+        names, form = ("type", "queries", "difference", *OUTCOMES[:2]), "%+.3f"
+        draw_values(names, cells, key="tune:types", format=form, width="content")
+    picked = pick_query(found, [base.name, tuned.config.name], "tune", st.columns(2))
+    if picked is not None:
+        open_gathered(picked, planned.data.evidence, tuned.config, (base.name, base))
 
 
-def figure(changes: Sequence[QueryChange], measure: str) -> Figure:
-    """One bar per query, largest gain first."""
+def figure(found: QueryChanges, changed: Sequence[int]) -> Figure:
+    """One bar for each of these queries."""
     import plotly.graph_objects as go
 
+    colours = {OUTCOMES[0]: LIST_COLOURS[4], OUTCOMES[1]: LIST_COLOURS[3]}
     chart = go.Figure()
     chart.add_bar(
-        x=list(range(len(changes))),
-        y=[change.difference for change in changes],
-        marker={"color": [COLOURS[change.outcome] for change in changes]},
-        hovertext=[f"{measure} {change.baseline:.3f} → {change.proposal:.3f}" for change in changes],
+        x=list(range(len(changed))),
+        y=[found.after[q] - found.before[q] for q in changed],
+        marker={"color": [colours[found.outcomes[q]] for q in changed]},
+        hovertext=[f"{found.measure} {found.before[q]:.3f} → {found.after[q]:.3f}" for q in changed],
         hovertemplate=HOVERTEXT,
     )
-    chart.update_layout(
-        layout(
-            190,
-            {"visible": False, "range": [-1, max(len(changes), 12)]},
-            {"title": f"Δ {measure}", "zeroline": True, "zerolinecolor": "rgba(128,128,128,0.6)", "tickformat": "+.2f"},
-            bargap=0.15 if len(changes) < 120 else 0,
-        )
-    )
+    up = {"title": f"Δ {found.measure}", "zeroline": True, "zerolinecolor": ZERO, "tickformat": "+.2f"}
+    across = {"visible": False, "range": [-1, max(len(changed), 12)]}
+    chart.update_layout(layout(190, across, up, bargap=0.15 if len(changed) < 120 else 0))
     return chart
-
-
-TYPES: list[Column[tuple[str | None, Tally]]] = [
-    Column("type", lambda row: row[0] or NO_TYPE, 170),
-    Column("queries", lambda row: row[1].won + row[1].lost + row[1].same, 70),
-    Column("difference", lambda row: row[1].difference, 90, "%+.3f"),
-    Column("won", lambda row: row[1].won, 60),
-    Column("lost", lambda row: row[1].lost, 60),
-    Column("regression", lambda row: "▼" if row[1].difference < 0 else "", 60, help=HELP["tune:regression"]),
-]
-COLUMNS: list[Column[QueryChange]] = [
-    Column("qid", lambda change: change.qid, 70),
-    Column("type", lambda change: change.type, 95),
-    Column("query", lambda change: change.query, 330),
-    Column("baseline", lambda change: change.baseline, 70, "%.3f"),
-    Column("proposal", lambda change: change.proposal, 75, "%.3f"),
-    Column("difference", lambda change: change.difference, 80, "%+.3f"),
-    Column("outcome", lambda change: SIGNS[change.outcome], 68),
-]
-
-
-def _table(result: SearchResult, changes: Sequence[QueryChange]) -> None:
-    common: dict[str, Any] = {"selection_mode": "multi", "label_visibility": "collapsed"}
-    wanted = st.pills("Show", list(SIGNS.values()), **common, **remembered("tune:outcomes"))
-    listed = [change for change in changes if not wanted or SIGNS[change.outcome] in wanted]
-    if not listed:
-        st.caption("No query matches this filter.")
-        return
-    picked = pick_row(listed, COLUMNS, key="tune:queries", most=12, placeholder="–")
-    if picked is None:
-        st.caption("Select a row to open the query in Inspect: the proposal on the sliders, the baseline pinned.")
-        return
-    base = result.planned.plan.space.baseline
-    left, right = st.columns([4, 1], vertical_alignment="center")
-    how = f"the proposal on the sliders, {plain(base.name)} pinned as the baseline"
-    left.markdown(f"{plain(picked.query)}  \n:small[{how}]")
-    if right.button("Open in Inspect", key="tune:inspect", icon=":material/search:", width="stretch"):
-        query = next(query for query in result.planned.batch.queries if query.qid == picked.qid)
-        header = result.planned.data.evidence.header
-        request = request_for(query, header.moment, header.only_project)
-        open_in_inspect(request, result.tuned.config, (base.name, base))

@@ -438,7 +438,7 @@ NOW = datetime(2024, 8, 1, tzinfo=UTC)
 def test_months_have_no_gaps_and_undated_memories_are_counted_apart(store, rows):
     days = [datetime(2023, 12, 31, 23, tzinfo=UTC), datetime(2024, 3, 1, tzinfo=UTC), datetime(2024, 3, 31, tzinfo=UTC)]
     store.add(rows([*(Memory(f"m{i}", "x", created_at=day) for i, day in enumerate(days)), Memory("n", "x")]))
-    statistics = store.memories.statistics(NOW)
+    statistics = store.memories.statistics()
     assert statistics.months == (
         (date(2023, 12, 1), 1),
         (date(2024, 1, 1), 0),
@@ -449,25 +449,11 @@ def test_months_have_no_gaps_and_undated_memories_are_counted_apart(store, rows)
     assert (statistics.first_created, statistics.last_created) == (days[0], days[2])
 
 
-def test_ages_fall_in_the_class_that_their_last_day_belongs_to(store, rows):
-    ages = [0, 7, 8, 365, 366, 9_000]
-    store.add(rows([Memory(f"m{age}", "x", created_at=NOW - timedelta(days=age)) for age in ages]))
-    assert dict(store.memories.statistics(NOW).ages) == {
-        "up to a week": 2,
-        "a month": 1,
-        "3 months": 0,
-        "6 months": 0,
-        "a year": 1,
-        "2 years": 1,
-        "older": 1,
-    }
-
-
 def test_length_classes_double_and_counts_leave_deleted_memories_out(store, rows):
     lengths = [Memory(f"m{length}", "x" * length, access_count=1) for length in (1, 49, 50, 99, 100, 399)]
     store.add(rows([*lengths, Memory("b", "x" * 99, pinned=True, category="fact"), Memory("d", "x")]))
     store.memories.delete("d")
-    found = store.memories.statistics(NOW)
+    found = store.memories.statistics()
     assert found.lengths == (("0–49", 2), ("50–99", 3), ("100–199", 1), ("200–399", 1))
     assert (found.median_length, found.longest) == (99, 399)
     assert (found.memories, found.deleted, found.pinned, found.never_accessed) == (7, 1, 1, 1)
