@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,11 +11,7 @@ from typing import Any
 import pytest
 from model_server import ModelServer, Reply, sent, serving
 from streamlit.testing.v1 import AppTest
-from typer.testing import CliRunner
 
-from cems_workbench.cli import main
-from cems_workbench.cli.main import commands
-from cems_workbench.errors import InputError
 from cems_workbench.jobs.connecting import take_snapshot
 from cems_workbench.models.resolve import PACKAGED_ID
 from cems_workbench.records import Judgment, Query
@@ -165,19 +160,6 @@ def test_what_cannot_be_used_is_one_line(page: AppTest) -> None:
             assert said in plainly(error.value) and "\n" not in error.value
 
 
-def test_a_mapping_is_refused_in_the_words_of_the_command_line(
-    page: AppTest, collection: Collection, tmp_path: Path
-) -> None:
-    file, address = tmp_path / "mapping.yaml", notes(tmp_path)
-    for mapping in ("- a list", "id: [", "contnt: body", "content: 3"):
-        file.write_text(mapping, "utf-8")
-        refused = CliRunner().invoke(commands, ["connect", address, "--probe", "--mapping", str(file)])
-        assert refused.exit_code != 0 and isinstance(refused.exception, InputError)
-        page.text_area(key="memories:source:mapping").set_value(mapping)
-        (error,) = go(typed(page, address), "look").error
-        assert plainly(error.value) == str(refused.exception).replace(f"--mapping {file}:", "Mapping:")
-
-
 def test_a_snapshot_that_breaks_off_is_gone_on_with_and_problems_are_listed(
     page: AppTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,15 +273,11 @@ def test_a_search_is_refused_in_one_line_and_goes_once_everything_is_embedded_an
     assert order(page)
 
 
-def test_one_that_is_not_found_is_said_on_the_page_and_by_a_command_that_searches(
-    open_page: OpenPage, sample_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_one_that_is_not_found_is_said_on_the_page(
+    open_page: OpenPage, sample_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CEMS_WORKBENCH_EMBEDDER", "no/such-model")
     page = search(open_page(sample_store), QUERY)
     assert order(page)
     (warning,) = page.warning
     assert "no/such-model was not found; using" in plainly(warning.value) and PACKAGED_ID in plainly(warning.value)
-    monkeypatch.setattr(sys, "argv", ["cems_workbench", "search", QUERY, "--store", str(sample_store)])
-    with pytest.raises(SystemExit):
-        main()
-    assert "warning: embedder: no/such-model was not found" in capsys.readouterr().err

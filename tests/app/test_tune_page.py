@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cems_workbench import formats
 from cems_workbench.cli.main import commands
-from cems_workbench.config import FORMS, export_config, import_config, preset
+from cems_workbench.config import FORMS, import_config
 from cems_workbench.config.sections.ranking import FUSION_METHODS
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.jobs.kept_resources import RecentCache
@@ -221,19 +221,6 @@ def test_a_config_is_kept_with_who_and_why_and_restored(tuned: AppTest) -> None:
     checked(page.button(key="tune:restore").click().run())
     assert config_of(page).name == "better blend"
     assert f"better blend (history {kept.id})" in show(page, "Set up").selectbox(key="tune:baseline").options
-
-
-def test_a_config_with_the_card_of_another_store_warns(tuned: AppTest) -> None:
-    from cems_workbench.ui.tune.export import dated_card
-
-    card = dated_card(found(tuned)).model_copy(update={"corpus_hash": "0123456789ab/7"})
-    page = show(tuned, "History")
-    other = export_config(preset("qmd").config, "toml", card)
-    page.file_uploader(key="tune:config_file").upload("other.toml", other.encode(), "text/plain")
-    checked(page.run())
-    assert "another store" in page.warning[0].value
-    page.button(key="tune:take").click().run()
-    assert config_of(page) == preset("qmd").config
 
 
 def test_a_store_without_judgments_says_how_to_begin(open_page: OpenPage, tmp_path: Path) -> None:

@@ -241,16 +241,11 @@ def _table(resources: Resources, memories: Sequence[Memory], sort: Sort) -> None
         memories,
         columns(sort, ids, standings(resources, memories)),
         key=key,
-        on_select=lambda: _select_row(key, ids),
+        on_select=lambda: state.select(next((ids[row] for row in st.session_state[key]["selection"]["rows"]), None)),
         selection_mode="single-row",
         selection_default={"selection": {"rows": [ids.index(shown.selected)] if shown.selected in ids else []}},
         most=MAX_TABLE_ROWS,
     )
-
-
-def _select_row(key: str, ids: Sequence[str]) -> None:
-    rows = st.session_state[key]["selection"]["rows"]
-    state.select(ids[rows[0]] if rows else None)
 
 
 def _empty(resources: Resources, place: DeltaGenerator) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,17 +156,8 @@ def _text(resources: Resources) -> None:
         help="Only the first tokens of that text are embedded and searched; empty is all.",
     )
     chosen = known_text_rule(with_title, names, tokens)
-
-    def change() -> None:
-        with state.guarded("operator", "index_message"):
-            if resources.store.texts.choose(chosen):
-                state.changed()
-                said = f"Searched is now: {chosen}. The indexes are refreshed."
-                state.update(index_message=said, indexes_behind=True)
-
-    help, same = "Use this text from now on. Texts that differ are embedded again.", chosen == rule
-    common: dict[str, Any] = {"disabled": same, "width": "stretch", "on_click": change, "help": help}
-    button.button("Change text", key="memories:text:change", **common)
+    said = f"Searched is now: {chosen}. The indexes are refreshed."
+    _offer_change(button, "text", partial(resources.store.texts.choose, chosen), chosen == rule, said)
 
 
 def _language(resources: Resources) -> None:
@@ -181,16 +173,21 @@ def _language(resources: Resources) -> None:
         format_func=language_name,
         help="Memories, labels and vectors stay; only the lexical index is rebuilt.",
     )
+    said = f"Lexical search now uses {chosen}; its index is being rebuilt."
+    _offer_change(button, "language", partial(resources.store.language.choose, chosen), chosen == spoken.language, said)
+
+
+def _offer_change(box: DeltaGenerator, of: str, choose: Callable[[], bool], same: bool, said: str) -> None:
+    """Draw the button that changes what is indexed; the page then refreshes the indexes."""
 
     def change() -> None:
         with state.guarded("operator", "index_message"):
-            if resources.store.language.choose(chosen):
+            if choose():
                 state.changed()
-                state.update(index_message=f"Lexical search now uses {chosen}; its index is being rebuilt.")
+                state.update(index_message=said, indexes_behind=True)
 
-    help, same = "Use this language for lexical search, and rebuild its index.", chosen == spoken.language
-    common: dict[str, Any] = {"disabled": same, "width": "stretch", "on_click": change, "help": help}
-    button.button("Change language", key="memories:language:change", **common)
+    key = f"memories:{of}:change"
+    box.button(f"Change {of}", key, HELP[key], change, disabled=same, width="stretch")
 
 
 def chunks_line(cut: ChunkStatistics) -> str:

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from cems_workbench.config import preset
 from cems_workbench.config.fields import short_value
 from cems_workbench.jobs.catalogue import named, restored_config, sample_figures
-from cems_workbench.jobs.evaluation import LabelledEvidence, agreed, labelled
+from cems_workbench.jobs.evaluation import agreed, labelled
 from cems_workbench.jobs.scoring import Lacking, read_again
 from cems_workbench.jobs.tuning import (
     SearchResult,
@@ -68,7 +68,8 @@ TRIAL_COLOUR = "#7B848D"
 def draw(result: SearchResult, resources: Resources) -> None:
     """Draw the whole result."""
     planned, goal = result.planned, result.planned.plan.goal
-    st.html(verdict_html(result))
+    about = " · ".join(about_lines(result))
+    st.html(render("tune/verdict.html", headline=headline(result), about=about, doubt=doubt_line(result)))
     announce(headline(result))
     if result.tuned.search.cancelled:
         left, right = st.columns([4, 1], vertical_alignment="center")
@@ -101,12 +102,6 @@ def draw(result: SearchResult, resources: Resources) -> None:
     names = [label(axis.path, space.baseline) for axis in space.axes]
     before, after = space.values_of(space.baseline), result.tuned.proposal.values
     st.html(axes_html(space.axes, names, before, after, result.regions))
-
-
-def verdict_html(result: SearchResult) -> Markup:
-    """The verdict, and a summary of the search."""
-    about = " · ".join(about_lines(result))
-    return render("tune/verdict.html", headline=headline(result), about=about, doubt=doubt_line(result))
 
 
 # Gains on each part of the queries
@@ -254,19 +249,13 @@ SEALED_SHARE = 0.2
 """The share of judged queries sealed when a proposal is validated on judgments, as in a labelled search."""
 
 
-def current_judgments(result: SearchResult, resources: Resources) -> LabelledEvidence | None:
-    """The evidence of an unlabelled search with the store's current judgments; None if none of its queries is judged."""
-    grades = agreed(resources.store.judgments.read(), None)
-    found = labelled(result.planned.data.evidence, grades, for_all_sessions)
-    return found if found.batch.queries else None
-
-
 def offer_judgments(result: SearchResult, resources: Resources) -> None:
     """Draw the offer to validate the proposal on existing judgments, if there are any."""
     if result.tuned.search.cancelled:
         return
-    judged = current_judgments(result, resources)
-    if judged is None:
+    grades = agreed(resources.store.judgments.read(), None)
+    judged = labelled(result.planned.data.evidence, grades, for_all_sessions)
+    if not judged.batch.queries:
         st.caption("None of these queries is judged, so the proposal cannot be validated on judgments yet.")
         return
     planned, plan = result.planned, result.planned.plan

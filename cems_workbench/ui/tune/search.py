@@ -131,7 +131,13 @@ def draw(baseline: PipelineConfig, gathered: PipelineConfig, starts: tuple[str, 
         space = SearchSpace.of(baseline, axes)
         if space.constraints:
             st.caption("Constraints on every config: " + "; ".join(rule.words for rule in space.constraints) + ".")
-        _fixed(space)
+        fixed = space.fixed()
+        title = f"Fixed: {len(fixed)} other parameters, as in the baseline"
+        box = st.expander(title, key="tune:fixed", on_change="rerun")
+        if box.open:
+            with box:
+                rows = [(path, short_value(value)) for path, value in fixed]
+                draw_values(("parameter", "value"), rows, key="tune:fixed_table", height=280)
         return space
     return None
 
@@ -187,15 +193,6 @@ def _range(whole: Axis, box: DeltaGenerator, spec: FieldSpec | None) -> Axis:
             f"{whole.path}: the evidence was gathered up to {whole.high:g}, the maximum that can be searched"
         )
     return axis
-
-
-def _fixed(space: SearchSpace) -> None:
-    fixed = space.fixed()
-    box = st.expander(f"Fixed: {len(fixed)} other parameters, as in the baseline", key="tune:fixed", on_change="rerun")
-    if box.open:
-        with box:
-            rows = [(path, short_value(value)) for path, value in fixed]
-            draw_values(("parameter", "value"), rows, key="tune:fixed_table", height=280)
 
 
 GUARDS = ("hit@5", "hit@1", "recall@10", "nDCG@10", "MRR")

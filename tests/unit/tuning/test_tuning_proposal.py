@@ -47,10 +47,10 @@ from cems_workbench.report.figures import number, signed
 from cems_workbench.report.tuning import tuning_report
 from cems_workbench.tuning.holdout import Gain, HoldoutLooks, gain, looks_path, split
 from cems_workbench.tuning.objective import Goal, parse_goal, parse_guard
-from cems_workbench.tuning.optimizer import Trial, Watch, optimize, unwatched
+from cems_workbench.tuning.optimizer import Trial, Watch, unwatched
 from cems_workbench.tuning.scorer import BatchScorer, measurable
 from cems_workbench.tuning.space import SearchSpace, axis_for, parse_axis
-from cems_workbench.tuning.tune import Plan, open_holdout, tune
+from cems_workbench.tuning.tune import Plan, Tuned, open_holdout, tune
 from cems_workbench.tuning.unlabelled import (
     before_reranker,
     list_trust,
@@ -125,11 +125,6 @@ def test_a_fold_never_scores_its_queries_before_its_choice_is_made() -> None:
         assert not seen[f"fold {fold + 1}"] & set(held.tolist())
 
 
-def test_the_same_seed_gives_the_same_proposal() -> None:
-    one, again = (tune(plan(*WIDE, trials=16), BatchScorer(batch(), [NDCG])) for _ in range(2))
-    assert one.config == again.config and one.validation == again.validation and one.train == again.train
-
-
 def test_cancelling_keeps_the_best_so_far_and_says_that_it_is_not_validated() -> None:
     def stage(name: str) -> Watch:
         def stop(done: int, total: int, best: Trial) -> None:
@@ -171,7 +166,6 @@ def test_a_gain_has_its_difference_and_a_one_sided_p() -> None:
 
 
 MOMENT = datetime(2026, 11, 24, 12, tzinfo=UTC)
-SPACE = ("lists.vector.weight=0.5:2.5:0.5", "fusion.score_blend=0:0.5:0.25")
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +173,7 @@ def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return planted_file(tmp_path_factory.mktemp("planted"), 40)
 
 
-def searched(evidence: Path, *metrics: str, space: tuple[str, ...] = SPACE, trials: int = 12) -> SearchResult:
+def searched(evidence: Path, *metrics: str, space: tuple[str, ...] = GRID, trials: int = 12) -> SearchResult:
     read = read_evidence_file(evidence)
     data = TuningData(fusion_only(), read.header.query_set, labelled_file(read, None))
     planned = planned_search(
@@ -270,35 +264,26 @@ def both_kinds(each: int = 20) -> LabelledBatch:
     return LabelledBatch(queries, evidences, grades)
 
 
-def searched_for(goal: Goal) -> dict[float | None, tuple[list[float], bool]]:
-    """By threshold what was reached, as the measures give it, and whether every guard holds."""
+def bounded(goal: Goal, groups: int) -> Tuned:
+    """The search over `ONE_AXIS` on both kinds of queries, in so many groups."""
     made = measurable(both_kinds(), goal.measures)
-    found = optimize(
-        SearchSpace.of(fusion_only(), [parse_axis(ONE_AXIS)]),
-        BatchScorer(made, goal.measures),
-        goal,
-        np.arange(40),
-        trials=20,
-    )
-    return {
-        None if trial.values[0] is None else round(trial.values[0], 1): (
-            goal.as_measured(trial.reached).tolist(),
-            trial.usable,
-        )
-        for trial in found.trials
-    }
+    space, count = SearchSpace.of(fusion_only(), [parse_axis(ONE_AXIS)]), len(made.queries)
+    parts = split([f"g{i % groups}" for i in range(count)], 4, 0.0, 1)
+    return tune(Plan(space, goal, parts, [None] * count, 20, 1), BatchScorer(made, goal.measures))
 
 
 def test_means_are_over_the_queries_that_a_measure_is_of() -> None:
     """At 0.6: 5 of 20 answers and 16 of 20 noises have a cosine below it."""
     goal = parse_goal(["hit@1", "noise@5"])
     assert goal.directions.tolist() == [1, -1]
-    reached = searched_for(goal)
-    assert reached[None] == ([1.0, 1.0], True)
-    assert reached[0.6][0] == pytest.approx([0.75, 0.2], abs=0.05)
-    assert reached[0.8] == ([0.0, 0.0], True)
-    front = sorted(tuple(values) for values, _ in reached.values())
-    assert len(set(front)) > 3
+    trials = bounded(goal, 8).search.trials
+    assert all(trial.usable for trial in trials)
+    reached = {
+        trial.values[0] and round(trial.values[0], 1): goal.as_measured(trial.reached).tolist() for trial in trials
+    }
+    assert reached[None] == [1.0, 1.0] and reached[0.8] == [0.0, 0.0]
+    assert reached[0.6] == pytest.approx([0.75, 0.2], abs=0.05)
+    assert len(set(map(tuple, reached.values()))) > 3
 
 
 @pytest.mark.parametrize(
@@ -306,13 +291,7 @@ def test_means_are_over_the_queries_that_a_measure_is_of() -> None:
 )
 def test_the_best_within_a_bound_is_proposed_and_measured_in_the_measures_own_scale(metric: str, guard: str) -> None:
     goal = parse_goal([metric], [guard])
-    made = measurable(both_kinds(), goal.measures)
-    space, score = (
-        SearchSpace.of(fusion_only(), [parse_axis(ONE_AXIS)]),
-        BatchScorer(made, goal.measures),
-    )
-    groups = [f"g{i % 8}" for i in range(40)]
-    tuned = tune(Plan(space, goal, split(groups, 4, 0.0, 1), [None] * 40, 20, 1), score)
+    tuned = bounded(goal, 8)
     # 0.5 lets half the noise through and refuses no answer; 0.6 refuses a quarter of them.
     assert tuned.proposal.values[0] == pytest.approx(0.5)
     assert tuned.validation is not None
@@ -325,12 +304,7 @@ def test_the_best_within_a_bound_is_proposed_and_measured_in_the_measures_own_sc
 
 def test_a_bound_that_nothing_holds_leaves_the_baseline() -> None:
     goal = parse_goal(["hit@1"], ["noise@5<=0.1", "hit@1>=0.9"])
-    made = measurable(both_kinds(), goal.measures)
-    space, score = (
-        SearchSpace.of(fusion_only(), [parse_axis(ONE_AXIS)]),
-        BatchScorer(made, goal.measures),
-    )
-    tuned = tune(Plan(space, goal, split([str(i) for i in range(40)], 4, 0.0, 1), [None] * 40, 20, 1), score)
+    tuned = bounded(goal, 40)
     assert tuned.kept and {str(guard) for guard in tuned.proposal.broken} == {"noise@5 at most 0.1"}
     assert not any(trial.usable for trial in tuned.search.trials)
 
