@@ -394,7 +394,7 @@ def calls(place: Path) -> dict[str, float]:
             "a text that most have": lambda: memories_of.find(Selection(text="the"), 200),
             "200 memories by id": lambda: memories_of.read(some),
             "the filters' values": memories_of.facets,
-            "statistics": lambda: memories_of.statistics(AS_OF),
+            "statistics": lambda: memories_of.statistics(),
             "exact duplicates": lambda: memories_of.exact_duplicates(30),
         }
         return {
