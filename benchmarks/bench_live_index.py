@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.analysis.engine_check import EngineComparison, cause, check_engine
 from cems_workbench.config import preset
 from cems_workbench.jobs.connecting import take_snapshot
 from cems_workbench.jobs.factory import servers
@@ -36,6 +35,7 @@ from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.store import Store
 from tests.integration import postgres_server
+from workbench_inspect.engine_check import EngineComparison, cause, check_engine
 
 DIMENSION = 384
 TOPICS = 200

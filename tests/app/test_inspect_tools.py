@@ -26,10 +26,10 @@ from cems_workbench.store import Store
 from cems_workbench.store.search.vector_index import VectorIndex
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import WHY_TOOL
-from cems_workbench.ui.inspect.tools import index_check
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.memories import across
 from tests.sample import MOVING, STAYING, store_with_set
+from workbench_inspect import index_check
 
 from .inspect_page import (
     DEPLOY,

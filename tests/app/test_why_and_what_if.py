@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from cems_workbench.analysis.sensitivity.scan import sweep
 from cems_workbench.config import preset, with_values
 from cems_workbench.config.sections.ranking import FUSION_METHODS
 from cems_workbench.pipeline import replay
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.ui.inspect import fetch_evidence
 from cems_workbench.ui.inspect.tools import choose_memory
-from cems_workbench.ui.inspect.tools.sensitivity import MEMBERS, NOW, label_of, sweep_figure
-from cems_workbench.ui.inspect.tools.weight_map import RELEVANT, map_figure
 from cems_workbench.ui.kit import session
 from tests.sample import FAILING
 from tests.thoroughly import first_of
+from workbench_inspect.sensitivity import MEMBERS, NOW, label_of, sweep_figure
+from workbench_inspect.sweeps import sweep
+from workbench_inspect.weight_map import RELEVANT, map_figure
 
 from .inspect_page import (
     choose_tool,
@@ -340,9 +340,9 @@ def test_without_results_and_without_candidates_each_tool_says_so(open_page: Ope
 
 def test_labels_on_the_charts_are_literal() -> None:
     """Ids and contents come from outside: what Plotly reads as markup is escaped."""
-    from cems_workbench.analysis.sensitivity.scan import weight_map
     from cems_workbench.pipeline import Evidence, Hit, RankedList, Variant
     from cems_workbench.records import Memory
+    from workbench_inspect.sweeps import weight_map
 
     ids = ("<b>x</b>", "<i>y</i>")
     memories = {key: Memory(id=key, content="<a href='javascript:1'>z</a>") for key in ids}

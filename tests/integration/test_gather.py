@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cems_workbench.analysis.engine_check import embeddings_of, exact_ranking, largest_difference, recall_at
 from cems_workbench.analysis.why import cause, memory_path
-from cems_workbench.analysis.words_in_common import embedder_room, lexical_evidence, read_until
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.factory import open_resources
@@ -34,6 +32,8 @@ from cems_workbench.settings import Settings
 from cems_workbench.store import ANY, Filter
 from cems_workbench.store.search.vector_index import VectorIndex
 from tests.thoroughly import THOROUGH, partly, some
+from workbench_inspect.engine_check import embeddings_of, exact_ranking, largest_difference, recall_at
+from workbench_inspect.words_in_common import embedder_room, lexical_evidence, read_until
 
 QUERY = "how do we roll back a failed deploy?"
 UNCACHED = "which database did the team choose?"

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from strategies import configs, evidences
 
-from cems_workbench.analysis.component_effects import parts
 from cems_workbench.analysis.why.path import stage_words
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.evaluation.ablation import without_each_stage
@@ -18,6 +17,7 @@ from cems_workbench.pipeline.stages import CANDIDATE_STAGES, LISTS, STAGES, stag
 from cems_workbench.pipeline.stages.stage import AnyStage, Switch
 from cems_workbench.ui.inspect.results import strip_html
 from tests.thoroughly import EXAMPLES
+from workbench_inspect.leave_one_out import parts
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
 BUNDLES = sorted(GOLDEN.glob("*/bundle.json")) if GOLDEN.is_dir() else []

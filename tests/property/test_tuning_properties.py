@@ -17,8 +17,6 @@ from strategies import configs, evidences
 
 from benchmarks.synthetic_queries import evidences as planted_evidences
 from benchmarks.synthetic_queries import fusion_only, planted
-from cems_workbench.analysis.sensitivity.exact import HALF_LIFE, ParameterSweep, line_kind
-from cems_workbench.analysis.sensitivity.scan import Sweep, is_number, sweep
 from cems_workbench.analysis.why.counterfactual import searched_specs
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig, load_config, preset, with_values
@@ -37,6 +35,8 @@ from cems_workbench.tuning.scorer import BatchScorer, ScoreCache
 from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import Plan, Tuned, tune
 from tests.thoroughly import EXAMPLES, THOROUGH, some
+from workbench_inspect.breakpoints import HALF_LIFE, ParameterSweep, line_kind
+from workbench_inspect.sweeps import Sweep, is_number, sweep
 
 NDCG, HIT = parse_measure("nDCG@10"), parse_measure("hit@1")
 AXES = (

@@ -11,29 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.analysis import engine_check as exact_search
-from cems_workbench.analysis.engine_check import (
-    ExactRanking,
-    Missed,
-    cause,
-    compare_engine,
-    exact_ranking,
-    largest_difference,
-    limiting,
-    recall_at,
-)
 from cems_workbench.analysis.fusion_comparison import compared
 from cems_workbench.analysis.near_duplicates import near_pairs
 from cems_workbench.analysis.text_evidence import matches
-from cems_workbench.analysis.words_in_common import (
-    Room,
-    chunk_place,
-    lexeme_matches,
-    lexical_evidence,
-    rank_evidence,
-    read_until,
-    token_similarity,
-)
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.live_engine import LiveList
@@ -47,6 +27,26 @@ from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.postgres import TsRankIndex
 from cems_workbench.store.search.tokenizer import tokenize
+from workbench_inspect import engine_check as exact_search
+from workbench_inspect.engine_check import (
+    ExactRanking,
+    Missed,
+    cause,
+    compare_engine,
+    exact_ranking,
+    largest_difference,
+    limiting,
+    recall_at,
+)
+from workbench_inspect.words_in_common import (
+    Room,
+    chunk_place,
+    lexeme_matches,
+    lexical_evidence,
+    rank_evidence,
+    read_until,
+    token_similarity,
+)
 
 FOX, DOG, BIRD = Memory("a", "red fox"), Memory("b", "red red dog jumps"), Memory("c", "bird of the blue", title="Sky")
 

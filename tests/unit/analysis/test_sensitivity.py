@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cems_workbench.analysis.component_effects import Effect, component_effects, leave_one_variant_out, variant_parts
-from cems_workbench.analysis.sensitivity.exact import BoundarySearch
-from cems_workbench.analysis.sensitivity.scan import grid, sweep, weight_map
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.records import Memory, Relation
-from cems_workbench.ui.inspect.tools.diversity import mean, pairwise
 from tests.unit.pipeline.cases import evidence, trace
+from workbench_inspect.breakpoints import BoundarySearch
+from workbench_inspect.diversity import mean, pairwise
+from workbench_inspect.leave_one_out import Effect, component_effects, leave_one_variant_out, variant_parts
+from workbench_inspect.sweeps import grid, sweep, weight_map
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 BARE: dict[str, Any] = {

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cems_workbench.analysis.ranks import nothing_returned
-from cems_workbench.analysis.sensitivity.exact import LEVELS, ParameterSweep
 from cems_workbench.config import field_spec, with_values
 from cems_workbench.models import tokens
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, replay
@@ -22,6 +21,7 @@ from cems_workbench.pipeline.scoring import judge_texts
 from cems_workbench.pipeline.stages import ABSTAIN
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES, asking_all, switched_off
 from cems_workbench.pipeline.table import chars4, tokens_by_script
+from workbench_inspect.breakpoints import LEVELS, ParameterSweep
 
 ALONE: dict[str, Any] = {"fusion.single_list": "bypass"}
 DEDUP: dict[str, Any] = {**ALONE, "dedup.enabled": True}

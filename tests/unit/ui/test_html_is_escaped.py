@@ -36,8 +36,6 @@ from cems_workbench.ui.inspect.baseline import against_html, lost_results_html
 from cems_workbench.ui.inspect.results import results_html, strip_html, warnings_html
 from cems_workbench.ui.inspect.searched import path_html
 from cems_workbench.ui.inspect.toolbar import pair_html
-from cems_workbench.ui.inspect.tools.diversity import matrix_html, pairwise
-from cems_workbench.ui.inspect.tools.text_evidence import Edge, marked_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure
 from cems_workbench.ui.inspect.views.query import corrections_html, probe_html, signals_html, spans_html
 from cems_workbench.ui.inspect.views.rerank import model_html
@@ -48,6 +46,8 @@ from cems_workbench.ui.label.card import card_html
 from cems_workbench.ui.label.superseded import pair_html as superseded_html
 from cems_workbench.ui.memories.detail import facts_html
 from cems_workbench.ui.memories.store import exact_html, indexes_html, near_html
+from workbench_inspect.diversity import matrix_html, pairwise
+from workbench_inspect.text_evidence import Edge, marked_html
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 ATTACK = "\"'><script>alert(1)</script><img/src=x/onerror=alert(2)>&lt;&amp;</div><!--"

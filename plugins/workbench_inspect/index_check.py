@@ -9,19 +9,6 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
-from cems_workbench.analysis.engine_check import (
-    EngineCheck,
-    EngineComparison,
-    ExactRanking,
-    IndexComparison,
-    Missed,
-    Recall,
-    cause,
-    check_engine,
-    compare,
-    embeddings_of,
-    exact_ranking,
-)
 from cems_workbench.config import list_depths
 from cems_workbench.config.model import candidate_set_size
 from cems_workbench.pipeline.evidence import RankedList
@@ -36,6 +23,19 @@ from cems_workbench.ui.kit.session import is_kept, kept
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import errors_shown, progress_bar
+from workbench_inspect.engine_check import (
+    EngineCheck,
+    EngineComparison,
+    ExactRanking,
+    IndexComparison,
+    Missed,
+    Recall,
+    cause,
+    check_engine,
+    compare,
+    embeddings_of,
+    exact_ranking,
+)
 
 MAX_IMMEDIATE = 20_000
 """Embeddings up to which the comparison starts when the tool is opened."""

@@ -10,8 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.analysis.sensitivity.exact import ConstantInterval
-from cems_workbench.analysis.sensitivity.scan import (
+from cems_workbench.analysis.why.counterfactual import searched_specs
+from cems_workbench.config import PipelineConfig, field_spec
+from cems_workbench.config.fields import short_value
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.controls import GROUPS
+from cems_workbench.ui.inspect.fetch_evidence import offer_labelled
+from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, LEGEND, LIST_COLOURS, bold, draw_chart, hover, lines
+from cems_workbench.ui.kit.html import excerpt, full_label, plain, tick
+from cems_workbench.ui.kit.tables import Column, draw_table, short_id
+from cems_workbench.ui.kit.views import View
+from cems_workbench.ui.kit.widgets import switch
+from workbench_inspect.breakpoints import ConstantInterval
+from workbench_inspect.sweeps import (
     HIT_DEPTH,
     Curve,
     Sweep,
@@ -23,19 +35,7 @@ from cems_workbench.analysis.sensitivity.scan import (
     shown_memories,
     sweep,
 )
-from cems_workbench.analysis.why.counterfactual import searched_specs
-from cems_workbench.config import PipelineConfig, field_spec
-from cems_workbench.config.fields import short_value
-from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.context import InspectContext
-from cems_workbench.ui.inspect.controls import GROUPS
-from cems_workbench.ui.inspect.fetch_evidence import offer_labelled
-from cems_workbench.ui.inspect.tools.weight_map import SIZES, draw_map
-from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, LEGEND, LIST_COLOURS, bold, draw_chart, hover, lines
-from cems_workbench.ui.kit.html import excerpt, full_label, plain, tick
-from cems_workbench.ui.kit.tables import Column, draw_table, short_id
-from cems_workbench.ui.kit.views import View
-from cems_workbench.ui.kit.widgets import switch
+from workbench_inspect.weight_map import SIZES, draw_map
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

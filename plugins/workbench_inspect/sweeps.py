@@ -25,7 +25,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cems_workbench.analysis.sensitivity.exact import (
+from cems_workbench.analysis.why.counterfactual import slider, span
+from cems_workbench.analysis.why.side_effects import NDCG_DEPTH, LabelledSet
+from cems_workbench.analysis.why.trial import changed
+from cems_workbench.config import FieldSpec, PipelineConfig, field_spec
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.replay import run, single_table
+from cems_workbench.pipeline.stages import ASSEMBLY
+from cems_workbench.pipeline.table import Ints
+from cems_workbench.progress import Progress, silent
+from workbench_inspect.breakpoints import (
     LEVELS,
     BoundarySearch,
     ConstantInterval,
@@ -36,15 +45,6 @@ from cems_workbench.analysis.sensitivity.exact import (
     similarity_samples,
     solved,
 )
-from cems_workbench.analysis.why.counterfactual import slider, span
-from cems_workbench.analysis.why.side_effects import NDCG_DEPTH, LabelledSet
-from cems_workbench.analysis.why.trial import changed
-from cems_workbench.config import FieldSpec, PipelineConfig, field_spec
-from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.replay import run, single_table
-from cems_workbench.pipeline.stages import ASSEMBLY
-from cems_workbench.pipeline.table import Ints
-from cems_workbench.progress import Progress, silent
 
 Method = Literal["solved", "every value", "bracketed"]
 MAX_EXHAUSTIVE = 400

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import streamlit as st
 
-from cems_workbench.analysis.sensitivity.scan import WeightMap, weight_map
 from cems_workbench.config import FieldSpec
 from cems_workbench.config.fields import short_value
 from cems_workbench.ui.inspect import state
@@ -20,6 +19,7 @@ from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, bold, 
 from cems_workbench.ui.kit.html import excerpt, plain, tick
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.widgets import switch
+from workbench_inspect.sweeps import WeightMap, weight_map
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

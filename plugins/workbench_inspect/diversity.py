@@ -104,7 +104,7 @@ def matrix_html(trace: Trace, similar: Pairwise, limit: float | None) -> Markup:
         return f"{title}: {value:.4f}", f"{value:.2f}".replace("0.", ".", 1), tint, near
 
     ids, memories = similar.ids[:MAX_MATRIX_RESULTS], trace.evidence.memories
-    return render("inspect/diversity/matrix.html", ids=ids, memories=memories, cell=cell)
+    return render("workbench_inspect:matrix.html", ids=ids, memories=memories, cell=cell)
 
 
 VIEW = View("Diversity", 60, draw, "How similar are the results, and what did dedup drop?")

@@ -10,16 +10,6 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.text_evidence import Match, chunk_words, matches
-from cems_workbench.analysis.words_in_common import (
-    Room,
-    Term,
-    WordsInCommon,
-    chunk_place,
-    embedder_room,
-    lexical_evidence,
-    read_until,
-    token_similarity,
-)
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import PairScore
@@ -40,6 +30,16 @@ from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import progress_bar
+from workbench_inspect.words_in_common import (
+    Room,
+    Term,
+    WordsInCommon,
+    chunk_place,
+    embedder_room,
+    lexical_evidence,
+    read_until,
+    token_similarity,
+)
 
 WORDS_HELP = (
     "BM25 scores a memory by the words it shares with the query: each adds idf × a factor that grows with its frequency in the memory and "
@@ -99,8 +99,8 @@ def _draw_words(context: InspectContext, memory: Memory) -> Marks:
     lists, evidence = context.trace.config.lists, context.trace.evidence
     texts, variants = context.resources.store.indexes.texts([memory.id]).get(memory.id), range(len(evidence.variants))
     if not lists.lexical.enabled and (lists.ts_rank.enabled or lists.hybrid.enabled):
-        from cems_workbench.analysis.words_in_common import lexeme_matches, rank_evidence
         from pg_text_search.ts_rank import TsQueryError
+        from workbench_inspect.words_in_common import lexeme_matches, rank_evidence
 
         name = "ts_rank"
         st.markdown("## Words in common", help=RANK_HELP)
@@ -229,7 +229,7 @@ def _draw_whole(context: InspectContext, memory: Memory, marks: Marks) -> None:
     body = marked_html(memory.content, find(memory.content), tips, place, edges)
     top = marked_html(title, find(title), tips) if title else None
     key = {"marked": bool(tips), "read": place is not None, "cut": bool(edges)}
-    st.html(render("inspect/text_evidence/whole.html", title=top, body=body, **key))
+    st.html(render("workbench_inspect:whole.html", title=top, body=body, **key))
     if chunk is not None and place is None:
         st.caption("The reranker read this text, which is no longer in the memory:")
         st.code(neutralise(chunk), language=None, wrap_lines=True)
@@ -299,7 +299,7 @@ def marked_html(
         terms = None if inside is None else "; ".join(tips[term] for term in inside.terms if term in tips)
         here = [edge for edge in edges if edge.at == start]
         pieces.append((text[start:end], here, terms, read is None or read[0] <= start < read[1]))
-    return render("inspect/text_evidence/marked.html", pieces=pieces)
+    return render("workbench_inspect:marked.html", pieces=pieces)
 
 
 def _reading_line(
@@ -394,7 +394,7 @@ def _draw_tokens(context: InspectContext, memory_id: str) -> None:
         )
         for i, token in enumerate(cosines.text)
     ]
-    draw_template("inspect/text_evidence/heat.html", tokens=tokens)
+    draw_template("workbench_inspect:heat.html", tokens=tokens)
     cut = " The model’s input ends here." if pair.detail and pair.detail.get("truncated") else ""
     st.caption(f"Late-interaction score {pair.raw:.4f}.{cut}")
 

@@ -10,14 +10,6 @@ from dataclasses import replace
 
 import streamlit as st
 
-from cems_workbench.analysis.component_effects import (
-    Effect,
-    VariantPart,
-    VariantToggle,
-    component_effects,
-    leave_one_variant_out,
-    variant_parts,
-)
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
@@ -28,6 +20,14 @@ from cems_workbench.ui.inspect.variants import draw_switches
 from cems_workbench.ui.kit.html import excerpt, plain
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 from cems_workbench.ui.kit.views import View
+from workbench_inspect.leave_one_out import (
+    Effect,
+    VariantPart,
+    VariantToggle,
+    component_effects,
+    leave_one_variant_out,
+    variant_parts,
+)
 
 HELP = (
     "Each component is disabled alone and the query is replayed. Reversed is the share of result pairs that change their order, "
@@ -159,9 +159,9 @@ def _add(trace: Trace, request: Request) -> None:
         state.switch_variants(longer, off)
 
 
-VIEW = (
-    View("Effective weights", 90, draw_effects, "How much did each list, bonus, factor and cut move this ranking?"),
-    View(
-        "Expansion", 50, draw_expansion, "What did each query variant contribute, and what are the results without it?"
-    ),
+WEIGHTS = View(
+    "Effective weights", 90, draw_effects, "How much did each list, bonus, factor and cut move this ranking?"
+)
+EXPANSION = View(
+    "Expansion", 50, draw_expansion, "What did each query variant contribute, and what are the results without it?"
 )

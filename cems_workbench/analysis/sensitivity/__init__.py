@@ -1,1 +1,0 @@
-"""Sensitivity: the values at which the results change over a parameter's range."""
