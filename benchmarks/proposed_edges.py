@@ -37,13 +37,13 @@ from numpy.typing import NDArray
 
 from benchmarks.report import SAMPLE
 from cems_workbench import formats
-from cems_workbench.analysis import proposed_edges as proposals
-from cems_workbench.analysis.proposed_edges import FEATURES, NEIGHBOURS, ProposedEdge, candidate_pairs, scored_pairs
+from cems_workbench.analysis.proposed_edges import BIAS, FEATURES, NEIGHBOURS, WEIGHTS, ProposedEdge, scored_pairs
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import SUPERSEDES, Memory, ParsedInput
 from cems_workbench.settings import Settings
+from workbench_supersession.proposals import candidate_pairs, proposed_edges
 
 ANNOTATED = Path(__file__).parent / "data" / "supersessions_locomo_41.csv"
 CUTOFFS = (10, 25, 50, 75, 100, 200)
@@ -110,7 +110,7 @@ def row(name: str, score: NDArray[np.float64], these: Scored) -> str:
 
 def present_weights() -> NDArray[np.float64]:
     """The bias and weights that ship."""
-    return np.array([proposals.BIAS, *(proposals.WEIGHTS[name] for name in FEATURES)])
+    return np.array([BIAS, *(WEIGHTS[name] for name in FEATURES)])
 
 
 def sample_scored(folder: Path) -> Scored:
@@ -194,7 +194,7 @@ def _speed(folder: Path, size: int) -> None:
             pass
         searched = time.process_time() - began
         began = time.process_time()
-        found = proposals.proposed_edges(resources, progress=silent)
+        found = proposed_edges(resources, progress=silent)
         whole = time.process_time() - began
         more = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     print(

@@ -31,11 +31,9 @@ _HOMES = {
     "api.memories": (
         "BlameReport",
         "MemoryReport",
-        "SupersessionReport",
         "WhatIfReport",
         "blame",
         "memory_use",
-        "supersessions",
         "what_if",
     ),
     "api.open_store": (
@@ -59,8 +57,9 @@ _HOMES = {
     ),
     "progress": ("Cancelled",),
     "results": ("Result", "Table"),
+    "workbench_supersession.proposals": ("SupersessionReport", "supersessions"),
 }
-"""Where each exported name is defined."""
+"""Where each exported name is defined: in a module of this package, or of one of `plugins/`."""
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
 if TYPE_CHECKING:
@@ -78,11 +77,9 @@ if TYPE_CHECKING:
     from cems_workbench.api.memories import (
         BlameReport,
         MemoryReport,
-        SupersessionReport,
         WhatIfReport,
         blame,
         memory_use,
-        supersessions,
         what_if,
     )
     from cems_workbench.api.open_store import (
@@ -107,6 +104,7 @@ if TYPE_CHECKING:
     )
     from cems_workbench.progress import Cancelled
     from cems_workbench.results import Result, Table
+    from workbench_supersession.proposals import SupersessionReport, supersessions
 
 __all__ = [
     "Answer",
@@ -164,7 +162,8 @@ def __getattr__(name: str) -> Any:
         return import_module("cems_trace")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    home = _HOME[name]
+    value = getattr(import_module(home if home.startswith("workbench_") else f"{__name__}.{home}"), name)
     globals()[name] = value
     return value
 

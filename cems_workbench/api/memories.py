@@ -1,4 +1,4 @@
-"""Memories: one across all queries, one left out or added, those that supersede earlier ones; an answer traced to its memories."""
+"""Memories: one across all queries, one left out or added; an answer traced to its memories."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from cems_workbench.analysis.blame import Blame, BlamedMemory
     from cems_workbench.analysis.memory_use import MemoryUse
-    from cems_workbench.analysis.proposed_edges import Proposals
     from cems_workbench.analysis.what_if import WhatIf
     from cems_workbench.analysis.what_if_set import SetEffect
     from cems_workbench.api.open_store import ConfigLike, OpenStore
@@ -230,61 +229,6 @@ def what_if(
     found = applied(edit, answer.evidence, answer.config, answer.request, switched_off=answer.off, progress=progress)
     effect = None if queries is None else effect_on_queries(edit, answer.config, queries, progress=progress)
     return WhatIfReport(found, effect)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SupersessionReport(Result):
-    """Proposed `supersedes` edges, best first.
-
-    Attributes:
-        found: the proposals, with spans and texts.
-    """
-
-    found: Proposals
-
-    @property
-    def title(self) -> str:
-        """The outcome in a sentence."""
-        return self.found.sentence
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """A row for each proposal."""
-        rows = tuple((edge.newer, edge.older, edge.score, edge.why) for edge in self.found.edges)
-        return (Table(("newer", "older", "score", "why"), rows),)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was left out."""
-        return self.found.notes
-
-    def to_json(self) -> dict[str, Any]:
-        """The proposals as plain values, as `supersessions --json` prints them."""
-        return self.found.to_json()
-
-
-def supersessions(
-    store: OpenStore, *, most: int = 200, minimum: float | None = None, contradiction_model: str | None = None
-) -> SupersessionReport:
-    """Propose which memories supersede earlier ones, as the command `supersessions` does; nothing is stored.
-
-    Args:
-        store: an open store. `store.resources.store.supersessions.decide(newer, older, "accepted", author)` accepts a proposal.
-        most: the number of proposals at most.
-        minimum: the score, 0 to 1, from which a pair is proposed; None is 0.1.
-        contradiction_model: a natural language inference cross-encoder that reads the best pairs, a folder or model id.
-
-    Raises:
-        InputError: there are no two memories with a date and an embedding, or an argument is out of range.
-        ModelError: the model cannot be loaded.
-    """
-    from cems_workbench.analysis.proposed_edges import MINIMUM, proposed_edges
-    from cems_workbench.models.cross_encoder import ContradictionScorer
-
-    model = ContradictionScorer(contradiction_model) if contradiction_model else None
-    return SupersessionReport(
-        proposed_edges(store.resources, most=most, minimum=MINIMUM if minimum is None else minimum, model=model)
-    )
 
 
 MARGIN, MAX_TEXT = 60, 320

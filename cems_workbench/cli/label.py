@@ -1,4 +1,4 @@
-"""`judgments`, `agreement`, `supersessions`, `dataset` and `sample`: judgments and how far judges agree, and data in and out."""
+"""`judgments`, `agreement`, `dataset` and `sample`: judgments and how far judges agree, and data in and out."""
 
 from __future__ import annotations
 
@@ -13,19 +13,15 @@ import typer
 from cems_workbench.cli.options import (
     JsonOption,
     StoreOption,
-    account,
-    filled_resources,
     given_options,
     open_existing_store,
-    present,
-    print_parts,
     print_table,
     progress_bar,
     queries_of,
     say_left_out,
     settings_for,
 )
-from cems_workbench.cli.terminal import first_search, put, put_json, repeated, say, say_next, unused, words_of
+from cems_workbench.cli.terminal import put, put_json, say, say_next, unused, words_of
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
 
@@ -161,81 +157,6 @@ def agreement_command(
     say_next(
         words_of("app", options=options) if differing else words_of("evaluate", query_set or "all", options=options)
     )
-
-
-SOME_ROWS = 1
-
-
-def supersessions_command(
-    minimum: float | None = None,
-    shown: int = 50,
-    model: str | None = None,
-    out: Path | None = None,
-    accept: Path | None = None,
-    reviewer: str | None = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Propose which memories supersede earlier ones, or save decisions on proposals.
-
-    Nothing changes until a proposal is accepted, here or on the Label page. An accepted one becomes a relation `supersedes` under the
-    reviewer's name.
-    """
-    from cems_workbench.api.memories import SupersessionReport
-
-    with filled_resources(store) as resources:
-        resources.store.supersessions.apply()
-        if accept is not None:
-            from cems_workbench.jobs.supersessions import decide_from_file
-
-            name = reviewer or account()
-            if name is None:
-                raise InputError("--reviewer: name who decides")
-            with progress_bar() as progress:
-                decided = decide_from_file(resources.store, accept, name, progress)
-            if as_json:
-                rows = [{"row": error.row, "reason": error.reason} for error in decided.errors]
-                put_json({"accepted": decided.accepted, "rejected": decided.rejected, "errors": rows})
-            else:
-                say(f"{decided.sentence}; saved under {name}")
-                say_next(first_search(resources.store, given_options(store=store)))
-            for error in decided.errors:
-                say(str(error), err=True)
-            if decided.errors:
-                raise typer.Exit(SOME_ROWS)
-            return
-        from cems_workbench.analysis.proposed_edges import MINIMUM, proposed_edges
-        from cems_workbench.jobs.supersessions import write_proposals
-        from cems_workbench.models.cross_encoder import ContradictionScorer
-
-        with progress_bar() as progress:
-            resources.refresh(progress)
-            found = proposed_edges(
-                resources,
-                most=shown,
-                minimum=MINIMUM if minimum is None else minimum,
-                model=ContradictionScorer(model) if model else None,
-                progress=progress,
-            )
-        to_search = None if as_json else first_search(resources.store, given_options(store=store))
-    if out is not None:
-        write_proposals(found, out)
-    report = SupersessionReport(found)
-    if out is None or as_json:
-        present(report, as_json, titled=True)
-    else:
-        print_parts([report.title, *report.notes], (), ())
-        say(
-            f"wrote {len(found.edges)} to {out}: fill in the column verdict (accept, reject or swap), then save the verdicts"
-        )
-    if as_json:
-        return
-    if not found.edges:
-        say_next(to_search)
-    elif out is not None:
-        say_next(words_of("supersessions", options=["--accept", str(out), *given_options(store=store)]))
-    else:
-        say_next(repeated("--out", unused("supersessions.csv")))
 
 
 def dataset_command(

@@ -61,7 +61,6 @@ COMMANDS = {
     "dataset": "label:dataset_command",
     "judgments": "label:judgments_command",
     "agreement": "label:agreement_command",
-    "supersessions": "label:supersessions_command",
     "mcp": "serve:mcp_command",
     "serve": "serve:serve_command",
     "sample": "label:sample_command",

@@ -31,8 +31,8 @@ from cems_workbench.store import Store
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.label.card import card_html, dates_text, help_text, mark_words
-from cems_workbench.ui.label.superseded import marked_parts
 from tests.app.conftest import ROOT, release
+from workbench_supersession.review import marked_parts
 
 from .inspect_page import config_of, state_of
 from .pages import OpenPage, captions, checked, press, table_with

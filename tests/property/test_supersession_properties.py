@@ -15,8 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import configs, evidences
 
-from cems_workbench.analysis import proposed_edges as module
-from cems_workbench.analysis.proposed_edges import Proposals, excluded_pairs, proposed_edges
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Evidence, replay
@@ -26,6 +24,8 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import SUPERSEDES, Memory, ParsedInput, Relation
 from cems_workbench.store import Store
 from tests.thoroughly import THOROUGH
+from workbench_supersession import proposals as module
+from workbench_supersession.proposals import SupersessionReport, excluded_pairs, proposed_edges
 
 MODES = st.sampled_from(["demote", "drop", "follow"])
 
@@ -152,7 +152,7 @@ memories = st.lists(
 )
 
 
-def proposals(folder: str, name: str, rows: Sequence[Memory], edges: Sequence[Relation], decided) -> Proposals | None:
+def proposals(folder: str, name: str, rows: Sequence[Memory], edges: Sequence[Relation], decided) -> SupersessionReport | None:
     embedder = WordEmbedder()
     store = Store.open(Path(folder) / name)
     with closing(Resources(store, embedder, Servers("", "", "", None, None, None))) as resources:

@@ -212,10 +212,10 @@ def test_a_command_says_lines_on_stderr_unless_it_prints_json(quiet, lines, caps
 
 
 CLI = Path(options.__file__).parent
-FIDELITY = CLI.parents[1] / "plugins" / "workbench_fidelity"
+FIDELITY, SUPERSESSION = (CLI.parents[1] / "plugins" / f"workbench_{name}" for name in ("fidelity", "supersession"))
 
 
-@pytest.mark.parametrize("folder", [CLI, FIDELITY], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [CLI, FIDELITY, SUPERSESSION], ids=lambda folder: folder.name)
 def test_options_json_has_a_row_of_every_option_and_no_other(folder: Path) -> None:
     package = "cems_workbench.cli" if folder == CLI else folder.name
     typer.main.get_command(import_module("cems_workbench.cli.main").commands)  # raises for an option without a row

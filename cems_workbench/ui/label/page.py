@@ -31,7 +31,7 @@ from cems_workbench.ui.kit.session import require
 from cems_workbench.ui.kit.tables import HELP, Column, draw_table, draw_values
 from cems_workbench.ui.kit.views import View, views_in
 from cems_workbench.ui.kit.widgets import cancellable, draw_effects, errors_shown, remembered, switch
-from cems_workbench.ui.label import agreement, card, files, state, superseded
+from cems_workbench.ui.label import agreement, card, files, state
 
 
 @st.cache_resource(show_spinner=False)
@@ -330,7 +330,6 @@ def draw_queue(resources: Resources) -> None:
 VIEWS = (
     View("Label", 10, draw_label),
     View("Queue", 20, draw_queue),
-    View("Superseded", 30, superseded.draw),
     View("Agreement", 40, agreement.draw),
     View("People and judge", 50, agreement.draw_judge),
     View("Files", 60, files.draw),

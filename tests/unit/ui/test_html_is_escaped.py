@@ -43,11 +43,11 @@ from cems_workbench.ui.kit import tables
 from cems_workbench.ui.kit.html import render
 from cems_workbench.ui.label.agreement import confusion_html
 from cems_workbench.ui.label.card import card_html
-from cems_workbench.ui.label.superseded import pair_html as superseded_html
 from cems_workbench.ui.memories.detail import facts_html
 from cems_workbench.ui.memories.store import exact_html, indexes_html, near_html
 from workbench_inspect.diversity import matrix_html, pairwise
 from workbench_inspect.text_evidence import Edge, marked_html
+from workbench_supersession.review import pair_html as superseded_html
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)
 ATTACK = "\"'><script>alert(1)</script><img/src=x/onerror=alert(2)>&lt;&amp;</div><!--"

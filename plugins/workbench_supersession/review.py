@@ -14,7 +14,7 @@ from typing import Any
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.proposed_edges import MINIMUM, Proposals, ProposedEdge, proposed_edges
+from cems_workbench.analysis.proposed_edges import MINIMUM, ProposedEdge
 from cems_workbench.analysis.supersession_signals import Field, Span
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.background import FOREGROUND
@@ -24,8 +24,10 @@ from cems_workbench.store.relations import Verdict
 from cems_workbench.ui.kit import session as reviewers
 from cems_workbench.ui.kit.html import plain, render, write_script
 from cems_workbench.ui.kit.session import PageState
+from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import cancellable
 from cems_workbench.ui.label.card import draw_help, draw_lost_connection, in_parts, progress_bar, with_key
+from workbench_supersession.proposals import SupersessionReport, proposed_edges
 
 MOST = 500
 """Pairs of a review, best first."""
@@ -42,7 +44,7 @@ class ReviewState:
     """What the view remembers between reruns: proposals of a store, and the pair shown."""
 
     store: str = ""
-    found: Proposals | None = None
+    found: SupersessionReport | None = None
     pair: frozenset[str] | None = None
     pair_no: int = 0
     """Number of the pair, part of its buttons' keys, so that a late press cannot reach another pair."""
@@ -84,7 +86,7 @@ def draw(resources: Resources) -> None:
             icon=":material/published_with_changes:",
         )
         return
-    st.caption(plain(" · ".join([found.sentence, *found.notes])))
+    st.caption(plain(" · ".join([found.title, *found.notes])))
     name = reviewers.reviewer()
     if name is None:
         how = "Sign in" if reviewers.sign_in_configured() else "Enter your name"
@@ -94,7 +96,7 @@ def draw(resources: Resources) -> None:
 
 
 @st.fragment
-def _draw(found: Proposals, resources: Resources, name: str) -> None:
+def _draw(found: SupersessionReport, resources: Resources, name: str) -> None:
     with FOREGROUND.foreground_work():
         shown = present()
         if shown.problem:
@@ -135,7 +137,7 @@ def _pair(edge: ProposedEdge) -> frozenset[str]:
     return frozenset((edge.newer, edge.older))
 
 
-def review_of(found: Proposals, resources: Resources, name: str) -> tuple[list[ProposedEdge], Counter[str]]:
+def review_of(found: SupersessionReport, resources: Resources, name: str) -> tuple[list[ProposedEdge], Counter[str]]:
     """What is left for a reviewer, in order, and the counts of verdicts. Raises StoreError if the team's database is unreachable."""
     supersessions = resources.store.supersessions
     verdicts: dict[frozenset[str], str] = {one.pair: "skipped" for one in supersessions.skipped(name)}
@@ -159,7 +161,9 @@ def _deal(pending: Sequence[ProposedEdge], resources: Resources) -> tuple[Propos
 def pair_html(edge: ProposedEdge, older: Memory, newer: Memory, pair_no: int) -> Markup:
     """The two memories with their dates and the marked parts, and the reasons."""
     sides = [("Older", older, edge.signals.older_spans, ""), ("Newer", newer, edge.signals.newer_spans, edge.later)]
-    return render("label/superseded.html", pair_no=f"p{pair_no}", edge=edge, sides=sides, marked=marked_parts)
+    return render(
+        "workbench_supersession:superseded.html", pair_no=f"p{pair_no}", edge=edge, sides=sides, marked=marked_parts
+    )
 
 
 def marked_parts(text: str, spans: Sequence[Span], field: Field) -> list[tuple[str, bool]]:
@@ -215,3 +219,6 @@ def undo(resources: Resources, name: str) -> None:
 def toggle_help() -> None:
     """Show or hide the help."""
     update(help_open=not present().help_open)
+
+
+VIEW = View("Superseded", 30, draw)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from cems_workbench.analysis.proposed_edges import Proposals
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.csv_table import open_table, read_rows, written
 from cems_workbench.platform.atomic_write import write_text
@@ -17,6 +16,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import RowError
 from cems_workbench.store import Store
 from cems_workbench.store.relations import Verdict
+from workbench_supersession.proposals import SupersessionReport, text_of
 
 COLUMNS = ("newer", "older", "verdict", "score", "why", "newer_text", "older_text")
 VERDICTS = ("accept", "reject", "swap")
@@ -36,7 +36,7 @@ class DecidedRows:
         return f"{self.accepted} accepted, {self.rejected} rejected, {len(self.errors)} rows not used"
 
 
-def write_proposals(proposals: Proposals, path: Path) -> None:
+def write_proposals(proposals: SupersessionReport, path: Path) -> None:
     """Write proposals as CSV, guarded against formulas. Raises InputError."""
     rows = [
         (
@@ -45,8 +45,8 @@ def write_proposals(proposals: Proposals, path: Path) -> None:
             "",
             f"{edge.score:.4f}",
             edge.why,
-            proposals.text_of(edge.newer),
-            proposals.text_of(edge.older),
+            text_of(proposals.texts[edge.newer]),
+            text_of(proposals.texts[edge.older]),
         )
         for edge in proposals.edges
     ]
