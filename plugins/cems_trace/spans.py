@@ -72,7 +72,6 @@ class Trace:
             self.flush()
 
     def flush(self) -> None:
-        """Write the spans kept."""
         lines = []
         with suppress(IndexError):
             while True:

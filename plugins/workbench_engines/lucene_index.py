@@ -230,7 +230,6 @@ class LuceneIndex:
 
     @property
     def row_count(self) -> int:
-        """Number of rows."""
         return len(self._rows)
 
     def scores(
@@ -290,7 +289,6 @@ class LuceneIndex:
         return list(zip(best.tolist(), scores[best].tolist(), strict=True)), len(matching)
 
     def row(self, place: int) -> LuceneRow:
-        """The row at a place."""
         return self._rows[place]
 
 

@@ -191,7 +191,6 @@ class PostgresTables:
             return found
 
     def state(self) -> PostgresState:
-        """See TeamTables; without retries."""
         try:
             with self.reading() as session:
                 ((version, schema),) = session.rows(
@@ -442,7 +441,6 @@ def _arguments(address: str) -> dict[str, Any]:
 
 
 def _public_address(arguments: Mapping[str, Any]) -> str:
-    """The address without secrets, for display."""
     host, port, user = (str(arguments.get(name) or "") for name in ("host", "port", "user"))
     place, socket = ("", f"?host={host}") if host.startswith("/") else (host, "")
     return f"postgresql://{f'{user}@' if user else ''}{place}{f':{port}' if port else ''}/{arguments.get('dbname') or ''}{socket}"
@@ -468,7 +466,6 @@ def _driver_sql(sql: str) -> bytes:
 
 @lru_cache(1024)
 def _lock_number(name: str) -> int:
-    """The key of an advisory lock."""
     # Signed: an advisory lock's key is a bigint.
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
 

@@ -215,14 +215,9 @@ def _is_graph(row: dict[str, Any]) -> bool:
     return isinstance(entities, list) and any(isinstance(each, dict) and "observations" in each for each in entities)
 
 
-def _sniff_server(sample: Sample) -> bool:
-    return sample.mostly(
-        lambda row: (
-            (row.get("type") == ENTITY and "observations" in row)
-            or (row.get("type") == RELATION and "relationType" in row)
-            or _is_graph(row)
-        )
-    )
+def _is_part(row: dict[str, Any]) -> bool:
+    said = {ENTITY: "observations", RELATION: "relationType"}.get(str(row.get("type")))
+    return said in row or _is_graph(row)
 
 
-SERVER = described(__file__, "mcp-memory-server", _sniff_server, _read_server)
+SERVER = described(__file__, "mcp-memory-server", lambda sample: sample.mostly(_is_part), _read_server)

@@ -208,7 +208,6 @@ class _Reading:
         self._found = [one for one in self._found if one.wordless is None]
 
     def notes(self) -> list[str]:
-        """What was passed over."""
         notes = [f"{self._others} spans are of another kind than {RETRIEVER}"] if self._others else []
         if self._lacking:
             several = f"; so {len(self._lacking):,} retrievals, this is the first" if len(self._lacking) > 1 else ""

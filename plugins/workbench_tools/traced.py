@@ -362,7 +362,6 @@ class _Reading:
         return [*(outer if inner else []), *left, returned]
 
     def _taken(self, kind: str, there: list[_Source], read: Hits | None, output: Hits | None) -> list[_Source]:
-        """What of what is there the stage reads."""
         if read is not None:
             keys = {key for key, _ in read}
             whole = [one for one in there if keys <= {key for key, _ in one.hits}]

@@ -52,7 +52,6 @@ class Reader:
 
     @property
     def role(self) -> str:
-        """The connected role."""
         return self._connection.info.user
 
     def rows(self, query: Query, parameters: Mapping[str, Any] | None = None) -> list[Row]:
@@ -62,7 +61,6 @@ class Reader:
             return cursor.execute(self._sent(query, parameters), parameters).fetchall()
 
     def row(self, query: Query, parameters: Mapping[str, Any] | None = None) -> Row:
-        """The first row."""
         return self.rows(query, parameters)[0]
 
     def pages(self, query: Query, parameters: Mapping[str, Any] | None, size: int) -> Iterator[list[Row]]:
@@ -110,10 +108,6 @@ class Database:
         self._connection: psycopg.Connection[Row] | None = None
         self._lock = threading.RLock()
 
-    def new_connection(self) -> Database:
-        """The same database with another connection."""
-        return Database(self.address, self.timeout)
-
     @contextmanager
     def transaction(self) -> Iterator[Reader]:
         """A transaction of one snapshot. Raises SourceError, also for psycopg's errors in the block."""
@@ -137,7 +131,6 @@ class Database:
         )
 
     def close(self) -> None:
-        """Close the connection."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()

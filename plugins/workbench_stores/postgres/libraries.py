@@ -232,10 +232,6 @@ def _letta(reader: Reader, table: Table, address: Address) -> Layout:
     return replace(made, width=int(width), padded=padded, notes=(*made.notes, note))
 
 
-def _of_archives(tables: Sequence[Table]) -> list[Table]:
-    return [table for table in tables if any(name in table.columns for name in OWNERS)]
-
-
 _HINDSIGHT: Mapping[str, Sequence[str]] = data_beside(__file__, "names.json")["hindsight"]
 HINDSIGHT_READ, HINDSIGHT_UNUSED = _HINDSIGHT["read"], _HINDSIGHT["unused"]
 
@@ -330,6 +326,6 @@ LIBRARIES = layouts(
         "langchain_pgvectorstore": (_pgvectorstore, _named_as_langchain_does),
         "llamaindex": (_llamaindex,),
         "haystack": (_haystack,),
-        "letta": (_letta, _of_archives),
+        "letta": (_letta, lambda tables: [table for table in tables if not table.columns.keys().isdisjoint(OWNERS)]),
     }
 )

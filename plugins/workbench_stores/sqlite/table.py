@@ -261,7 +261,6 @@ def check_readable(reader: Reader, table: Table) -> None:
 
 
 def listed(tables: Sequence[Table]) -> str:
-    """Names in one line."""
     names = [table.name for table in tables]
     more = len(names) - MAX_LISTED
     return (", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")) or "no table"
