@@ -27,22 +27,3 @@ from cems_workbench.formats.base.format import (
     dataset_writers,
     judgment_writers,
 )
-
-__all__ = [
-    "FORMATS",
-    "DataSet",
-    "DatasetWriter",
-    "Exported",
-    "Format",
-    "JudgmentWriter",
-    "Sample",
-    "Written",
-    "dataset_writers",
-    "detect",
-    "judgment_writers",
-    "log_format",
-    "read",
-    "read_path",
-    "write_dataset",
-    "write_judgments",
-]
