@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -220,12 +221,11 @@ def text_array_bytes(texts: Sequence[str]) -> bytes:
     return bytes(stored)
 
 
-class _Fixed:
+class _Fixed(NamedTuple):
     """A column of fixed length."""
 
-    def __init__(self, size: int, alignment: int) -> None:
-        self.size = size
-        self.alignment = alignment
+    size: int
+    alignment: int
 
 
 class _Value:

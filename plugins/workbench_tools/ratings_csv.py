@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cems_workbench.errors import InputError
@@ -48,6 +49,7 @@ RESERVED = frozenset(
 )
 """Names that each object of JavaScript has."""
 _LTR = re.compile(r"\s*(\S+)\s+qid:(\S+)[^#]*#\s*([^\t ]+)[\t ]*(.*)")
+_guarded = partial(csv_table.guarded, guard=csv_table.BLANK)
 Cell = tuple[dict[str, str], str, str]
 """A row, the judge of one of its cells, and the cell."""
 
@@ -58,7 +60,7 @@ def _write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
 
 
 def _row(judgment: Judgment, words: str) -> tuple[str, str, int]:
-    return csv_table.blank_guarded(words), csv_table.blank_guarded(judgment.memory_id), judgment.grade
+    return _guarded(words), _guarded(judgment.memory_id), judgment.grade
 
 
 def _refused_by_quepid(judgment: Judgment, words: str) -> str:
@@ -141,7 +143,7 @@ def _write_book(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
     """The judgments as a book; `words` are those of each qid, judges are in the order of their names."""
     table: dict[tuple[str, str], dict[str, int]] = {}
     for judgment in judgments:
-        pair = csv_table.blank_guarded(words[judgment.qid]), csv_table.blank_guarded(judgment.memory_id)
+        pair = _guarded(words[judgment.qid]), _guarded(judgment.memory_id)
         table.setdefault(pair, {})[judgment.judge] = judgment.grade
     judges = sorted({judge for grades in table.values() for judge in grades})
     rows = [[*pair, *(grades.get(judge, "") for judge in judges)] for pair, grades in table.items()]
