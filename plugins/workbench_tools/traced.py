@@ -125,23 +125,7 @@ def _stand_in(orphans: Sequence[_Node]) -> Span:
     orphans = sorted(orphans, key=lambda node: node.span.ended)
     first = orphans[0].span
     asked = next((node.span.query for node in orphans if node.span.query), None)
-    return replace(
-        first,
-        span_id=first.parent_id,
-        parent_id="",
-        name="results",
-        kind="CHAIN",
-        ms=None,
-        error=None,
-        query=asked,
-        qid=None,
-        output=None,
-        input=None,
-        stage_name=None,
-        stage_kind=None,
-        problem=None,
-        dropped={},
-    )
+    return Span(first.row, first.trace_id, first.parent_id, "", "results", "CHAIN", first.start, query=asked)
 
 
 def _outermost(node: _Node) -> Iterator[_Node]:

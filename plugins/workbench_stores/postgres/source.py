@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base import memory_fields
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS
-from cems_workbench.formats.base.payload import found_values
+from cems_workbench.formats.base.payload import memory_of
 from cems_workbench.records import DELETED_MARK, SUPERSEDES, Relation, RowProblem, TakenChunk, TakenMemory
 from cems_workbench.sources.rows import Page, PagedSnapshot, Recognised, embedded_texts, usable_vector
 from cems_workbench.sources.source import (
@@ -504,10 +503,8 @@ class TableSnapshot(PagedSnapshot):
         elif layout.chunks is None:
             # pgvector stores numbers only.
             vector = usable_vector(id, layout.vector.name, vector, self._dimension, problems, finite=True)
-        paths, values = found_values(payload, layout.names)
-        called = {field: path for field, path in paths.items() if "." in path or field == "valid_until"}
         try:
-            memory, unused = memory_fields.memory_of(id, text, values, called)
+            memory, unused = memory_of(id, text, payload, layout.names)
         except FieldError as error:
             problems.append(RowProblem(id, error.field, f"{error.reason}; the row was left out"))
             return None
