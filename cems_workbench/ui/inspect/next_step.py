@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -39,24 +40,20 @@ WHY = {
 """Label of the button that explains a memory's rank, by kind of step; `IS_MISSING` for the others."""
 IS_MISSING = "Why is {} missing?"
 VIEWS = {
-    "stages": ("Rank flow", "See what each stage dropped", ":material/filter_alt:"),
-    "lists": ("Lists", "See what each list returned", ":material/list:"),
-    "abstain": ("Abstain", "See when nothing would be returned", ":material/block:"),
+    "stages": ("Rank flow", "See what each stage dropped", "filter_alt"),
+    "lists": ("Lists", "See what each list returned", "list"),
+    "abstain": ("Abstain", "See when nothing would be returned", "block"),
 }
 """View, label and icon of the button, by place."""
 MODES = {
     "follow": (
         "Follow the successor",
-        ":material/arrow_forward:",
-        "Sets Supersession to follow: the memory that supersedes it takes its rank, also if no list found it.",
+        "arrow_forward",
+        "the memory that supersedes it takes its rank, also if no list found it",
     ),
-    "demote": (
-        "Demote it",
-        ":material/arrow_downward:",
-        "Sets Supersession to demote: it moves right below the memory that supersedes it, if that is ranked.",
-    ),
+    "demote": ("Demote it", "arrow_downward", "it moves right below the memory that supersedes it, if that is ranked"),
 }
-"""Label, icon and help of the button that sets a mode of `supersession`."""
+"""Label and icon of the button that sets a mode of `supersession`, and what that does."""
 FLUSH_S = 0.15
 """Pause before the fix is looked for, so that the browser gets and paints what is drawn."""
 LOOKING = "Looking for the smallest change that fixes it …"
@@ -77,22 +74,19 @@ def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]
     if st.session_state.get(TARGET_OF, context.request.query) != context.request.query:
         del st.session_state[TARGET_OF]
         st.session_state.pop(state.TARGET, None)
-    external = context.trace.external  # there is no fix for what was not run here
-    step = next_step(
-        context.trace, context.grades, context.relevant_from, context.answerable, st.session_state.get(state.TARGET)
-    )
+    trace, external = context.trace, context.trace.external  # there is no fix for what was not run here
+    target = st.session_state.get(state.TARGET)
+    step = next_step(trace, context.grades, context.relevant_from, context.answerable, target)
+    stale = step.kind in ("superseded", "expired")
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:next"):
-        stale = step.kind in ("superseded", "expired")
-        st.html(
-            render("inspect/next_step.html", words=step.words, warning=step.kind not in RIGHT, stale=stale),
-            width="stretch",
-        )
+        said = render("inspect/next_step.html", words=step.words, warning=step.kind not in RIGHT, stale=stale)
+        st.html(said, width="stretch")
         _draw_buttons(step, context)
         if stale and not external:
-            _draw_supersession(context.trace)
-    if external or step.place != "why" or not Settings().gather_ahead or not may_start_unasked(context.trace.config):
+            _draw_supersession(trace)
+    if external or step.place != "why" or not Settings().gather_ahead or not may_start_unasked(trace.config):
         return lambda: None
-    asked = (context.request, context.trace.config)
+    asked = (context.request, trace.config)
     if fetched:
         st.session_state[AHEAD] = asked
     place = st.empty()
@@ -120,49 +114,33 @@ def _draw_fix(step: NextStep, context: InspectContext, place: DeltaGenerator) ->
     with place.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:fix"):
         st.html(render("inspect/next_fix.html", words=fix.sentence, done=True), width="stretch")
         if fix.change is not None:
-            st.button(
-                "Apply",
-                key="inspect:next:apply",
-                icon=":material/check:",
-                on_click=apply,
-                args=(fix.change, context.request, why),
-                help="Sets this change; Alt+Z undoes it.",
-            )
+            _button("apply", "Apply", "check", "Alt+Z undoes it.", apply, fix.change, context.request, why)
+
+
+def _button(
+    name: str, label: str, icon: str, help: str | None = None, act: Any = None, *args: Any, **more: Any
+) -> bool:
+    return st.button(
+        label, key=f"inspect:next:{name}", icon=f":material/{icon}:", help=help, on_click=act, args=args, **more
+    )
 
 
 def _draw_buttons(step: NextStep, context: InspectContext) -> None:
     external = context.trace.external
     if step.place == "why" and step.memory_id is not None:
-        st.button(
-            plain(WHY.get(step.kind, IS_MISSING).format(short_id(step.memory_id))),
-            key="inspect:next:why",
-            icon=":material/help:",
-            type="primary",
-            on_click=_explain,
-            args=(step.memory_id, context.request.query, step.k),
-            help="Opens the tool under What happened, and why: every stage"
-            + (", as it was recorded." if external else ", and the smallest config change that moves it."),
-        )
+        label = plain(WHY.get(step.kind, IS_MISSING).format(short_id(step.memory_id)))
+        how = "as it was recorded" if external else "and the smallest config change that moves it"
+        help = f"Opens the tool under What happened, and why: every stage, {how}."
+        _button("why", label, "help", help, _explain, step.memory_id, context.request.query, step.k, type="primary")
     elif step.place in VIEWS and not (external and step.place == "abstain"):
         view, label, icon = VIEWS[step.place]
-        st.button(label, key="inspect:next:view", icon=icon, type="primary", on_click=state.open_view, args=(view,))
+        _button("view", label, icon, None, state.open_view, view, type="primary")
     elif step.place == "label":
-        st.button(
-            "Grade the first result",
-            key="inspect:next:grade",
-            icon=":material/grade:",
-            on_click=state.follow,
-            args=(step.memory_id,),
-            help="Follows the first result; the grades are in the bar at the bottom of the page.",
-        )
+        help = "Follows the first result; the grades are in the bar at the bottom of the page."
+        _button("grade", "Grade the first result", "grade", help, state.follow, step.memory_id)
     elif step.place == "evaluate":
-        opened = st.button(
-            "All judged queries",
-            key="inspect:next:evaluate",
-            icon=":material/bar_chart:",
-            help="Opens Evaluate: where the judged queries lose relevant memories.",
-        )
-        if opened:
+        help = "Opens Evaluate: where the judged queries lose relevant memories."
+        if _button("evaluate", "All judged queries", "bar_chart", help):
             st.switch_page("pages/evaluate.py")
 
 
@@ -177,26 +155,15 @@ def _draw_supersession(trace: Trace) -> None:
     found = first_result_stale(trace)
     if found is None:
         return
-    for mode, (label, icon, help) in MODES.items() if found.successor is not None and not found.excluded else ():
+    for mode, (label, icon, what) in MODES.items() if found.successor is not None and not found.excluded else ():
         # What no list found has no rank to be moved below.
         if mode != trace.config.supersession.mode and (mode == "follow" or found.in_a_list):
-            st.button(
-                label,
-                key=f"inspect:next:{mode}",
-                icon=icon,
-                on_click=state.apply,
-                args=({"supersession.mode": mode},),
-                help=help,
-            )
+            help = f"Sets Supersession to {mode}: {what}."
+            _button(mode, label, icon, help, state.apply, {"supersession.mode": mode})
     if found.validity and trace.config.supersession.expired == "keep":
-        st.button(
-            "Drop what is not valid then",
-            key="inspect:next:expired",
-            icon=":material/event_busy:",
-            on_click=state.apply,
-            args=({"supersession.expired": "drop"},),
-            help="Sets Supersession to drop memories whose Valid until is not after the query’s date.",
-        )
+        help = "Sets Supersession to drop memories whose Valid until is not after the query’s date."
+        drop = {"supersession.expired": "drop"}
+        _button("expired", "Drop what is not valid then", "event_busy", help, state.apply, drop)
 
 
 CHOSEN, SET, PROBLEM = "inspect:row", "inspect:add_to_set", "inspect:row_problem"
@@ -226,14 +193,8 @@ def draw_rows(context: InspectContext) -> None:
             if (memory_id := context.followed) is None:
                 return
             st.code(memory_id, language=None, width="content")
-            st.button(
-                "Why is it here?",
-                key="inspect:row_why",
-                icon=":material/help:",
-                on_click=state.explain,
-                args=(memory_id,),
-                help="Opens the tool under What happened, and why: every stage, and the smallest config change that moves it.",
-            )
+            why: Any = {"icon": ":material/help:", "on_click": state.explain, "args": (memory_id,)}
+            st.button("Why is it here?", key="inspect:row_why", help="Opens the tool that explains its rank.", **why)
             _draw_grades(context, memory_id)
             if st.button("Open in Memories", key="inspect:row_open", icon=":material/open_in_new:"):
                 open_in_memories(memory_id)
@@ -284,19 +245,11 @@ def draw_add_to_set(request: Request, resources: Resources) -> None:
     if box is None:
         return
     with box:
-        sets = [each.name for each in resources.store.query_sets.latest()]
-        query = stored_query(request, resources.store)
-        held = [] if query is None else resources.store.query_sets.holding(query.qid)
-        if held:
+        sets, query = resources.store.query_sets, stored_query(request, resources.store)
+        if held := [] if query is None else sets.holding(query.qid):
             st.caption(plain(f"Already in: {', '.join(held)}."))
-        name = st.selectbox(
-            "Query set",
-            sets,
-            index=None,
-            key=SET,
-            accept_new_options=True,
-            placeholder="choose one, or type a new name",
-        )
+        choice: Any = {"accept_new_options": True, "placeholder": "choose one, or type a new name"}
+        name = st.selectbox("Query set", [each.name for each in sets.latest()], index=None, key=SET, **choice)
         if st.button("Add this query", key="inspect:add_to_set_button", disabled=not name) and name:
             with errors_shown():
                 session.require("reviewer")

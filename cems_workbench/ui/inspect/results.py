@@ -27,6 +27,7 @@ from cems_workbench.pipeline.effects import LATER, written_later
 from cems_workbench.pipeline.missing_evidence import ParameterNeed
 from cems_workbench.pipeline.stages import ABSTAIN, EXPANSION, FUSION, JUDGE, QUERY
 from cems_workbench.pipeline.stages.abstain import switched_off as answering_all
+from cems_workbench.pipeline.stages.fusion import FusionRow
 from cems_workbench.pipeline.stages.lists import shown_only
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect import state
@@ -43,32 +44,23 @@ def strip_html(trace: Trace, python_ms: float = 0.0) -> Markup:
     cells = []
     for stage in trace.run.stages:
         done, off, took = trace.stage(stage), stage.is_off(trace.config), trace.stage(stage).elapsed_ms
-        found = sorted({match.detector for match in trace.stage(QUERY).fields.matches}) if stage is QUERY else []
+        lines = [stage.description]
         # Candidates in (if any), the count out, then words; stages without candidates have another count.
         flow: tuple[int | None, int | None, str] = (done.candidates_in, done.candidates_out, "")
         if stage is QUERY:
-            flow = (
-                (None, len(found), f" signal{'s' if len(found) != 1 else ''}") if found else (None, None, "no signal")
-            )
+            found = sorted({match.detector for match in trace.stage(QUERY).fields.matches})
+            lines += [f"Found: {', '.join(found)}"] if found else []
+            flow = None, len(found), f" signal{'s' if len(found) != 1 else ''}"
         elif stage is EXPANSION:
             count = len(trace.evidence.variants)
             flow = None, count, f" variant{'s' if count != 1 else ''}"
         elif stage is JUDGE:
             flow = (None, done.candidates_in, "") if trace.stage(JUDGE).fields.model else (None, None, "–")
-        lines = [stage.description, *([f"Found: {', '.join(found)}"] if found else [])]
         tooltip = "\n".join([*lines, *(f"⚠ {text}" for text in done.warnings)])
         # Three digits, which is what a cell of 14 has room for.
         digits = 0 if took is None or took >= 99.95 else 1 if took >= 9.995 else 2
-        cells.append(
-            (
-                stage,
-                off,
-                tooltip,
-                flow,
-                "off" if off else "" if took is None else f"{took:.{digits}f} ms",
-                len(done.warnings),
-            )
-        )
+        time = "off" if off else "" if took is None else f"{took:.{digits}f} ms"
+        cells.append((stage, off, tooltip, flow, time, len(done.warnings)))
     return render("inspect/strip.html", cells=cells, python_ms=f"{python_ms:.2f}", replay_ms=f"{replay_ms:.2f}")
 
 
@@ -114,6 +106,9 @@ class Fact:
     kind: str = ""
 
 
+FACT_CLASSES = {"grade": "wb-grade", "chunk": "wb-of-chunks", "stale": "wb-stale", "superseded": "wb-superseded"}
+
+
 def results_html(
     trace: Trace, grades: Mapping[str, int], followed: str | None = None, against: RankComparison | None = None
 ) -> Markup:
@@ -130,21 +125,20 @@ def results_html(
         memory = trace.evidence.memories[result.memory_id]
         if against is not None:
             delta = against.delta(memory.id)
-            move, moved = delta_sign(delta), delta_text(delta, against.name)
+            moved = delta_sign(delta), delta_text(delta, against.name)
         else:
-            row = fused.get(memory.id)
-            move, moved = _move(None if row is None else row.rank_out, result.rank)
+            moved = _move(fused.get(memory.id), result.rank)
         found = found_chunk(trace, memory.id)
+        facts = facts_of(memory, trace, result.tokens, grades.get(memory.id), found, read)
         cards.append(
             {
                 "result": result,
+                "memory": memory,
                 "followed": memory.id == followed,
                 "width": _width(result.score, top),
-                "move": move,
                 "moved": moved,
-                "facts": facts_of(memory, trace, result.tokens, grades.get(memory.id), found, read),
+                "facts": [(fact, FACT_CLASSES.get(fact.kind)) for fact in facts],
                 "title": shown_title(memory),
-                "content": memory.content,
                 "folded": len(memory.content) > FOLD_AFTER_CHARS or memory.content.count("\n") >= 3,
                 "pieces": pieces_of(memory.content, found),
             }
@@ -166,14 +160,7 @@ def settling_html(trace: Trace, read: tuple[int, int] | None, switched_off: Coll
         return Markup("")
     top = max(result.score or 0.0 for result in trace.results)
     fused = trace.stage(FUSION).by_id
-    rows = [
-        (
-            result,
-            _width(result.score, top),
-            *_move(row.rank_out if (row := fused.get(result.memory_id)) else None, result.rank),
-        )
-        for result in trace.results
-    ]
+    rows = [(one, _width(one.score, top), *_move(fused.get(one.memory_id), one.rank)) for one in trace.results]
     return render("inspect/settling.html", rows=rows, read=read, undecided=undecided)
 
 
@@ -201,8 +188,9 @@ def _width(score: float | None, top: float) -> str:
     return f"{max(0.0, min(100 * (score or 0.0) / top if top > 0 else 0.0, 100.0)):.1f}"
 
 
-def _move(before: int | None, now: int) -> tuple[str, str]:
+def _move(fused: FusionRow | None, now: int) -> tuple[str, str]:
     """Places gained or lost since fusion, as a sign and in words."""
+    before = None if fused is None else fused.rank_out
     if before is None or before == now:
         return "=", "Same rank as after fusion"
     arrow, word = ("▲", "up") if now < before else ("▼", "down")
@@ -348,14 +336,6 @@ def _detail(trace: Trace, memory_id: str, grade: int | None) -> dict[str, Any]:
         "facts": [(fact.meaning, fact.text, FACT_CLASSES.get(fact.kind, "")) for fact in facts],
         "pieces": [("", memory.content)] if pieces is None else list(zip(kinds, pieces, strict=True)),
     }
-
-
-FACT_CLASSES = {
-    "grade": "wb-grade",
-    "chunk": "wb-of-chunks",
-    "stale": "wb-stale",
-    "superseded": "wb-superseded",
-}
 
 
 def _follow() -> None:

@@ -54,15 +54,16 @@ class SavedPage:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values. The config is text, to keep the order of its half-life tiers."""
+        asked, as_of = self.request, self.request.as_of
         return {
             "version": 1,
-            "query": self.request.query,
-            "project": self.request.project,
-            "only_project": self.request.only_project,
-            "as_of": _day_or_moment(self.request.as_of) if self.request.as_of else None,
-            "manual": "\n".join(self.request.variants),
-            **({"searched": self.request.searched} if self.request.searched else {}),
-            **({"engine_queries": dict(self.request.engine_queries)} if self.request.engine_queries else {}),
+            "query": asked.query,
+            "project": asked.project,
+            "only_project": asked.only_project,
+            "as_of": _day_or_moment(as_of) if as_of else None,
+            "manual": "\n".join(asked.variants),
+            "searched": asked.searched,
+            "engine_queries": dict(asked.engine_queries),
             "preset": self.setting.preset,
             "config": json.dumps(nested(self.setting.config), ensure_ascii=False),
             "off": list(self.variants_off),
@@ -86,32 +87,25 @@ def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
     if name not in preset_names():
         omissions.append(f"there is no preset {name}; {DEFAULT_PRESET} is used instead")
         name = DEFAULT_PRESET
-    as_of, moment = read("as_of", str, None), None
-    if as_of:
-        try:
-            moment = datetime.fromisoformat(as_of)
-            moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        except ValueError:
-            omissions.append(f"the date {as_of} could not be read and is ignored")
-    places = read("places", dict, {})
-    config = _config(read("config", str, ""), name, omissions)
+    moment, as_of = None, read("as_of", str, "")
+    try:
+        moment = datetime.fromisoformat(as_of) if as_of else None
+    except ValueError:
+        omissions.append(f"the date {as_of} could not be read and is ignored")
     request = Request(
         query=read("query", str, ""),
         project=read("project", str, None),
-        as_of=moment,
+        as_of=moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment,
         only_project=read("only_project", bool, False),
         variants=tuple(read("manual", str, "").splitlines()),
         searched=read("searched", str, None),
         engine_queries={str(name): str(text) for name, text in read("engine_queries", dict, {}).items()},
     )
-    return SavedPage(
-        request,
-        Setting(name, config),
-        # bool is a subclass of int; `type` excludes JSON's true.
-        variants_off=tuple(item for item in read("off", list, []) if type(item) is int and item >= 0),
-        places=tuple((place, str(places[place])) for place in PLACES if places.get(place)),
-        follow=read("follow", str, None),
-    ), omissions
+    setting, places = Setting(name, _config(read("config", str, ""), name, omissions)), read("places", dict, {})
+    # bool is a subclass of int; `type` excludes JSON's true.
+    off = tuple(item for item in read("off", list, []) if type(item) is int and item >= 0)
+    opened = tuple((place, str(places[place])) for place in PLACES if places.get(place))
+    return SavedPage(request, setting, off, opened, read("follow", str, None)), omissions
 
 
 def _day_or_moment(as_of: datetime) -> str:
@@ -238,21 +232,13 @@ def _save(request: Request, resources: Resources) -> None:
 
 def draw_share(resources: Resources, request: Request, evidence: Evidence | None) -> None:
     """Draw a popover with the link, the command line, the ranking side by side, and the evidence."""
-    box = opened_popover(
-        "Share",
-        "inspect:share",
-        ":material/share:",
-        "A link to this page, the equivalent command, the ranking as a file, and the evidence",
-        type="tertiary",
-    )
+    help = "A link to this page, the equivalent command, the ranking as a file, and the evidence"
+    box = opened_popover("Share", "inspect:share", ":material/share:", help, type="tertiary")
     if box is None:
         return
     with box:
         _link(resources, request)
-        st.caption(
-            "Command line",
-            help="Gives the same numbers as the page. Only one process can open a store: close the app first, or copy the store.",
-        )
+        st.caption("Command line", help="Gives the same numbers as the page.")
         command = search_command(
             request,
             state.present().preset,
@@ -271,13 +257,8 @@ def _link(resources: Resources, request: Request) -> None:
     st.caption("Link", help="The state is saved in this store; the link opens this query with these settings.")
     state_id = state.present().link.id
     if state_id is None:
-        st.button(
-            "Save and create link",
-            key="inspect:save_link",
-            icon=":material/link:",
-            on_click=_save,
-            args=(request, resources),
-        )
+        save: Any = {"icon": ":material/link:", "on_click": _save, "args": (request, resources)}
+        st.button("Save and create link", key="inspect:save_link", **save)
         return
     address = (st.context.url or "").partition("?")[0]
     st.code(f"{address}?{PARAMETER}={state_id}", language=None, wrap_lines=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import streamlit as st
 from markupsafe import Markup
@@ -32,7 +33,7 @@ from cems_workbench.ui.inspect.tables import OF_ROW, content_column, delta_colum
 from cems_workbench.ui.kit import widgets
 from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.html import excerpt, plain, render
-from cems_workbench.ui.kit.tables import Column, draw_table, short_id
+from cems_workbench.ui.kit.tables import Column, short_id
 from cems_workbench.ui.kit.views import View
 
 
@@ -51,32 +52,14 @@ def draw_health(context: InspectContext, health: Health) -> None:
             draw_template("inspect/weights.html", weights=weights, example=overtaking(stage.rows, config))
     else:
         st.caption("Combine is replace: only the reranker decides, so there are no weights to compare.")
-    flagged = [row for row in stage.rows if row.outcome == "failed"]
-    if not flagged:
-        return
-    # The button is on the left: on the right the toolbar of the table below would cover it.
-    button_box, text_box = st.columns([2, 5], vertical_alignment="center")
-    text_box.caption(
-        f"{len(flagged)} flagged: failed, and given a neutral score or dropped.",
-        help="Rerank → On error sets what happens to them. Failures are never cached.",
-    )
-    button_box.button(
-        "Ask again",
-        icon=":material/refresh:",
-        key="inspect:ask_again",
-        width="stretch",
-        on_click=fetch_evidence.retry_failures,
-        args=(context.request, context.resources),
-        help="Clears this model’s failures for this query and calls it again.",
-    )
-    draw_table(flagged, FLAGGED, most=5, key="inspect:flagged")
-
-
-FLAGGED: list[Column[RerankRow]] = [
-    Column("before", lambda row: row.rank_in, 58, help="Rank before reranking"),
-    Column("memory", lambda row: row.memory_id, 120),
-    Column("error", lambda row: row.error, "large", help="Error of the model or its server"),
-]
+    if failed := sum(row.outcome == "failed" for row in stage.rows):
+        again: Any = {"on_click": fetch_evidence.retry_failures, "args": (context.request, context.resources)}
+        with st.container(horizontal=True, vertical_alignment="center"):
+            on_error = "Rerank → On error sets what happens to them. Failures are never cached."
+            st.caption(
+                f"{failed} flagged: failed, and given a neutral score or dropped.", help=on_error, width="content"
+            )
+            st.button("Ask again", icon=":material/refresh:", key="inspect:ask_again", **again)
 
 
 def model_html(trace: Trace) -> Markup:
@@ -91,28 +74,21 @@ def model_html(trace: Trace) -> Markup:
 
 
 def numbers_html(health: Health, counted: ScoreAccount) -> Markup:
-    """A strip of eight numbers with tooltips."""
+    """A strip of numbers with tooltips."""
     latency = "not timed" if counted.seconds is None else " / ".join(_seconds(value) for value in counted.seconds)
     failed = f"{counted.failed} · {counted.failed_share:.0%}" if counted.failed else "0"
     unread = "Candidates that could hardly enter the results by the scores of those read (expected misses)"
     clamped = "Raw scores outside the range of raw → unit; they are clamped"
     timed = "Median and 95th percentile of the time per pair, retries included; only servers are timed"
-    causes = (
-        ("timeout", "timeouts", "no answer within the timeout"),
-        ("not a number", "not a number", "the answer is not a number"),
-        ("not finite", "not finite", "the number is infinite or NaN"),
-    )
-    return widgets.numbers(
-        [
-            ("scored", f"{health.scored} of {health.head}", "Candidates within the rerank depth that the model scored"),
-            *([("not read", str(health.not_read), unread)] if health.not_read else []),
-            ("failed", failed, "Candidates without a score; flagged, never cached"),
-            *((name, str(counted.causes.get(cause, 0)), f"Failed: {meaning}") for cause, name, meaning in causes),
-            ("out of range", str(health.out_of_range), clamped),
-            ("from the cache", f"{counted.cached_share:.0%}", "Share of scores from the cache"),
-            ("p50 / p95", latency, timed),
-        ]
-    )
+    cells = [
+        ("scored", f"{health.scored} of {health.head}", "Candidates within the rerank depth that the model scored"),
+        ("not read", str(health.not_read), unread),
+        ("failed", failed, "Candidates without a score; flagged, never cached"),
+        ("out of range", str(health.out_of_range), clamped),
+        ("from the cache", f"{counted.cached_share:.0%}", "Share of scores from the cache"),
+        ("p50 / p95", latency, timed),
+    ]
+    return widgets.numbers(cells, len(cells))
 
 
 def _seconds(value: float) -> str:
@@ -159,29 +135,21 @@ def draw_blend(context: InspectContext) -> None:
         score = scores.get(row.memory_id)
         return score.chunk if score and row.outcome != "not_read" else None
 
+    def weight(row: RerankRow) -> float | None:
+        return None if parts(row)[0] is None else row.retrieval_weight
+
+    share = "Share of the retrieval score at this rank; empty: no blend"
+    total = "Score passed to the next stage: from retrieval + from reranker"
     columns: list[Column[RerankRow]] = [
         Column("before", lambda row: row.rank_in, 58, help="Rank before reranking"),
         Column("after", lambda row: row.rank_out, 50, help="Rank after reranking; empty: dropped"),
         *delta_columns(context.against, RERANK.name),
         Column("memory", OF_ROW, 92),
         *stale_columns(trace, rows),
-        Column(
-            "score",
-            lambda row: row.score if row.kept else None,
-            112,
-            "%.4f",
-            "Score passed to the next stage: from retrieval + from reranker",
-            bar=1,
-        ),
+        Column("score", lambda row: row.score if row.kept else None, 112, "%.4f", total, bar=1),
         Column("from retrieval", lambda row: parts(row)[0], 100, "%.4f", "weight × retrieval"),
         Column("from reranker", lambda row: parts(row)[1], 100, "%.4f", "(1 − weight) × unit"),
-        Column(
-            "weight",
-            lambda row: None if parts(row)[0] is None else row.retrieval_weight,
-            64,
-            "%.2f",
-            "Share of the retrieval score at this rank; empty: no blend",
-        ),
+        Column("weight", weight, 64, "%.2f", share),
         Column("retrieval", lambda row: row.retrieval_score, 76, "%.4f", "Retrieval score at this rank"),
         Column("unit", lambda row: row.unit, 70, "%.4f", "Raw scaled to 0–1 and clamped"),
         Column("raw", lambda row: row.raw, 70, "%.4f", "The model’s score"),
@@ -227,16 +195,11 @@ def draw_alignment(context: InspectContext) -> None:
     options = list(named)
     pairs = zip(("first", "second"), st.columns(2, gap="medium"), defaults(options, context.followed), strict=True)
     for place, column, default in pairs:
+        at = None if default is None else options.index(default)
+        more: Any = {"label_visibility": "collapsed", "placeholder": "Compare with another candidate"}
+        key = f"inspect:alignment:{place}:{default}"
         with column:
-            chosen = st.selectbox(
-                f"{place} candidate",
-                options,
-                None if default is None else options.index(default),
-                format_func=named.__getitem__,
-                key=f"inspect:alignment:{place}:{default}",
-                label_visibility="collapsed",
-                placeholder="Compare with another candidate",
-            )
+            chosen = st.selectbox(f"{place} candidate", options, at, named.__getitem__, key, **more)
             if chosen is not None:
                 st.html(alignment_html(scores[chosen]))
 
@@ -279,9 +242,9 @@ def draw_adjust(context: InspectContext) -> None:
     trace = context.trace
     rows = trace.stage(ADJUST).rows[:MAX_ADJUSTED]
     used = [name for name in FACTORS if any(row.factors.get(name) is not None for row in rows)]
-    unclamped = Column[AdjustRow](
-        "before clamp", lambda row: row.unclamped, 94, "%.4f", "The product before clamping to 0–1"
-    )
+    product = "The product before clamping to 0–1"
+    unclamped = Column[AdjustRow]("before clamp", lambda row: row.unclamped, 94, "%.4f", product)
+    since = "Start date of its age. Results show the age since creation."
     columns: list[Column[AdjustRow]] = [
         Column("rank", lambda row: row.rank_out, 50, help="Rank after this stage"),
         *delta_columns(context.against, ADJUST.name),
@@ -291,12 +254,7 @@ def draw_adjust(context: InspectContext) -> None:
         Column("score", lambda row: row.score, 70, "%.4f", "Score in times all factors, clamped to 0–1 if set"),
         *(Column(name.replace("_", " "), partial(_factor, name), 82, "%.4f", FACTORS[name]) for name in used),
         Column("age (days)", lambda row: row.age_days, 82, "%.1f", "Days since the start date of the decay"),
-        Column(
-            "age since",
-            lambda row: row.age_from,
-            88,
-            help="Start date of its age. Results show the age since creation.",
-        ),
+        Column("age since", lambda row: row.age_from, 88, help=since),
         *([unclamped] if trace.config.adjust.clamp else []),
         content_column(trace, 320),
     ]
