@@ -431,7 +431,7 @@ def test_recorded_queries_are_listed_failing_first_and_beside_the_config_on_requ
     picker.select("production").run()
     listed = table_with(checked(page), "top score")
     assert list(listed["query"]) == [ASKED[1][0], ASKED[2][0], ASKED[0][0]]
-    assert "First those without a result (1), then the lowest scores." in captions(page)
+    assert "Without a result: 1, first; then the lowest scores." in captions(page)
     press(page, "inspect:picker_compare")
     listed = table_with(page, "RBO")
     assert listed["query"][0] == ASKED[1][0]

@@ -255,8 +255,7 @@ class Inspect:
 
     def changed(self, count: int) -> Locator:
         """The button that says how many parameters differ from the preset, and resets them."""
-        name = f"{count} parameter{'s' if count > 1 else ''} changed · reset to preset" if count else "Reset to preset"
-        return self.page.get_by_role("button", name=name)
+        return self.page.get_by_role("button", name=f"Reset to preset (changed: {count})")
 
 
 class Label:

@@ -260,47 +260,31 @@ MAX_CHANGED = 12
 
 def draw_changed() -> None:
     """Draw Reset, undo and redo, then a reset per changed parameter. The first three are always drawn, so that nothing moves."""
-    changed = state.changed_parameters()
-    count = f"{len(changed)} parameter{'s' if len(changed) != 1 else ''} changed · reset to preset"
-    st.button(
-        count if changed else "Reset to preset",
-        key="inspect:reset",
-        on_click=state.reset,
-        disabled=not changed,
-        icon=":material/restart_alt:",
-        width="stretch",
-        help="Sets all parameters to the preset’s values."
-        if changed
-        else "Nothing to reset: all parameters have the preset’s values.",
-    )
-    history = state.present().history
+    changed, history = state.changed_parameters(), state.present().history
+    wide: Any = {"width": "stretch"}
+    reset = {"on_click": state.reset, "disabled": not changed, "icon": ":material/restart_alt:"} | wide
+    help = "Sets all parameters to the preset’s values."
+    st.button(f"Reset to preset (changed: {len(changed)})", key="inspect:reset", help=help, **reset)
     with st.container(horizontal=True, gap="xsmall", key="inspect:history"):
         for name, steps, act, keys in (
             ("undo", len(history.past), state.undo, "Alt+Z"),
             ("redo", len(history.future), state.redo, "Alt+Shift+Z"),
         ):
-            st.button(
-                name.capitalize(),
-                key=f"inspect:{name}",
-                on_click=act,
-                disabled=not steps,
-                icon=f":material/{name}:",
-                shortcut=keys,
-                width="stretch",
-                help=f"{name.capitalize()} the last change of parameters or preset ({keys}). Steps: {steps}.",
-            )
+            help = f"{name.capitalize()} the last change of parameters or preset ({keys}). Steps: {steps}."
+            more = {"disabled": not steps, "icon": f":material/{name}:", "shortcut": keys} | wide
+            st.button(name.capitalize(), key=f"inspect:{name}", on_click=act, help=help, **more)
     with st.container(gap="xsmall"):
         for path, was, now in changed[:MAX_CHANGED]:
-            spec = field_spec(path)
+            spec, before = field_spec(path), plain(short_value(was))
             instant = "" if spec.cost == "replay" else " · new search"
             st.button(
-                f"{spec.label}: {plain(short_value(was))} → {plain(short_value(now))}{instant}",
+                f"{spec.label}: {before} → {plain(short_value(now))}{instant}",
                 key=f"inspect:reset:{path}",
                 on_click=state.reset_parameter,
                 args=(path,),
                 type="tertiary",
                 icon=":material/restart_alt:",
-                help=f"`{path}`: back to {plain(short_value(was))}. {COST_HELP[spec.cost]}",
+                help=f"`{path}`: back to {before}. {COST_HELP[spec.cost]}",
             )
         if len(changed) > MAX_CHANGED:
             st.caption(f"and {len(changed) - MAX_CHANGED} more")

@@ -151,17 +151,13 @@ def judged_trace(trace: Trace, request: Request, resources: Resources) -> Trace:
     """
     if not wanted_scores(trace, "judge"):
         return trace
-    judged = trace.evidence
+    judged, off = trace.evidence, state.variants_off(request)
     with errors_shown(), progress_bar() as progress:
-        judged = gather_scores(
-            trace.evidence,
-            trace.config,
-            resources,
-            lambda _, done, total: progress("judging", done, total),
-            switched_off=state.variants_off(request),
-            only="judge",
-            trace=trace,
-        )
+
+        def report(_: str, done: int, total: int) -> None:
+            progress("judging", done, total)
+
+        judged = gather_scores(judged, trace.config, resources, report, switched_off=off, only="judge", trace=trace)
     if judged is trace.evidence:
         return trace
     state.keep_evidence(request, resources.store, judged)
@@ -306,28 +302,20 @@ def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
             st.caption(plain(f"Judged queries: lists {answered}"))
         return labelled
     queries, grades = judged_queries(context.resources)
+    last = _gather_of(context)
     if not queries:
         st.caption(
             "No query of this store is judged. With judgments, this shows the effect of a change on all of them."
         )
         return None
-    last = _gather_of(context)
     if last is not None and not last.over:
-        st.caption(
-            "Effects on the judged queries appear once these are searched; the progress is at the end of the page."
-        )
+        st.caption("The judged queries are being searched; the progress is at the end of the page.")
         return None
     if last is not None and last.problem:
         st.caption(f"The judged queries could not be searched in the background: {plain(last.problem)}")
     place = st.empty()
-    pressed = place.button(
-        f"Measure on {len(queries)} judged queries",
-        key=key,
-        icon=":material/checklist:",
-        help="Searches each judged query once, which takes a while; after that every change is replayed on all of them immediately. "
-        "Using any other control stops it; finished searches are kept.",
-    )
-    if not pressed:
+    help = "Searches each judged query once; then every change is replayed on all of them. Any other control stops it."
+    if not place.button(f"Measure on {len(queries)} judged queries", key, help, icon=":material/checklist:"):
         return None
     place.empty()
     with errors_shown():
@@ -355,7 +343,7 @@ def _build(context: InspectContext, queries: list[Query], grades: Grades) -> Lab
     Beside it are kept which live system returned the lists, and when, and the evidence by qid.
     """
     config, resources = context.trace.config, context.resources
-    relevant_from = _relevant_from(queries, resources)
+    relevant_from = resources.store.query_sets.relevant_from_of([query.qid for query in queries])
 
     def make() -> tuple[LabelledSet, str, Mapping[str, Evidence]]:
         evidences = evidence_of(queries, config, resources)
@@ -363,7 +351,3 @@ def _build(context: InspectContext, queries: list[Query], grades: Grades) -> Lab
         return LabelledSet(named, grades, relevant_from), provenance(*(one.notes for one in evidences)), named
 
     return kept(LABELLED, (evidence_memory().key(config, resources), queries, grades, relevant_from), make)[0]
-
-
-def _relevant_from(queries: list[Query], resources: Resources) -> Mapping[str, int]:
-    return resources.store.query_sets.relevant_from_of([query.qid for query in queries])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -18,7 +18,7 @@ from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
 from cems_workbench.ui.inspect.toolbar import draw_transfer, draw_typos
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page, plain, render
-from cems_workbench.ui.kit.widgets import empty, errors_shown, progress_in
+from cems_workbench.ui.kit.widgets import empty, errors_shown, progress_in, remembered
 
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
@@ -117,73 +117,42 @@ def _draw_toolbar(request: Request | None, resources: Resources) -> None:
 
 def _draw_query(resources: Resources) -> DeltaGenerator:
     """Draw the query box and, as the first of the toolbar, project and date; the toolbar, for what the request decides."""
-    st.text_input(
-        "Query",
-        key=state.QUERY,
-        placeholder="What should the agent remember?",
-        label_visibility="collapsed",
-        icon=":material/search:",
-        persist_state="session",
-    )
+    hidden: Any = {"label_visibility": "collapsed", "icon": ":material/search:", "persist_state": "session"}
+    st.text_input("Query", key=state.QUERY, placeholder="What should the agent remember?", **hidden)
     toolbar = st.container(horizontal=True, gap="xsmall", key="inspect:toolbar")
     if state.traced() is not None:  # neither project nor date nor expansion changes recorded stages
         return toolbar
     # The label must not change: it identifies the popover, and a new one starts closed.
-    scope = toolbar.popover(
-        "Project and date",
-        icon=":material/folder:",
-        key="inspect:scope",
-        type="tertiary",
-        help="Project and date of the query, and their effect under these settings",
-    )
-    with scope:
+    about = "Project and date of the query, and their effect under these settings"
+    popover: Any = {"icon": ":material/folder:", "key": "inspect:scope", "type": "tertiary", "help": about}
+    with toolbar.popover("Project and date", **popover):
         _draw_scope(resources)
     _draw_given()
     expansion = state.present_config().expansion
     if expansion.backend == "manual":
-        most = expansion.max_expansions
-        st.text_area(
-            "Further queries, one per line",
-            key=state.MANUAL,
-            height=90,
-            persist_state="session",
-            help=f"Each is searched as a variant of the query; {most} at most (Expansion → Max expansions). Contributions shows the "
-            "contribution of each.",
-        )
+        most = f"{expansion.max_expansions} at most (Expansion → Max expansions)"
+        help = f"Each is searched as a variant of the query; {most}. Contributions shows the contribution of each."
+        st.text_area("Further queries, one per line", height=90, **remembered(state.MANUAL, help))
     return toolbar
 
 
 def _draw_scope(resources: Resources) -> None:
-    projects = [name for name, _ in resources.store.memories.projects() if name]
+    config = state.present_config()
     project = st.selectbox(
         "Project",
-        projects,
+        [name for name, _ in resources.store.memories.projects() if name],
         index=None,
-        key=state.PROJECT,
         placeholder="none",
         accept_new_options=True,
-        persist_state="session",
-        help="Project of the query. Its effect is set under Adjust → Project factors.",
+        **remembered(state.PROJECT, "Project of the query. Its effect is set under Adjust → Project factors."),
     )
-    st.toggle(
-        "Only this project",
-        wrap=True,
-        key=state.ONLY_PROJECT,
-        disabled=not project,
-        help="Search only that project's memories.",
-        persist_state="session",
-    )
-    config = state.present_config()
+    only = remembered(state.ONLY_PROJECT, "Search only that project's memories.")
+    st.toggle("Only this project", wrap=True, disabled=not project, **only)
     st.caption(_words(project_effect(config, bool(project and st.session_state.get(state.ONLY_PROJECT)))))
-    st.date_input(
-        "As of",
-        value=None,
-        key=state.AS_OF,
-        format="YYYY-MM-DD",
-        persist_state="session",
-        help="Date of the query (midnight UTC, or the exact time of a stored query). Empty: the time of the search. "
-        "Results written later are marked.",
+    when = (
+        "Date of the query (midnight UTC, or the exact time of a stored query). Empty: now. Later results are marked."
     )
+    st.date_input("As of", value=None, format="YYYY-MM-DD", **remembered(state.AS_OF, when))
     st.caption(_words(as_of_effect(config)))
 
 
@@ -198,17 +167,11 @@ def _draw_given() -> None:
         lines.insert(0, f"Searched instead, as given: {plain(request.searched)}")
     if lines:
         box, button = st.columns([5, 2], vertical_alignment="center")
-        box.caption(
-            "  \n".join(lines), help="The stored query came with this text; rerankers and judges read the query."
-        )
-        button.button(
-            "Search the query itself",
-            key="inspect:forget_given",
-            on_click=state.update,
-            kwargs={"given": None},
-            width="stretch",
-            help="Search the text in the box, with typo correction and expansion as configured.",
-        )
+        read = "The stored query came with this text; rerankers and judges read the query."
+        box.caption("  \n".join(lines), help=read)
+        forget: Any = {"on_click": state.update, "kwargs": {"given": None}, "width": "stretch"}
+        help = "Search the text in the box, with typo correction and expansion as configured."
+        button.button("Search the query itself", key="inspect:forget_given", help=help, **forget)
     parts = []
     if request.project is not None:
         effect = _words(project_effect(config, request.only_project))

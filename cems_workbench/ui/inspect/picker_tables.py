@@ -64,20 +64,13 @@ def _chosen_set(judged: int, recorded: Mapping[str, int], traced: Mapping[str, i
     names = [ALL_JUDGED] * bool(judged) + [*recorded, *traced]
     if not recorded and not traced:
         return ALL_JUDGED
-    return st.selectbox(
-        "Queries",
-        names,
-        key=SET,
-        format_func=lambda name: (
-            f"{judged} judged"
-            if not name
-            else f"{neutralise(name)} · {traced[name]} traced"
-            if name in traced
-            else f"{neutralise(name)} · {recorded.get(name, 0)} recorded"
-        ),
-        help="Judged: by people. Recorded: from a log of a live system’s queries and answers. Traced: in another pipeline, with "
-        "its stages.",
-    )
+
+    def named(name: str) -> str:
+        kind, of = ("traced", traced) if name in traced else ("recorded", recorded)
+        return f"{neutralise(name)} · {of.get(name, 0)} {kind}" if name else f"{judged} judged"
+
+    help = "Judged: by people. Recorded: from a log of a live system. Traced: in another pipeline, with its stages."
+    return st.selectbox("Queries", names, key=SET, format_func=named, help=help)
 
 
 SIGNS = {
@@ -134,19 +127,10 @@ def draw_recorded(name: str, resources: Resources) -> None:
     if near:
         answers = failing_first(answers, near)
     nothing = sum(not answer.returned for answer in answers)
-    then = "then those whose answer differs most from the current config’s" if near else "then the lowest scores"
-    st.caption(
-        f"First those without a result ({nothing}), {then}."
-        if nothing
-        else f"{then.removeprefix('then ').capitalize()} first."
-    )
-    similar = Column[RecordedAnswer](
-        "RBO",
-        lambda answer: near[answer.qid],
-        50,
-        "%.2f",
-        "Rank-biased overlap with the results of the current config",
-    )
+    then = "largest differences from the current config" if near else "lowest scores"
+    st.caption(f"Without a result: {nothing}, first; then the {then}.")
+    rbo = "Rank-biased overlap with the results of the current config"
+    similar = Column[RecordedAnswer]("RBO", lambda answer: near[answer.qid], 50, "%.2f", rbo)
     columns: list[Column[RecordedAnswer]] = [
         Column("results", lambda answer: len(answer.returned), 58, help="Number of memories returned"),
         Column("top score", lambda answer: answer.top_score, 72, "%.3f", "Highest recorded score"),

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from typing import Any
 
 import streamlit as st
 from markupsafe import Markup
@@ -158,21 +159,10 @@ def draw_sidebar() -> None:
     with st.sidebar, st.container(key="inspect:traced"):
         st.markdown("### No controls")
         st.caption(NO_CONTROLS)
-        st.button(
-            "Search it here",
-            key="inspect:traced:search",
-            icon=":material/search:",
-            on_click=state.update,
-            kwargs={"traced": None},
-            width="stretch",
-            help="Searches the query in this store under the present preset, with every control.",
-        )
+        search: Any = {"icon": ":material/search:", "width": "stretch", "on_click": state.update}
+        st.button("Search it here", key="inspect:traced:search", kwargs={"traced": None}, **search)
         if st.button(
-            "Find the nearest preset",
-            key="inspect:traced:nearest",
-            icon=":material/near_me:",
-            width="stretch",
-            help="Opens Evaluate › Recorded answers with this set: which preset, with which parameters, comes closest?",
+            "Find the nearest preset", key="inspect:traced:nearest", icon=":material/near_me:", width="stretch"
         ):
             st.session_state["evaluate:against"] = "Recorded answers"
             st.session_state["evaluate:fidelity_sets"] = [traced.query_set]
@@ -248,10 +238,9 @@ def _context(
     against: RankComparison | None = None,
 ) -> InspectContext:
     followed, judged = state.followed(), query_grades(request, resources.store)
-    if followed not in trace.evidence.memories:
-        followed = None
-    grades, relevant_from, answerable = judged.grades, judged.relevant_from, judged.answerable
-    return InspectContext(request, trace, resources, grades, off, against, followed, relevant_from, answerable)
+    followed = followed if followed in trace.evidence.memories else None
+    known = judged.grades, off, against, followed, judged.relevant_from, judged.answerable
+    return InspectContext(request, trace, resources, *known)
 
 
 def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Callable[[], None]:
@@ -314,12 +303,15 @@ def _figures(trace: Trace) -> tuple[str, str]:
     """Tokens, selection strategy, candidates of a list, and times of search (once) and replay (on every change); and their help."""
     fields, config = trace.stage(ASSEMBLY).fields, trace.config.assembly
     of = f" of {fields.budget}" if fields.budget is not None else ""
-    diverse = " · diverse (mmr)" if fields.strategy == "mmr" else ""
     searched = fetch_evidence.search_ms(trace)
-    took = f"replay {sum(stage.elapsed_ms or 0.0 for stage in trace.stages):.1f} ms"
-    took = took if searched is None else f"search {searched:,.0f} ms · {took}"
+    figures = [
+        f"{trace.tokens_used} tokens{of}",
+        "diverse (mmr)" if fields.strategy == "mmr" else "",
+        f"{trace.stage(LISTS).candidates_in} candidates",
+        "" if searched is None else f"search {searched:,.0f} ms",
+        f"replay {sum(stage.elapsed_ms or 0.0 for stage in trace.stages):.1f} ms",
+    ]
     more = (
         f", which is {config.max_tokens} except for aggregation queries" if fields.budget != config.max_tokens else ""
     )
-    line = f"{trace.tokens_used} tokens{of}{diverse} · {trace.stage(LISTS).candidates_in} candidates · {took}"
-    return line, BUDGET_HELP.format(more=more, counted=token_count_text(config))
+    return " · ".join(filter(None, figures)), BUDGET_HELP.format(more=more, counted=token_count_text(config))

@@ -90,15 +90,11 @@ class History:
 
     def undone(self, now: Setting) -> tuple[History, Setting]:
         """Undo one step from `now`: the new history and setting; unchanged if there is none."""
-        if not self.past:
-            return self, now
-        return History(self.past[:-1], (*self.future, now)), self.past[-1]
+        return (History(self.past[:-1], (*self.future, now)), self.past[-1]) if self.past else (self, now)
 
     def redone(self, now: Setting) -> tuple[History, Setting]:
         """Redo one step; unchanged if there is none."""
-        if not self.future:
-            return self, now
-        return History((*self.past, now), self.future[:-1]), self.future[-1]
+        return (History((*self.past, now), self.future[:-1]), self.future[-1]) if self.future else (self, now)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,12 +107,6 @@ class Gathered:
     evidence: Evidence
     until: float = math.inf
     """When to search again because another process was building the indexes."""
-
-    def answers(self, request: Request, store: Store) -> bool:
-        """Whether it was gathered for this request and the current store content."""
-        if time.monotonic() > self.until:
-            return False
-        return (self.request, self.store, self.content_version) == (request, str(store.path), store.content_version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,29 +362,26 @@ def present_request() -> Request | None:
 
 def write_request(request: Request) -> None:
     """Fill the boxes; before they are drawn, or from another page."""
-    _write(request.query, request.project, request.as_of)
     st.session_state[ONLY_PROJECT] = request.only_project
     st.session_state[MANUAL] = "\n".join(request.variants)
     given = Request(request.query.strip(), searched=request.searched, engine_queries=request.engine_queries)
-    update(traced=None, given=given if request.searched or request.engine_queries else None)
+    _write(request, given if request.searched or request.engine_queries else None)
 
 
 def choose_query(query: Query) -> None:
     """Fill the boxes with a stored query; the project restriction and further queries stay."""
-    _write(query.query, query.project, query.as_of)
     if query.wordings:
         st.session_state[MANUAL] = "\n".join(query.wordings)
     given = Request(
         query.query.strip(), variants=query.wordings, searched=query.searched, engine_queries=query.engine_queries
     )
-    update(traced=None, given=given if query.given else None)
+    _write(query, given if query.given else None)
 
 
-def _write(query: str, project: str | None, as_of: datetime | None) -> None:
-    st.session_state[QUERY] = query
-    st.session_state[PROJECT] = project
-    st.session_state[AS_OF] = as_of.date() if as_of else None
-    update(moment=as_of)
+def _write(asked: Request | Query, given: Request | None) -> None:
+    st.session_state[QUERY], st.session_state[PROJECT] = asked.query, asked.project
+    st.session_state[AS_OF] = asked.as_of.date() if asked.as_of else None
+    update(moment=asked.as_of, traced=None, given=given)
 
 
 def _moment(day: date | None) -> datetime | None:
@@ -509,7 +496,10 @@ def pin(name: str, config: PipelineConfig) -> None:
 def evidence_for(request: Request, store: Store) -> Evidence | None:
     """The current evidence, if it was gathered for this request and store content."""
     gathered = present().gathered
-    return gathered.evidence if gathered is not None and gathered.answers(request, store) else None
+    if gathered is None or time.monotonic() > gathered.until:
+        return None
+    asked = (request, str(store.path), store.content_version)
+    return gathered.evidence if (gathered.request, gathered.store, gathered.content_version) == asked else None
 
 
 def keep_evidence(request: Request, store: Store, evidence: Evidence) -> None:
@@ -519,9 +509,3 @@ def keep_evidence(request: Request, store: Store, evidence: Evidence) -> None:
     # Evidence of outdated indexes expires; other evidence stays valid.
     until = time.monotonic() + TRY_AGAIN if store.indexes.stale_reason else math.inf
     update(gathered=Gathered(request, str(store.path), store.content_version, evidence, until))
-
-
-def attempted(request: Request) -> bool:
-    """Whether this config's needs for the request have been requested before: unmet needs are requested once."""
-    # A need that cannot be met would otherwise be asked for at every rerun.
-    return present().attempted == (request, present_config())

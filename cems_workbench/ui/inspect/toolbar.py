@@ -27,46 +27,34 @@ if TYPE_CHECKING:
 
 def draw_dictionary(resources: Resources) -> None:
     """Draw a popover with the entries; saving gathers the query again."""
-    box = opened_popover(
-        "Expansion dictionary",
-        "inspect:dictionary",
-        ":material/menu_book:",
-        "Replacements of query words; each adds a query variant.",
-        type="tertiary",
-    )
+    help = "Replacements of query words; each adds a query variant."
+    title, key = "Expansion dictionary", "inspect:dictionary"
+    box = opened_popover(title, key, ":material/menu_book:", help, type="tertiary")
     if box is None:
         return
     with box:
-        path = resources.dictionary_path
         try:
-            entries = read_dictionary(path)
+            entries = read_dictionary(resources.dictionary_path)
         except InputError as error:
             st.error(plain(str(error)))
             return
-        st.caption(
-            "If the word occurs in the query, the text with the replacement is searched as well. Type into the empty row, then save."
-        )
-        edited = st.data_editor(
-            [{"word": word, "replacement": text} for word, text in sorted(entries.items())]
-            or [{"word": "", "replacement": ""}],
+        st.caption("If the word occurs in the query, the text with the replacement is searched as well.")
+        rows = [{"word": word, "replacement": text} for word, text in sorted(entries.items())]
+        columns: Any = {
+            "word": st.column_config.TextColumn("Word of the query", width=150),
+            "replacement": st.column_config.TextColumn("Replaced by", width="large"),
+        }
+        edited: Any = st.data_editor(
+            rows or [{"word": "", "replacement": ""}],
             key="inspect:dictionary_table",
             num_rows="dynamic",
             hide_index=True,
             width=620,
-            column_config={
-                "word": st.column_config.TextColumn("Word of the query", width=150),
-                "replacement": st.column_config.TextColumn("Replaced by", width="large"),
-            },
+            column_config=columns,
         )
         wanted = entries_of(edited)
-        st.button(
-            "Save",
-            key="inspect:dictionary_save",
-            disabled=wanted == entries,
-            on_click=_save,
-            args=(resources, wanted),
-            type="primary",
-        )
+        save: Any = {"disabled": wanted == entries, "on_click": _save, "args": (resources, wanted), "type": "primary"}
+        st.button("Save", key="inspect:dictionary_save", **save)
 
 
 def entries_of(rows: Sequence[Mapping[str, str | None]]) -> dict[str, str]:
@@ -90,36 +78,30 @@ MAX_ROWS = 40
 
 def draw_typos(resources: Resources) -> None:
     """Draw a popover with the pairs and buttons to forget one or all, which search the query again."""
-    box = opened_popover(
-        "Typos",
-        "inspect:typos",
-        ":material/spellcheck:",
-        "Corrections used in searches; they are tried first when the same typo occurs again.",
-        type="tertiary",
-    )
+    help = "Corrections used in searches; they are tried first when the same typo occurs again."
+    box = opened_popover("Typos", "inspect:typos", ":material/spellcheck:", help, type="tertiary")
     if box is None:
         return
+    corrections = resources.store.corrections
+
+    def forget(pair: LearnedPair | None) -> None:
+        """Forget a pair, or all that are learned."""
+        if pair is None:
+            corrections.forget_learned()
+        else:
+            corrections.forget(pair.typo, pair.correction)
+        state.forget_evidence()
+
     with box:
-        corrections = resources.store.corrections
-
-        def forget(pair: LearnedPair | None) -> None:
-            """Forget a pair, or all that are learned."""
-            if pair is None:
-                corrections.forget_learned()
-            else:
-                corrections.forget(pair.typo, pair.correction)
-            state.forget_evidence()
-
         pairs = corrections.read()
         if not pairs:
             st.caption("Nothing is learned yet. A typo that a search corrects is listed here.")
             return
         learned = sum(not pair.refused for pair in pairs)
-        st.caption(
-            f"{learned} learned, {len(pairs) - learned} refused. Latest first.",
-            help="Learned: used first, regardless of similarity. Refused: rejected by the LLM, so never used. A forgotten pair "
-            "can be learned again.",
+        help = (
+            "Learned: used first. Refused: rejected by the LLM, so never used. A forgotten pair can be learned again."
         )
+        st.caption(f"{learned} learned, {len(pairs) - learned} refused. Latest first.", help=help)
         with st.container(height=320 if len(pairs) > 7 else "content", border=False):
             for pair in pairs[:MAX_ROWS]:
                 text, button = st.columns([4, 2], vertical_alignment="center")
@@ -128,15 +110,8 @@ def draw_typos(resources: Resources) -> None:
                 button.button("Forget", key=key, on_click=forget, width="stretch", args=(pair,))
         if len(pairs) > MAX_ROWS:
             st.caption(f"and {len(pairs) - MAX_ROWS} older ones")
-        st.button(
-            "Forget all learned",
-            key="inspect:typos_forget_all",
-            icon=":material/delete_sweep:",
-            disabled=not learned,
-            on_click=forget,
-            args=(None,),
-            help="Refused pairs stay refused.",
-        )
+        every: Any = {"icon": ":material/delete_sweep:", "on_click": forget, "args": (None,), "disabled": not learned}
+        st.button("Forget all learned", key="inspect:typos_forget_all", help="Refused pairs stay refused.", **every)
 
 
 def pair_html(pair: LearnedPair) -> Markup:

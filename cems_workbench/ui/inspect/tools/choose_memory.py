@@ -35,14 +35,10 @@ def draw(
 
     Returns the memory chosen in the tool for this query, else the followed one; with `missing_first` else the first missing one.
     """
-    box.text_input(
-        "Search the store",
-        key=f"inspect:{tool}:search",
-        placeholder="Any memory, by text or id",
-        icon=":material/search:",
-        label_visibility="collapsed",
-        help="Searches all memories of the store, not only the candidates of this query.",
-    )
+    hidden = {"icon": ":material/search:", "label_visibility": "collapsed"}
+    about = "Searches all memories of the store, not only the candidates of this query."
+    hint = "Any memory, by text or id"
+    box.text_input("Search the store", key=f"inspect:{tool}:search", placeholder=hint, help=about, **hidden)
     if typed := st.session_state[f"inspect:{tool}:search"].strip():
         _draw_matches(context, tool, typed)
     lost, query = missing(context), context.request.query

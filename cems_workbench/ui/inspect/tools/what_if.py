@@ -7,6 +7,7 @@ the same on all judged queries.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import streamlit as st
 
@@ -103,12 +104,8 @@ def _draw_edit(context: InspectContext, edit: Edit) -> None:
     )
     show(outcome.lines, outcome.tables, [outcome.certainty], COLUMNS)
     st.markdown("## In all judged queries")
-    asked = st.button(
-        "Try it on all judged queries",
-        key="inspect:what_if:set",
-        icon=":material/rule:",
-        help="Measures before and after, and the queries that change. Evidence that is missing is gathered first; nothing else is stored.",
-    )
+    help = "Measures before and after, and the queries that change. Missing evidence is gathered first; nothing else is stored."
+    asked = st.button("Try it on all judged queries", "inspect:what_if:set", help, icon=":material/rule:")
     if asked or context.is_remembered("what_if:effects", *key):
         effect = context.remembered(
             "what_if:effects",
@@ -135,12 +132,8 @@ def _draw_new(context: InspectContext) -> None:
         with project:
             optional_choice("Project", f"{OF_NEW}:project", facets.projects, PROJECT_HELP)
         scope.selectbox("Scope", SCOPES, key=f"{OF_NEW}:scope", help=SCOPE_HELP)
-        tried = st.form_submit_button(
-            "Try",
-            type="primary",
-            key=f"{OF_NEW}:try",
-            help="Ranks the text for this query as if it were stored. The store is not changed.",
-        )
+        help = "Ranks the text for this query as if it were stored. The store is not changed."
+        tried = st.form_submit_button("Try", help, type="primary", key=f"{OF_NEW}:try")
     if tried:
         state[f"{OF_NEW}:tried"] = {
             name: state[f"{OF_NEW}:{name}"] or None for name in ("text", "title", "project", "scope")
@@ -175,22 +168,10 @@ def _draw_form(resources: Resources, stored: Memory) -> None:
         if problem is not None and problem[0] == stored.id:
             st.error(plain(problem[1]), icon=":material/block:")
         with st.container(horizontal=True):
-            st.form_submit_button(
-                "Try",
-                type="primary",
-                key="inspect:what_if:try",
-                on_click=_try,
-                args=(stored, keys),
-                help="Replays the query with this copy instead of the memory. The store is not changed.",
-            )
-            st.form_submit_button(
-                "Start again",
-                key="inspect:what_if:again",
-                on_click=_start_again,
-                args=(stored.id,),
-                icon=":material/undo:",
-                help="Restores the stored values.",
-            )
+            begin: Any = {"type": "primary", "on_click": _try, "args": (stored, keys)}
+            st.form_submit_button("Try", "Replays the query with this copy.", key="inspect:what_if:try", **begin)
+            again: Any = {"icon": ":material/undo:", "on_click": _start_again, "args": (stored.id,)}
+            st.form_submit_button("Start again", "Restores the stored values.", key="inspect:what_if:again", **again)
 
 
 def _draw_fields(resources: Resources, keys: Mapping[str, str]) -> None:
