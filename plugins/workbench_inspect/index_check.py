@@ -73,36 +73,24 @@ def _draw_own(context: InspectContext, ranked: RankedList | None) -> None:
     if ranked is None:
         st.info("No vector list was searched for this query: there is no index to check.", icon=":material/search_off:")
         return
-    where, depth, store = (
-        search_filter(context.request, context.trace.config),
-        _depth(context, ranked),
-        context.resources.store,
-    )
-    whose = provenance_of(context.trace.evidence.notes, ranked.name)
+    trace, store = context.trace, context.resources.store
+    where, depth = search_filter(context.request, trace.config), _depth(context, ranked)
+    whose = provenance_of(trace.evidence.notes, ranked.name)
     key = (context.request, ranked.variant, whose, depth, where, str(store.path), store.content_version)
     ids = [] if is_kept(COMPARED, key) else context.resources.indexes.vectors.ids(where)
-    if not is_kept(COMPARED, key):
-        if not ids:
-            st.info("No memory in the scope of this query has an embedding.", icon=":material/search_off:")
-            return
-        if len(ids) > MAX_IMMEDIATE and not st.button(
-            f"Compare all {len(ids):,} embeddings",
-            key="inspect:index_check",
-            help="Reads all embeddings of the store once.",
-        ):
-            return
+    if not ids and not is_kept(COMPARED, key):
+        st.info("No memory in the scope of this query has an embedding.", icon=":material/search_off:")
+        return
+    if len(ids) > MAX_IMMEDIATE and not st.button(f"Compare all {len(ids):,} embeddings", "inspect:index_check"):
+        return
     exact, rows = kept(COMPARED, key, lambda: _compared(context, ranked, ids, depth))
-    chosen = CANDIDATE_SETS.get(context.trace.config.lists.candidate_set.mode)
+    chosen = CANDIDATE_SETS.get(trace.config.lists.candidate_set.mode)
     st.markdown(f"## {_verdict(rows[0], len(exact), pooled=bool(chosen))}", help=GRAPH_HELP)
     draw_table(rows, ANSWERS, key="inspect:index_check:answers", most=2)
     elsewhere = _found_by(context, ranked.name)
-    for row in rows:
-        name, _, found = row
+    for name, _, found in rows:
         if found.deep.missed:
             _draw_missed(context, name, found, elsewhere)
-        elif row is not rows[0]:
-            either = "" if rows[0][2].deep.missed else " either"
-            st.caption(f"{plain(name)} would not have missed any{either}.")
 
 
 def _depth(context: InspectContext, ranked: RankedList) -> int:
@@ -197,16 +185,12 @@ def _draw_missed(
     def text(one: Missed) -> str:
         return excerpt(memories[one.memory_id].content) if one.memory_id in memories else ""
 
+    other = "Another list of this query that contains it; empty: none"
     columns: list[Column[Missed]] = [
         Column("exact rank", lambda one: one.rank, 80, help="Rank by exact search"),
         Column("memory", lambda one: short_id(one.memory_id), 110),
         Column(f"exact {score}", lambda one: one.cosine, 94, "%.4f", f"The {score} of query and memory"),
-        Column(
-            "found by",
-            lambda one: elsewhere.get(one.memory_id, ""),
-            90,
-            help="Another list of this query that contains it; empty: none",
-        ),
+        Column("found by", lambda one: elsewhere.get(one.memory_id, ""), 90, help=other),
         Column("content", text, "large"),
     ]
     draw_table(shown, columns, most=12, key=f"inspect:index_check:missed:{name}")
@@ -218,9 +202,8 @@ def _draw_live(context: InspectContext, engine: LiveEngine, variant: int) -> Non
     where = engine.name
     text, config = context.trace.evidence.text_for("vector", variant), context.trace.config
     key = (context.request, text, config, engine.address, context.resources.store.content_version)
-    if not is_kept(LIVE, key) and not st.button(
-        f"Query {plain(where)}", key="inspect:index_check:ask", icon=":material/hub:", help=LIVE_HELP
-    ):
+    ask = f"Query {plain(where)}"
+    if not is_kept(LIVE, key) and not st.button(ask, "inspect:index_check:ask", LIVE_HELP, icon=":material/hub:"):
         return
 
     def make() -> EngineCheck:
@@ -246,11 +229,9 @@ def _draw_live_list(context: InspectContext, check: EngineCheck, found: EngineCo
     st.markdown(f"**{plain(_verdict(row, len(exact), nearest))}**  {plain(cause(found, check.probe))}")
     draw_table([row], ANSWERS, key=f"inspect:index_check:answers:{live.name}", most=1)
     if live.unknown:
-        st.warning(
-            f"{len(live.unknown):,} of its rows are not in the snapshot, the first at position {live.unknown[0][0]:,}: import "
-            "them under Memories → Sources.",
-            icon=":material/sync_problem:",
-        )
+        count, first = len(live.unknown), live.unknown[0][0]
+        line = f"{count:,} of its rows are not in the snapshot, the first at position {first:,}: import them"
+        st.warning(f"{line} under Memories → Sources.", icon=":material/sync_problem:")
     if found.deep.missed:
         mine = next((each.name for each in context.trace.evidence.lists if each.source == live.name), "")
         _draw_missed(context, row[0], found, _found_by(context, mine), "cosine" if live.name == "vector" else "rank")
@@ -264,25 +245,17 @@ def _draw_settings(check: EngineCheck, key: object) -> None:
     if not check.worth_trying:
         st.caption("None of its settings can be changed for a single search.")
         return
-    if not is_kept(TRIED, key):
-        names = ", ".join(setting.name for setting in check.worth_trying)
-        if not st.button(
-            "Try settings on the live engine",
-            key="inspect:index_check:try",
-            icon=":material/tune:",
-            help=f"Searches again with other values of {plain(names)}, each for that search only; the system’s settings do not change.",
-        ):
-            return
+    names = ", ".join(setting.name for setting in check.worth_trying)
+    help = f"Searches again with other values of {plain(names)}, each for that search only."
+    label = "Try settings on the live engine"
+    if not is_kept(TRIED, key) and not st.button(label, "inspect:index_check:try", help, icon=":material/tune:"):
+        return
     with st.spinner("searching with other settings"):
         tried = kept(TRIED, key, check.mending)
-    whole = [each for each in tried if each.whole and each.changed]
-    if whole:
-        named = " or ".join(" = ".join(each.changed) for each in whole if each.changed)
-        words = f"{named} {'finds' if len(whole) == 1 else 'find'} all {whole[0].deep.k:,}."
-    else:
-        best = max(tried, key=lambda each: each.deep.found)
-        found = f"{' = '.join(best.changed or ())} finds {best.deep.found:,} of {best.deep.k:,}"
-        words = f"No value tried finds all; {found}."
+    whole = [each for each in tried if each.whole]
+    best = whole[0] if whole else max(tried, key=lambda each: each.deep.found)
+    named = " or ".join(" = ".join(each.changed or ()) for each in whole or [best])
+    words = f"{named} finds {f'all {best.deep.k:,}' if whole else f'{best.deep.found:,} of {best.deep.k:,}'}."
     st.markdown(f"**{plain(words)}**")
     draw_table([vector, *tried], TRIED_COLUMNS, key="inspect:index_check:settings", most=12)
 

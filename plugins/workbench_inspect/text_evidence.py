@@ -80,13 +80,8 @@ def _candidate(context: InspectContext) -> str:
         text = excerpt(context.trace.evidence.memories[memory_id].content, 90)
         return f"{ranked.get(memory_id, '–')}  {short_id(memory_id)}  {text}"
 
-    chosen: str = st.selectbox(
-        "Candidate",
-        options,
-        key=key,
-        format_func=named,
-        help="With ranks in the results; –: a candidate that was not returned.",
-    )
+    help = "With ranks in the results; –: a candidate that was not returned."
+    chosen: str = st.selectbox("Candidate", options, format_func=named, key=key, help=help)
     return chosen
 
 
@@ -192,14 +187,12 @@ def _variant(context: InspectContext, memory_id: str, met: Sequence[tuple[int, i
     best = max(range(len(met)), key=lambda i: (bool(met[i][0]), -i))
     if len(variants) < 2:
         return best
-    chosen: int = st.selectbox(
-        "Query variant",
-        range(len(variants)),
-        best,
-        key=f"inspect:text_evidence:variant:{hash(context.request)}:{memory_id}",
-        format_func=lambda i: f"{i}  {excerpt(variants[i].text, 80)}  ({met[i][0]} of {met[i][1]} terms)",
-        help="Each query variant was searched separately.",
-    )
+
+    def named(i: int) -> str:
+        return f"{i}  {excerpt(variants[i].text, 80)}  ({met[i][0]} of {met[i][1]} terms)"
+
+    key = f"inspect:text_evidence:variant:{hash(context.request)}:{memory_id}"
+    chosen: int = st.selectbox("Query variant", range(len(variants)), best, named, key)
     return chosen
 
 
@@ -284,13 +277,8 @@ def marked_html(
     edges: Sequence[Edge] = (),
 ) -> Markup:
     """The text with the terms in `found` marked, the parts outside `read` dimmed, and the edges."""
-    cuts = {
-        0,
-        len(text),
-        *(place for match in found for place in (match.start, match.end)),
-        *(edge.at for edge in edges),
-    }
-    cuts |= set(read or ())
+    cuts = {0, len(text), *(edge.at for edge in edges), *(read or ())}
+    cuts |= {place for match in found for place in (match.start, match.end)}
     marks = {match.start: match for match in found}
     ordered, inside = sorted(cuts), None
     pieces = []
@@ -366,23 +354,20 @@ def _draw_tokens(context: InspectContext, memory_id: str) -> None:
             return reader.cosines(query, text), reader.score(query, [text])[0]
 
     try:
-        key = (query, text, str(resources.store.path), resources.store.content_version)
-        cosines, pair = kept(HEAT, key, compare)
+        asked = (query, text, str(resources.store.path), resources.store.content_version)
+        cosines, pair = kept(HEAT, asked, compare)
     except ModelError as error:
         st.caption(plain(str(error)))
         return
     if pair.raw is None:
         st.caption(f"Nothing to compare: {plain(pair.error or 'no tokens')}.")
         return
-    only = st.selectbox(
-        "Tint by",
-        range(len(cosines.query)),
-        None,
-        key=f"inspect:token_heat:{memory_id}",
-        placeholder="all query tokens",
-        format_func=lambda i: f"{i + 1}  {joined(cosines.query[i])}",
-        help="One query token, or all together.",
-    )
+
+    def named(i: int) -> str:
+        return f"{i + 1}  {joined(cosines.query[i])}"
+
+    key = f"inspect:token_heat:{memory_id}"
+    only = st.selectbox("Tint by", range(len(cosines.query)), None, named, key, placeholder="all query tokens")
     heat = token_similarity(cosines, only)
     tokens = [
         (
