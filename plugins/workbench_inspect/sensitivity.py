@@ -21,7 +21,7 @@ from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, LEGEND, LIST_COLOURS, 
 from cems_workbench.ui.kit.html import excerpt, full_label, plain, tick
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 from cems_workbench.ui.kit.views import View
-from cems_workbench.ui.kit.widgets import switch
+from cems_workbench.ui.kit.widgets import remembered, switch
 from workbench_inspect.breakpoints import ConstantInterval
 from workbench_inspect.sweeps import (
     HIT_DEPTH,
@@ -137,6 +137,7 @@ def _bands(figure: Figure, swept: Sweep) -> None:
             values = dict.fromkeys(map(short_value, (segment.first, segment.last)))
             ranking = [f"{rank}  {tick(short_id(key))}" for rank, key in enumerate(segment.results, 1)]
             texts.append(lines(f"{bold(' to '.join(values))}: {name}", *(ranking or ["no results"])))
+        fill = {"shape": pattern, "size": 7, "solidity": 0.16, "fgcolor": "#FFFFFF", "fillmode": "overlay"}
         figure.add_bar(
             x=[(low + high) / 2 for low, high in edges],
             width=[high - low for low, high in edges],
@@ -144,12 +145,7 @@ def _bands(figure: Figure, swept: Sweep) -> None:
             name=name,
             hovertext=texts,
             hovertemplate=HOVERTEXT,
-            marker={
-                "color": colour,
-                "opacity": 0.85,
-                "line": {"width": 1, "color": GREY},
-                "pattern": {"shape": pattern, "size": 7, "solidity": 0.16, "fgcolor": "#FFFFFF", "fillmode": "overlay"},
-            },
+            marker={"color": colour, "opacity": 0.85, "line": {"width": 1, "color": GREY}, "pattern": fill},
             showlegend=bool(rows),
             row=1,
             col=1,
@@ -184,18 +180,9 @@ def _line(figure: Figure, swept: Sweep, memory_id: str, text: str, marked: Mappi
         line={"color": colour, "width": 3.5 if front else 2, "dash": DASHES[i // len(LIST_COLOURS) % len(DASHES)]},
     )
     if ys and ys[-1] is not None:
-        figure.add_annotation(
-            x=1,
-            xref="paper",
-            xanchor="left",
-            xshift=6,
-            y=ys[-1],
-            yref="y2",
-            text=label,
-            showarrow=False,
-            font={"size": 12, "color": colour if front else None},
-            align="left",
-        )
+        place: Any = {"x": 1, "xref": "paper", "xanchor": "left", "xshift": 6, "y": ys[-1], "yref": "y2"}
+        font = {"size": 12, "color": colour if front else None}
+        figure.add_annotation(text=label, showarrow=False, font=font, align="left", **place)
 
 
 def label_of(path: str) -> str:
@@ -213,27 +200,14 @@ def draw(context: InspectContext) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         path, second = _choose(trace.config)
         if second is None:
-            k = switch(
-                "First", DEPTHS, "inspect:sensitivity:k", 5, help="Number of top results compared.", labelled=True
-            )
-            counted = switch(
-                "Count as a change",
-                (NEW_ORDER, NEW_MEMBER),
-                "inspect:sensitivity:counted",
-                NEW_ORDER,
-                help="Any new order, or only added or removed results.",
-                labelled=True,
-            )
+            k = switch("First", DEPTHS, "inspect:sensitivity:k", 5, help="Number of results compared.", labelled=True)
+            what, key = (NEW_ORDER, NEW_MEMBER), "inspect:sensitivity:counted"
+            help = "Any new order, or only added or removed results."
+            counted = switch("Count as a change", what, key, NEW_ORDER, help=help, labelled=True)
         else:
-            size = switch(
-                "Cells",
-                list(SIZES),
-                "inspect:map:size",
-                24,
-                format_func=SIZES.__getitem__,
-                help="Each cell is one replay; values between cells are not tried.",
-                labelled=True,
-            )
+            help = "Each cell is one replay; values between cells are not tried."
+            name = SIZES.__getitem__
+            size = switch("Cells", [*SIZES], "inspect:map:size", 24, format_func=name, help=help, labelled=True)
     if second is not None:
         draw_map(context, path, second, size)
         return
@@ -254,30 +228,17 @@ def _choose(config: PipelineConfig) -> tuple[str, str | None]:
     specs = searched_specs()
     paths, sources = [spec.path for spec in specs], ("lexical", "ts_rank", "vector", "hybrid")
     on = next((source for source in sources if config.get(f"lists.{source}.enabled")), sources[0])
-    path = st.selectbox(
-        "Parameter",
-        paths,
-        paths.index(f"lists.{on}.weight"),
-        format_func=label_of,
-        key="inspect:sensitivity:path",
-        persist_state="session",
-        width=330,
-        help="Parameters that need no new search. For a depth, only values below the current one.",
-    )
+    first = paths.index(f"lists.{on}.weight")
+    help = "Parameters that need no new search. For a depth, only values below the current one."
+    one = remembered("inspect:sensitivity:path", help)
+    path = st.selectbox("Parameter", paths, first, label_of, width=330, **one)
     numbers = [spec.path for spec in specs if is_number(spec)]
     if path not in numbers:
         return path, None
-    second = st.selectbox(
-        "Second parameter",
-        [other for other in numbers if other != path],
-        None,
-        format_func=label_of,
-        key="inspect:sensitivity:second",
-        persist_state="session",
-        placeholder="none",
-        width=260,
-        help="With one, a map: which memory comes first, and does the query succeed, for each pair of values?",
-    )
+    help = "With one, a map: which memory comes first, and does the query succeed, for each pair of values?"
+    two = remembered("inspect:sensitivity:second", help)
+    others = [other for other in numbers if other != path]
+    second = st.selectbox("Second parameter", others, None, label_of, placeholder="none", width=260, **two)
     return path, second
 
 
@@ -336,13 +297,8 @@ def _changes(before: Sequence[str], after: Sequence[str]) -> list[str]:
 def _curve(context: InspectContext, swept: Sweep) -> Curve | None:
     """The metrics of the labelled set over the range, if requested."""
     labelled = None
-    if st.toggle(
-        "Judged queries over this range",
-        key="inspect:sensitivity:labelled",
-        persist_state="session",
-        help="Adds hit@5 (the share of judged queries with a relevant memory in the first 5) and nDCG@10 below the chart, at "
-        "evenly spaced values.",
-    ):
+    help = "Adds hit@5 (the share of judged queries with a relevant memory in the first 5) and nDCG@10 below the chart."
+    if st.toggle("Judged queries over this range", **remembered("inspect:sensitivity:labelled", help)):
         labelled = offer_labelled(context, "inspect:sensitivity:gather")
     if labelled is None:
         return None

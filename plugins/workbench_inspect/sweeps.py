@@ -26,7 +26,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cems_workbench.analysis.why.counterfactual import slider, span
-from cems_workbench.analysis.why.side_effects import NDCG_DEPTH, LabelledSet
+from cems_workbench.analysis.why.side_effects import LabelledSet
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec
 from cems_workbench.pipeline import Evidence
@@ -279,9 +279,6 @@ def shown_memories(sweep: Sweep, first: Sequence[str], most: int) -> list[str]:
     ranked = sorted(weight, key=lambda key: (-weight[key], key))
     asked = [key for key in first if key in weight]
     return list(dict.fromkeys([*asked, *sweep.present.results, *ranked]))[: max(most, len(sweep.present.results))]
-
-
-__all__ = ["HIT_DEPTH", "NDCG_DEPTH", "Curve", "by_members", "inside", "labelled_curve", "neighbours", "shown_memories"]
 
 
 @dataclass(frozen=True, eq=False)

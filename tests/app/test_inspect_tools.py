@@ -273,18 +273,6 @@ def variants(page: AppTest) -> Any:
     return table_with(page, "only it")
 
 
-def test_each_row_is_the_replay_without_that_form(open_page: OpenPage) -> None:
-    page = with_two(open_page())
-    evidence, before = evidence_of(page), order(page)
-    expected = []
-    for i in range(3):
-        after = [result.memory_id for result in replay(evidence, config_of(page), switched_off={i}).results]
-        entered, left = (set(a) - set(b) for a, b in ((after, before), (before, after)))
-        expected.append({*(f"+ {key}" for key in entered), *(f"− {key}" for key in left)})
-    assert [set(filter(None, cell.split("  "))) for cell in variants(page)["without it"]] == expected
-    assert sum(map(bool, expected)) >= 2
-
-
 def test_switching_one_off_changes_the_ranking_and_its_row_puts_it_back(open_page: OpenPage) -> None:
     page = with_two(open_page())
     before = order(page)
