@@ -180,19 +180,14 @@ def _append(found: list[ConstantInterval], segment: ConstantInterval) -> None:
         found.append(segment)
 
 
-FACTORS = frozenset(
-    {
-        "adjust.pinned_factor",
-        "adjust.project.same",
-        "adjust.project.different",
-        "adjust.project.untagged",
-        "adjust.feedback.base",
-        "adjust.feedback.span",
-        "adjust.time_decay.alpha",
-        "adjust.count.alpha",
-        "rerank.neutral_unit",
-    }
-)
+FACTORS = {
+    "rerank.neutral_unit",
+    *(
+        f"adjust.{name}"
+        for name in ("pinned_factor", "time_decay.alpha", "count.alpha", "feedback.base", "feedback.span")
+    ),
+    *(f"adjust.project.{name}" for name in ("same", "different", "untagged")),
+}
 HALF_LIFE, BLEND = "adjust.time_decay.half_life_days", "fusion.score_blend"
 QUARTERS = (0.25, 0.75)
 
@@ -223,16 +218,12 @@ def line_kind(turned: ParameterSweep) -> LineKind | None:
         decay = turned.config.adjust.time_decay
         if decay.mode == "linear" or decay.floor > 0 or decay.alpha is not None:
             return None  # it has a corner, or is a sum
-        return LineKind(_logarithm if decay.mode == "exponential" else _negative_inverse, _inverse, _inverse)
+        return LineKind(np.log if decay.mode == "exponential" else _negative_inverse, _inverse, _inverse)
     return None
 
 
 def _inverse(value: float) -> float:
     return 1 / value
-
-
-def _logarithm(score: Floats) -> Floats:
-    return np.log(score)
 
 
 def _negative_inverse(score: Floats) -> Floats:

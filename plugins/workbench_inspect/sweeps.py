@@ -18,6 +18,7 @@ points are unknown.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -108,11 +109,8 @@ class Sweep:
         """The segment with the present value."""
         if self.off is not None and self.now is None:
             return self.off
-        return next(
-            segment
-            for segment in self.segments
-            if segment.first == self.now or (self.numeric and segment.last >= self.now)
-        )
+        exact = (one for one in self.segments if one.first == self.now or (self.numeric and one.last >= self.now))
+        return next(exact)
 
 
 def is_number(spec: FieldSpec) -> bool:
@@ -156,18 +154,12 @@ def _swept(
         return closing.segments(sorted({*_grid(low, high, True), *own}))[0], "bracketed", 1.0
     if spec.path == "dedup.similarity":
         samples = sorted({*similarity_samples(turned, low, high), *own})
-        return (
-            BoundarySearch(turned.results, EVENT_OFFSET * length / 2, False, EVENT_OFFSET * length).segments(samples)[
-                0
-            ],
-            "solved",
-            0.0,
-        )
+        search = BoundarySearch(turned.results, EVENT_OFFSET * length / 2, False, EVENT_OFFSET * length)
+        return search.segments(samples)[0], "solved", 0.0
     events, complete = _events(turned, spec, low, high)
     least = (EVENT_OFFSET if complete else TOLERANCE) * length
-    samples = sorted(
-        {low, high, *own, *_middles(events, EVENT_OFFSET * length)} | (set() if complete else {*_grid(low, high)})
-    )
+    found = {low, high, *own, *_middles(events, EVENT_OFFSET * length)}
+    samples = sorted(found if complete else found | set(_grid(low, high)))
     closing = BoundarySearch(turned.results, least, False, EVENT_OFFSET * length / 2, events)
     segments, searched = closing.segments(samples)
     if complete and not searched:
@@ -239,11 +231,11 @@ def inside(sweep: Sweep, segment: ConstantInterval) -> Any:
 
 def neighbours(sweep: Sweep) -> tuple[ConstantInterval | None, ConstantInterval | None]:
     """The segments below and above the present one."""
-    at = sweep.segments.index(sweep.present) if sweep.present in sweep.segments else None
-    if at is None:
+    if sweep.present not in sweep.segments:
         return None, None
-    below = sweep.segments[at - 1] if at > 0 else None
-    return below, sweep.segments[at + 1] if at + 1 < len(sweep.segments) else None
+    at = sweep.segments.index(sweep.present)
+    around = (None, *sweep.segments, None)
+    return around[at], around[at + 2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,11 +292,7 @@ class WeightMap:
     @property
     def winners(self) -> list[tuple[str, int]]:
         """The memories at rank 1 with their number of cells, most cells first, then by id."""
-        counts: dict[str, int] = {}
-        for row in self.first:
-            for memory_id in row:
-                if memory_id is not None:
-                    counts[memory_id] = counts.get(memory_id, 0) + 1
+        counts = Counter(memory_id for row in self.first for memory_id in row if memory_id is not None)
         return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
     def succeeds(self, k: int) -> int:

@@ -319,7 +319,7 @@ def _reading_line(
         "all of it" if length == whole else f"{length:,} of {whole:,} characters",
         f"from the {chunk_words(evidence, memory.id, chunk.seq)}" if chunk is not None else "",
         f"the best of {passages} passages" if passages > 1 else "",
-        f"at most {rerank.chunk_chars:,} at once, by {plain(rerank.chunk_selection)}",
+        f"at most {rerank.chunk_chars:,} characters at once, by {plain(rerank.chunk_selection)}",
         "in brief, since many candidates are long" if brief else "",
         "its end cut off at the model’s input length" if detail.get("truncated") else "",
         "also with the preceding question; the higher score counts" if asked and not question_shown else "",

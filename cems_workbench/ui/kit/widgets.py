@@ -132,28 +132,23 @@ def draw_provenance(key: str, text: str, ask_again: Callable[[], None] | None) -
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(plain(text), width="content")
         if ask_again is not None:
-            st.button(
-                "Ask again",
-                key=f"{key}:ask_again",
-                type="tertiary",
-                icon=":material/refresh:",
-                on_click=ask_again,
-                help="The running system may answer differently now. Discards its earlier answers and gathers these lists again.",
-            )
+            help = "The running system may answer differently now. Discards its earlier answers and gathers these lists again."
+            more: Any = {"type": "tertiary", "icon": ":material/refresh:", "on_click": ask_again}
+            st.button("Ask again", f"{key}:ask_again", help, **more)
 
 
 def draw_bundled_notice(
     page: str, figures: SampleFigures, measure_hint: str, choose: str, on_click: Callable[[], None]
 ) -> None:
     """Draw that the results shown are bundled with the project, when they were measured, and how to measure again."""
+    help = (
+        "Shown because this store holds exactly the sample set: the same memories, relations, queries, judgments, embedder and presets as "
+        "in that measurement. Times were measured on another machine."
+    )
+    when = f"Measured with CEMS Workbench {plain(figures.version)} on {figures.day.isoformat()}"
+    text = f":material/inventory_2: {when}; these results are bundled with the project. {measure_hint}"
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(
-            f":material/inventory_2: Measured with CEMS Workbench {plain(figures.version)} on {figures.day.isoformat()}; these results "
-            f"are bundled with the project. {measure_hint}",
-            width="stretch",
-            help="Shown because this store holds exactly the sample set: the same memories, relations, queries, judgments, embedder and "
-            "presets as in that measurement. Times were measured on another machine.",
-        )
+        st.caption(text, width="stretch", help=help)
         st.button(choose, key=f"{page}:shipped", icon=":material/tune:", on_click=on_click)
 
 
@@ -408,14 +403,8 @@ def report_button(key: str, name: str, write: Callable[[bool], str], *, texts: b
         what: description of the contents, after "One HTML file for people who do not run the app:".
     """
     file = safe_stem(name, "report", MAX_NAME_CHARS)
+    help = "Leaves out queries, titles and contents; ids and numbers stay."
     with st.popover("Report", icon=":material/article:", key=f"{key}:popover"):
-        st.caption(
-            f"One HTML file for people who do not run the app: {what}It opens from disk without a network and can be printed."
-        )
-        redact = texts and st.toggle(
-            "Leave texts out",
-            key=f"{key}:redact",
-            persist_state="session",
-            help="Leaves out queries, titles and contents; ids and numbers stay.",
-        )
+        st.caption(f"One HTML file for people who do not run the app: {what}It opens from disk without a network.")
+        redact = texts and st.toggle("Leave texts out", **remembered(f"{key}:redact", help))
         download("Download HTML", lambda: write(redact), f"{file}.html", f"{key}:html", type="primary")

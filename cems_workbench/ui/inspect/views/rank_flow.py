@@ -134,18 +134,15 @@ def flow_figure(
 ) -> Figure:
     """The chart; its traces are in the order of `drawn_order`.
 
-    `kinds` by memory id; others are neutral. `hover` and `label` return escaped texts; `margin`
-    is the width for labels in pixels.
+    `kinds` by memory id; others are neutral. `hover` and `label` return escaped texts; `margin` is the width for labels in pixels.
     """
     import plotly.graph_objects as go
 
-    scale = scale_of(flow, top)
-    drawn = [
-        (line, kinds.get(line.memory_id, NEUTRAL), line.memory_id == followed)
-        for line in drawn_order(flow, kinds, followed)
-    ]
-    curves = [_curve(line, kind, flow, scale, front, hover(line)) for line, kind, front in drawn]
-    threads = [_thread(line, kind, flow, scale, front) for line, kind, front in drawn]
+    scale, curves, threads = scale_of(flow, top), [], []
+    for line in drawn_order(flow, kinds, followed):
+        kind, front, stops = kinds.get(line.memory_id, NEUTRAL), line.memory_id == followed, _stops(line, flow, scale)
+        curves.append(_curve(line, kind, front, stops, _lost_index(line, flow)) | {"hovertext": hover(line)})
+        threads.append(_thread(kind, front, stops))
     layout = {**_layout(flow, scale, margin), "annotations": _labels(flow, scale, label)}
     # In one call: Plotly validates all existing traces on each addition.
     return go.Figure({"data": [*curves, *threads], "layout": layout})
@@ -173,7 +170,10 @@ def _bend(start: Point, end: Point) -> list[Mark]:
     return marks
 
 
-def _stops(line: FlowLine, flow: RankFlow, scale: Scale) -> tuple[list[Point], list[Point]]:
+Stops = tuple[list[Point], list[Point]]
+
+
+def _stops(line: FlowLine, flow: RankFlow, scale: Scale) -> Stops:
     """Positions of the line in the lists, and in the stages including the point where it was dropped."""
     places = column_positions(flow)
     stops = [(point.column, (places[point.column], scale.height(point.rank))) for point in line.points]
@@ -194,10 +194,9 @@ def _lost_index(line: FlowLine, flow: RankFlow) -> int | None:
     return len(staged) if line.dropped is not None and line.dropped.stage == line.loss.stage else 0
 
 
-def _curve(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: bool, hover: str) -> dict[str, Any]:
+def _curve(line: FlowLine, kind: Kind, followed: bool, stops: Stops, lost: int | None) -> dict[str, Any]:
     """Only markers in the lists, which run in parallel; a line through the stages; a cross where it was lost."""
-    listed, staged = _stops(line, flow, scale)
-    lost = _lost_index(line, flow)
+    listed, staged = stops
     size = kind.size + (3 if followed else 0)
     marks: list[Mark] = []
     for stop in listed:
@@ -207,41 +206,37 @@ def _curve(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: b
             marks += _bend(staged[i - 1], stop)
         ended = line.dropped is not None and i == len(staged) - 1
         marks.append((*stop, "x" if i == lost else kind.symbol, max(size, 9) if i == lost else 0 if ended else size))
+    x, y, symbols, sizes = zip(*marks, strict=True) if marks else ((), (), (), ())
+    whole = {"marker": {"opacity": 1}}
+    outline = {"width": 1.5, "color": kind.colour}
     return {
         "type": "scatter",
-        "x": [mark[0] for mark in marks],
-        "y": [mark[1] for mark in marks],
+        "x": x,
+        "y": y,
         "mode": "lines+markers",
-        "hovertext": hover,
         "hoverinfo": "text",
         "hoverlabel": {"align": "left"},
         "opacity": 1.0 if followed or kind is not NEUTRAL else 0.62,
         "line": {"color": kind.colour, "width": kind.width + (2 if followed else 0)},
-        "marker": {
-            "color": kind.colour,
-            "symbol": [mark[2] for mark in marks],
-            "size": [mark[3] for mark in marks],
-            "opacity": 1.0,
-            "line": {"width": 1.5, "color": kind.colour},
-        },
-        "selected": {"marker": {"opacity": 1}},
-        "unselected": {"marker": {"opacity": 1}},
+        "marker": {"color": kind.colour, "symbol": symbols, "size": sizes, "opacity": 1.0, "line": outline},
+        "selected": whole,
+        "unselected": whole,
     }
 
 
-def _thread(line: FlowLine, kind: Kind, flow: RankFlow, scale: Scale, followed: bool) -> dict[str, Any]:
+def _thread(kind: Kind, followed: bool, stops: Stops) -> dict[str, Any]:
     """A dotted line that connects a memory's positions in the lists with the first stage."""
-    listed, staged = _stops(line, flow, scale)
-    stops = [*listed, *staged[:1]]
+    listed, staged = stops
+    points = [*listed, *staged[:1]]
+    line = {"color": kind.colour, "width": 2 if followed else 1, "dash": "dot"}
+    places = {"x": [x for x, _ in points], "y": [y for _, y in points]}
     return {
         "type": "scatter",
-        "x": [x for x, _ in stops],
-        "y": [y for _, y in stops],
         "mode": "lines",
         "hoverinfo": "skip",
         "opacity": 0.9 if followed else 0.4,
-        "line": {"color": kind.colour, "width": 2 if followed else 1, "dash": "dot"},
-    }
+        "line": line,
+    } | places
 
 
 def _labels(flow: RankFlow, scale: Scale, label: Callable[[FlowLine], str]) -> list[dict[str, Any]]:
