@@ -160,14 +160,9 @@ def draw_right(needed: Role) -> bool:
 def ask() -> None:
     """Draw the signed-in name with Sign out, the sign-in buttons, or, without sign-in, a box for a name."""
     if not sign_in_configured():
-        st.text_input(
-            "Your name",
-            key=NAME,
-            persist_state="session",
-            max_chars=120,
-            placeholder="saved with every label",
-            help="Keeps the labels of reviewers apart. If sign-in is configured, the signed-in name is used.",
-        )
+        help = "Keeps the labels of reviewers apart. If sign-in is configured, the signed-in name is used."
+        hint: Any = {"placeholder": "saved with every label", "persist_state": "session", "max_chars": 120}
+        st.text_input("Your name", key=NAME, help=help, **hint)
         return
     who = signed_in()
     if who is not None:
@@ -178,15 +173,9 @@ def ask() -> None:
     section: Mapping[str, Any] = st.secrets["auth"]
     named = [name for name, value in section.items() if isinstance(value, Mapping)]
     for provider in named or [""]:  # a single provider has no name
-        st.button(
-            f"Sign in with {plain(provider)}" if provider else "Sign in",
-            key=f"reviewer:sign_in:{provider}",
-            icon=":material/login:",
-            on_click=st.login,
-            width="stretch",
-            args=(provider,) if provider else (),
-            help="Labels carry the name you sign in with.",
-        )
+        label, args = f"Sign in with {plain(provider)}" if provider else "Sign in", (provider,) if provider else ()
+        sign: Any = {"icon": ":material/login:", "on_click": st.login, "args": args, "width": "stretch"}
+        st.button(label, f"reviewer:sign_in:{provider}", "Labels carry the name you sign in with.", **sign)
 
 
 WARM_UP_DELAY_S = 2.0

@@ -5,6 +5,8 @@ Blame says which of them the query returns, which is stale, and which says other
 
 from __future__ import annotations
 
+from typing import Any
+
 import streamlit as st
 from markupsafe import Markup
 
@@ -20,6 +22,7 @@ from cems_workbench.ui.kit.html import capital, plain, render, write_stylesheet
 from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.views import View
+from cems_workbench.ui.kit.widgets import remembered
 from cems_workbench.ui.memories import across
 from cems_workbench.ui.memories.state import open_in_memories
 
@@ -34,14 +37,8 @@ def draw_blame(context: InspectContext) -> None:
     """Draw the box, and of each claim the memories that support it, with what became of them and the next step."""
     write_stylesheet("why", "blame")
     with st.form("inspect:blame:form", border=False):
-        st.text_area(
-            "What the agent said",
-            key=TEXT,
-            height=90,
-            placeholder="You are moving in November.",
-            persist_state="session",
-            help=HELP,
-        )
+        hint = "You are moving in November."
+        st.text_area("What the agent said", height=90, placeholder=hint, **remembered(TEXT, HELP))
         if st.form_submit_button("Find the memories behind it", icon=":material/search:"):
             st.session_state[ASKED] = st.session_state[TEXT]
     text, trace, request = st.session_state.get(ASKED), context.trace, context.request
@@ -75,33 +72,18 @@ def draw_blame(context: InspectContext) -> None:
 def _draw_buttons(key: str, memory: BlamedMemory, first: bool) -> None:
     with st.container(horizontal=True, gap="xsmall"):
         if memory.next is not None:
-            st.button(
-                plain(capital(memory.next.words)),
-                key=f"{key}:why",
-                icon=":material/help:",
-                on_click=state.explain,
-                args=(memory.next.memory_id,),
-                type="primary" if first else "secondary",
-                help="Opens “Why is it missing?” for this memory.",
-            )
+            act: Any = {"on_click": state.explain, "args": (memory.next.memory_id,), "icon": ":material/help:"}
+            kind: Any = "primary" if first else "secondary"
+            help = "Opens “Why is it missing?” for this memory."
+            st.button(plain(capital(memory.next.words)), f"{key}:why", help, type=kind, **act)
         if memory.fix is not None:
             values = ", ".join(f"{path} to {value}" for path, value in memory.fix.changes.items())
-            st.button(
-                plain(capital(memory.fix.words)),
-                key=f"{key}:apply",
-                icon=":material/update:",
-                on_click=state.apply,
-                args=(memory.fix.changes,),
-                help=f"Sets {values}. Alt+Z undoes it.",
-            )
+            act = {"on_click": state.apply, "args": (memory.fix.changes,), "icon": ":material/update:"}
+            st.button(plain(capital(memory.fix.words)), f"{key}:apply", f"Sets {values}. Alt+Z undoes it.", **act)
         for memory_id in dict.fromkeys([memory.id, *(other.memory.id for other in memory.otherwise)]):
-            if st.button(
-                f"{plain(short_id(memory_id))} in Memories",
-                key=f"{key}:memories:{memory_id}",
-                type="tertiary",
-                icon=":material/database:",
-                help="Shows the whole memory, and how other queries use it.",
-            ):
+            label, help = f"{plain(short_id(memory_id))} in Memories", "The whole memory, and how other queries use it."
+            more: Any = {"type": "tertiary", "icon": ":material/database:"}
+            if st.button(label, f"{key}:memories:{memory_id}", help, **more):
                 open_in_memories(memory_id)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import streamlit as st
 from markupsafe import Markup
@@ -27,7 +28,7 @@ from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.html import full_label, plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.views import View
-from cems_workbench.ui.kit.widgets import report_button, show
+from cems_workbench.ui.kit.widgets import remembered, report_button, show
 
 MAX_CHANGES = 8
 APPLIED = "inspect:why:applied"
@@ -45,17 +46,9 @@ def draw(context: InspectContext) -> None:
     """Draw the choice of a memory, the cause, the path and the counterfactuals."""
     write_stylesheet("why")
     first, second = st.columns([1, 3], vertical_alignment="bottom")
-    first.number_input(
-        "Should be in the first",
-        1,
-        1000,
-        None,
-        key=state.TARGET,
-        persist_state="session",
-        placeholder=f"{target_rank(context.trace.config)} (result limit)",
-        help="A memory is missing if it is not among this many top results; Rank flow and Against production "
-        "use the same number. Empty: the result limit.",
-    )
+    about = "A memory is missing if it is not among this many top results; Rank flow and Against production use the same number."
+    k = f"{target_rank(context.trace.config)} (result limit)"
+    first.number_input("Should be in the first", 1, 1000, None, placeholder=k, **remembered(state.TARGET, about))
     said, help = _judged_line(context)
     memory_id = choose_memory.draw(context, "why", box=second, said=said, help=help)
     _draw_applied()
@@ -132,23 +125,15 @@ def _draw_changes(context: InspectContext, why: Why) -> None:
     goal = f"put it above {plain(short_id(fix.above))}" if fix and fix.inside and fix.above else "bring it in"
     st.markdown(f"## Changes that {goal}, the fix first" if why.counterfactuals else "## Closest changes")
     st.html(render("inspect/why/head.html"))
-    for i, counterfactual in enumerate(shown):
+    for i, one in enumerate(shown):
         with st.container(horizontal=True, vertical_alignment="center", wrap=False, gap="small"):
-            st.button(
-                full_label("Apply", what(counterfactual)),
-                key=f"inspect:why:apply:{i}",
-                on_click=apply,
-                width=76,
-                args=(counterfactual, context.request, why),
-                help="Applies this change; undo it with one click.",
-            )
-            st.html(counterfactual_html(counterfactual))
+            act: Any = {"on_click": apply, "args": (one, context.request, why), "width": 76}
+            st.button(full_label("Apply", what(one)), f"inspect:why:apply:{i}", "One click undoes it.", **act)
+            st.html(counterfactual_html(one))
     more = len(why.counterfactuals) - len(shown)
-    st.caption(
-        f"{f'{more} more in `why --json`. ' if more > 0 else ''}{order_text(why.counterfactuals)} {why.replays} replays.",
-        help="Every change was verified by replay, with the reranker scores it needs. Changes that leave fewer than half of the "
-        "results are excluded.",
-    )
+    rest = f"{more} more in `why --json`. " if more > 0 else ""
+    help = "Each was verified by replay, with the reranker scores it needs. None leaves fewer than half of the results."
+    st.caption(f"{rest}{order_text(why.counterfactuals)} {why.replays} replays.", help=help)
     if labelled_set(context) is None and offer_labelled(context, "inspect:why:weigh") is not None:
         st.rerun()  # measured changes are sorted differently
 
@@ -220,13 +205,8 @@ def _draw_applied() -> None:
         return
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown(f":material/check: **Applied** {plain(applied.words)}")
-        st.button(
-            "Undo this change",
-            key="inspect:why:back",
-            icon=":material/undo:",
-            on_click=_undo_applied,
-            help="Restores all parameters from before this change.",
-        )
+        undo: Any = {"icon": ":material/undo:", "on_click": _undo_applied}
+        st.button("Undo this change", "inspect:why:back", "Restores all parameters from before this change.", **undo)
 
 
 VIEW = View(

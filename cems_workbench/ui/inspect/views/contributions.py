@@ -38,9 +38,7 @@ BAR_HEIGHT_PX = 30
 """Height of a candidate's bar including margin, in pixels."""
 MAX_CANDIDATES = 12
 PATTERNS: dict[PartKind, str] = {
-    "top-rank bonus": "/",
-    "importance bonus": "/",
-    "importance floor": "/",
+    **dict.fromkeys(("top-rank bonus", "importance bonus", "importance floor"), "/"),
     "score blend": ".",
 }
 """Fill pattern by kind of part; others are solid."""
