@@ -204,33 +204,29 @@ def _draw_whole(context: InspectContext, memory: Memory, marks: Marks) -> None:
     room = embedder_room(context.resources.embedder)
     rule = context.resources.store.texts.rule
     chunk = None if score is None or config.backend == "none" else score.chunk
-    question = context.trace.evidence.questions.get(memory.id, "")
-    asked, chunk = ("", None) if chunk is None else without_question(question, chunk)
-    chunk = None if chunk is None else without_fields(chunk, memory, config.text_fields)
+    asked = ""
+    if chunk is not None:
+        asked, chunk = without_question(context.trace.evidence.questions.get(memory.id, ""), chunk)
+        chunk = without_fields(chunk, memory, config.text_fields)
     place = None if chunk is None else chunk_place(memory.content, chunk)
-    edges: list[Edge] = []
-    if place is not None:
-        edges += _reader_edges(memory, place, score, config.backend, room)
+    edges = [] if place is None else _reader_edges(memory, place, score, config.backend, room)
     if memory.id not in context.trace.evidence.chunks:  # chunks fit the embedder, or were imported unchanged
         edges += _embedder_edge(memory, room, rule)
     if rule != DEFAULT_TEXT_RULE:
-        st.caption(
-            f"Embedded and searched: {rule}.", help="The store's text rule; Store on the Memories page changes it."
-        )
+        st.caption(f"Embedded and searched: {rule}.", help="Store on the Memories page changes it.")
     tips, find = marks
     title = shown_title(memory)
     body = marked_html(memory.content, find(memory.content), tips, place, edges)
     top = marked_html(title, find(title), tips) if title else None
     key = {"marked": bool(tips), "read": place is not None, "cut": bool(edges)}
     st.html(render("workbench_inspect:whole.html", title=top, body=body, **key))
-    if chunk is not None and place is None:
-        st.caption("The reranker read this text, which is no longer in the memory:")
-        st.code(neutralise(chunk), language=None, wrap_lines=True)
-    if asked:
-        st.caption(
-            "Scored together with the preceding question of the session, which gives a higher score than the memory alone:"
-        )
-        st.code(neutralise(asked), language=None, wrap_lines=True)
+    for title, text in (
+        ("The reranker read this text, which is no longer in the memory:", chunk if place is None else None),
+        ("Scored together with the preceding question, which gives a higher score than the memory alone:", asked),
+    ):
+        if text:
+            st.caption(title)
+            st.code(neutralise(text), language=None, wrap_lines=True)
     if line := _reading_line(context, memory, score, place, question_shown=bool(asked)):
         st.caption(line)
 
@@ -328,7 +324,7 @@ def _reading_line(
 
 
 def _draw_tokens(context: InspectContext, memory_id: str) -> None:
-    """Draw the text of one candidate with tinted tokens, and a table of the matches; computed on request if no score has them."""
+    """Draw the text of one candidate with tinted tokens; computed on request if no score has them."""
     st.markdown("## Token by token", help=HEAT_HELP)
     trace, config, resources = context.trace, context.trace.config.rerank, context.resources
     score = trace.evidence.model_scores.get(model_key(config), {}).get(memory_id)
@@ -339,11 +335,7 @@ def _draw_tokens(context: InspectContext, memory_id: str) -> None:
         words = chunk_words(trace.evidence, memory_id, chunk.seq)
         st.caption(f"Text read: {words}, the highest-ranked match.")
     if not alignment(score) and not st.session_state.get(HEAT_WANTED):
-        if not st.button(
-            "Compare token by token",
-            key="inspect:token_heat",
-            help="Late interaction with the embedder; takes a moment.",
-        ):
+        if not st.button("Compare token by token", "inspect:token_heat", "Late interaction; takes a moment."):
             return
         st.session_state[HEAT_WANTED] = True
     query = config.query or trace.evidence.corrected
