@@ -31,8 +31,10 @@ BARE: dict[str, Any] = {
     "adjust.time_decay.mode": "none",
     "adjust.project.enabled": False,
     "adjust.clamp": False,
-    "variants.original_weight": 1.0,
+    "adjust.pinned_factor": 1.0,
+    "assembly.max_tokens": None,
     "assembly.strategy": "greedy",
+    "variants.original_weight": 1.0,
 }
 
 
@@ -160,40 +162,18 @@ def test_closing_in_finds_each_change_between_two_samples() -> None:
     assert len(calls) < 400
 
 
-OFF: dict[str, Any] = {
-    "fusion.top_rank_bonus.rank1": 0.0,
-    "fusion.top_rank_bonus.rank2_3": 0.0,
-    "fusion.normalize": "none",
-    "fusion.score_blend": 0.0,
-    "filter.min_score": None,
-    "adjust.priority": False,
-    "adjust.time_decay.mode": "none",
-    "adjust.project.enabled": False,
-    "adjust.clamp": False,
-    "adjust.pinned_factor": 1.0,
-    "assembly.max_tokens": None,
-    "assembly.strategy": "greedy",
-    "variants.original_weight": 1.0,
-}
 VECTOR, LEXICAL = "abcd", "bcad"
 
 
 def parts_of(vector: str = VECTOR, lexical: str = LEXICAL) -> Evidence:
-    memories = {key: Memory(id=key, content="text", priority=1.0 + (key == "d")) for key in vector + lexical}
-    lists = [("vector", vector), ("lexical", lexical)]
-    return Evidence(
-        query="q",
-        memories=memories,
-        variants=(Variant("q"),),
-        lists=tuple(
-            RankedList(f"{source}:0", source, 0, tuple(Hit(key, 9.0 - i) for i, key in enumerate(ids)))  # type: ignore[arg-type]
-            for source, ids in lists
-        ),
+    found = made(
+        {
+            name: [(key, 9.0 - i) for i, key in enumerate(ids)]
+            for name, ids in (("vector", vector), ("lexical", lexical))
+        }
     )
-
-
-def parts_config(**values: Any) -> PipelineConfig:
-    return with_values(PipelineConfig(), OFF | {path.replace("__", "."): value for path, value in values.items()})
+    memories = {key: Memory(id=key, content="text", priority=1.0 + (key == "d")) for key in vector + lexical}
+    return replace(found, memories=memories)
 
 
 def by_name(effects: list[Effect]) -> dict[str, Effect]:
@@ -204,7 +184,7 @@ def test_a_list_left_out_leaves_the_order_of_the_other() -> None:
     """Weights 3 and 1: a = 3/61 + 1/63 = .06505, b = 3/62 + 1/61 = .06478, c = 3/63 + 1/62 = .06375, d last."""
     from scipy.stats import kendalltau  # a second: not while every worker collects
 
-    found = component_effects(parts_of(), parts_config(lists__vector__weight=3.0, lists__lexical__weight=1.0))
+    found = component_effects(parts_of(), config(lists__vector__weight=3.0, lists__lexical__weight=1.0))
     assert [effect.part.name for effect in found] == ["vector:0", "lexical:0"]
     named = by_name(found)
     assert (named["vector:0"].nominal, named["lexical:0"].nominal) == (0.75, 0.25)
@@ -220,7 +200,7 @@ def test_a_memory_that_only_one_list_found_goes_with_it() -> None:
 
     Pairs of {a, b, c, d}: b against a turned (1), b against c and d the same (0), the three pairs of a, c, d half each: 2.5 of 6.
     """
-    found = by_name(component_effects(parts_of(lexical="b"), parts_config(lists__vector__weight=100.0)))
+    found = by_name(component_effects(parts_of(lexical="b"), config(lists__vector__weight=100.0)))
     assert found["vector:0"].left == ("a", "c", "d") and found["vector:0"].entered == ()
     assert found["vector:0"].tau == pytest.approx(1 - 2 * 2.5 / 6)
 
@@ -229,7 +209,7 @@ def test_each_part_that_is_on_is_there_and_the_first_judged_rank_stands_beside_i
     found = by_name(
         component_effects(
             parts_of(),
-            parts_config(adjust__priority=True, gap__ratio=0.1, fusion__score_blend=0.5),
+            config(adjust__priority=True, gap__ratio=0.1, fusion__score_blend=0.5),
             {"d": 3},
         )
     )
@@ -245,7 +225,7 @@ def test_bonuses_without_rrf_and_a_filter_in_raw_mode_are_no_parts() -> None:
         "filter.min_score": 0.1,
         "query.raw": True,
     }
-    assert list(by_name(component_effects(parts_of(), with_values(parts_config(), values)))) == [
+    assert list(by_name(component_effects(parts_of(), with_values(config(), values)))) == [
         "vector:0",
         "lexical:0",
     ]
@@ -269,7 +249,7 @@ def test_a_nested_list_is_left_out_by_variant_and_what_is_made_with_it_stays() -
         ),
     )
     on = {f"lists.{name}.enabled": name in ("hybrid", "ts_rank") for name in ("vector", "lexical", "hybrid", "ts_rank")}
-    found = by_name(component_effects(subject, with_values(parts_config(variants__expansion_weight=1.0), on)))
+    found = by_name(component_effects(subject, with_values(config(variants__expansion_weight=1.0), on)))
     assert list(found) == ["hybrid:0", "ts_rank:0", "hybrid:1", "ts_rank:1"]
     assert {effect.nominal for effect in found.values()} == {0.25}
     # without hybrid:1 the order is a = 1/62 + 1/61 behind b = 2/61, and c is gone: one of three pairs turns
@@ -288,20 +268,20 @@ def test_the_lists_of_relations_are_one_part() -> None:
         memories={key: Memory(id=key, content="text") for key in "abc"},
     )
     on = {"lists.relations.enabled": True, "lists.relations.mode": "each"}
-    found = by_name(component_effects(subject, with_values(parts_config(), on)))
+    found = by_name(component_effects(subject, with_values(config(), on)))
     assert found["relations"].part.lists == ("relations", "relations:2")
     assert found["relations"].nominal == pytest.approx(1.0 / 3)  # 0.5 twice, beside two lists of 1
     assert found["relations"].left == ("c",)
 
 
 def test_the_grid_covers_the_slider_and_has_the_present_value() -> None:
-    assert grid(field_spec("lists.vector.weight"), parts_config(lists__vector__weight=1.1), 4) == [
+    assert grid(field_spec("lists.vector.weight"), config(lists__vector__weight=1.1), 4) == [
         0.0,
         1.1,
         2.0,
         3.0,
     ]
-    values = grid(field_spec("fusion.k"), parts_config(fusion__k=60), 12)
+    values = grid(field_spec("fusion.k"), config(fusion__k=60), 12)
     assert values[0] == 1 and values[-1] == 200 and 60 in values and values == sorted(set(values))
 
 
@@ -309,7 +289,7 @@ def test_the_map_says_who_is_first_and_where_the_relevant_one_stands() -> None:
     """Vector weight against lexical weight: a is first where w/61 + v/63 is more than w/62 + v/61, so w > 124/63 v."""
     found = weight_map(
         parts_of(),
-        parts_config(),
+        config(),
         "lists.vector.weight",
         "lists.lexical.weight",
         4,
