@@ -177,10 +177,6 @@ class EngineCheck:
     not_compared: tuple[ListName, ...] = ()
     """Lists of the engine that are on and have no exact ranking here."""
 
-    def tried(self, setting: str, value: str) -> EngineComparison:
-        """The engine's vector list with this setting, for this search only. Raises SourceError."""
-        return self._compared(Trial({setting: value}), (setting, value))["vector"]
-
     @property
     def worth_trying(self) -> tuple[Setting, ...]:
         """The settings that may change the vector list."""
@@ -191,18 +187,16 @@ class EngineCheck:
         found = []
         for setting in self.worth_trying:
             for value in setting.tries:
-                found.append(self.tried(setting.name, value))
+                found.append(self.compared(Trial({setting.name: value}), (setting.name, value))["vector"])
                 if found[-1].whole:
                     break
         return found
 
-    def _compared(self, trial: Trial, changed: tuple[str, str] | None) -> dict[ListName, EngineComparison]:
+    def compared(self, trial: Trial, changed: tuple[str, str] | None) -> dict[ListName, EngineComparison]:
+        """The engine's lists with these settings, for this search only, by name. Raises SourceError."""
         lists = self.engine.search(self.text, self.vector, self.depths, self.scope, trial)
-        return {
-            name: compare_engine(live, self.exact[name], self.kept[name], changed)
-            for name, live in lists.items()
-            if name in self.exact
-        }
+        compared = (name for name in lists if name in self.exact)
+        return {name: compare_engine(lists[name], self.exact[name], self.kept[name], changed) for name in compared}
 
 
 def compare_engine(
@@ -248,7 +242,7 @@ def check_engine(
     }
     left_out = tuple(name for name in every if name not in COMPARED)
     check = EngineCheck(engine, probe, text, vector, depths, where.required_scope, exact, kept, (), left_out)
-    return replace(check, lists=tuple(check._compared(NO_TRIAL, None).values()))
+    return replace(check, lists=tuple(check.compared(NO_TRIAL, None).values()))
 
 
 def cause(found: EngineComparison, probe: SourceInfo) -> str:

@@ -78,25 +78,38 @@ def component_effects(
     switched_off: Collection[int] = (),
 ) -> list[Effect]:
     """The effect of each part that is on, in the order of the pipeline. `relevant` are the ids judged relevant."""
-    trace = replay(evidence, config, switched_off=switched_off)
-    k = target_rank(config)
+    trace, k = replay(evidence, config, switched_off=switched_off), target_rank(config)
     now = [row.memory_id for row in trace.results[:k]]
     found = []
     for part in parts(trace):
-        without = [row.memory_id for row in _without(evidence, config, part, switched_off).results[:k]]
-        found.append(_effect(part, now, without, relevant))
+        other = config
+        for path, value in part.off.items():
+            other = changed(other, path, value)
+        left_out = replay(evidence, other, switched_off=switched_off, lists_off=part.lists)
+        found.append(_effect(part, now, [row.memory_id for row in left_out.results[:k]], relevant))
     weights = sum(effect.part.weight or 0.0 for effect in found)
     turned = sum(effect.turned for effect in found if effect.part.lists)
-    return [
-        replace(
-            effect,
-            nominal=(effect.part.weight or 0.0) / weights if weights > 0 else None,
-            share=effect.turned / turned if turned > 0 else None,
-        )
-        if effect.part.lists
-        else effect
-        for effect in found
-    ]
+    for i, effect in enumerate(found):
+        if effect.part.lists:
+            nominal = (effect.part.weight or 0.0) / weights if weights > 0 else None
+            found[i] = replace(effect, nominal=nominal, share=effect.turned / turned if turned > 0 else None)
+    return found
+
+
+def _effect(part: Part, now: Sequence[str], without: Sequence[str], relevant: Collection[str]) -> Effect:
+    ranks = {key: rank for rank, key in enumerate(now)}
+    first = [next((rank for rank, key in enumerate(ids, 1) if key in relevant), None) for ids in (now, without)]
+    return Effect(
+        part,
+        tau=kendall(now, without),
+        entered=tuple(key for key in without if key not in ranks),
+        left=tuple(key for key in now if key not in without),
+        moved=sum(ranks[key] != rank for rank, key in enumerate(without) if key in ranks),
+        nominal=None,
+        share=None,
+        rank_now=first[0],
+        rank_without=first[1],
+    )
 
 
 def parts(trace: Trace) -> list[Part]:
@@ -123,31 +136,6 @@ def parts(trace: Trace) -> list[Part]:
         if not switch.is_off(trace.config) and not switch.idle(trace.stage(stage).fields)
     ]
     return lists + switches
-
-
-def _without(evidence: Evidence, config: PipelineConfig, part: Part, switched_off: Collection[int]) -> Trace:
-    for path, value in part.off.items():
-        config = changed(config, path, value)
-    return replay(evidence, config, switched_off=switched_off, lists_off=part.lists)
-
-
-def _effect(part: Part, now: Sequence[str], without: Sequence[str], helping: Collection[str]) -> Effect:
-    ranks = {key: rank for rank, key in enumerate(now)}
-    return Effect(
-        part=part,
-        tau=kendall(now, without),
-        entered=tuple(key for key in without if key not in ranks),
-        left=tuple(key for key in now if key not in without),
-        moved=sum(ranks[key] != rank for rank, key in enumerate(without) if key in ranks),
-        nominal=None,
-        share=None,
-        rank_now=_rank(now, helping),
-        rank_without=_rank(without, helping),
-    )
-
-
-def _rank(results: Sequence[str], helping: Collection[str]) -> int | None:
-    return next((rank for rank, key in enumerate(results, 1) if key in helping), None)
 
 
 LIST_ORDER = tuple(source.name for source in LIST_SOURCES if source.finds)

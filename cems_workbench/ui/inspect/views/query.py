@@ -13,7 +13,6 @@ from typing import Any
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.config.sections.gathering import Conversational
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_provenance import searched_lines
 from cems_workbench.pipeline.stages import ASSEMBLY, EXPANSION, QUERY
@@ -49,14 +48,10 @@ def draw_query(context: InspectContext) -> None:
     if "conversational" in understood:
         st.html(conversational_html(understood["conversational"], trace))
     if "llm" in notes:
-        help = (
-            "The model from the settings can detect the intent, expand the query and check corrections. Its replies are cached, and "
-            "cached replies need no request."
-        )
+        help = "The model from the settings can detect the intent, expand the query and check corrections; its replies are cached."
         line, llm = "No LLM was used: none is set (CEMS_WORKBENCH_LLM_MODEL).", notes["llm"]
         if llm is not None:
-            requests = f"{llm['calls']} request{'s' if llm['calls'] != 1 else ''}"
-            line = f"LLM {plain(str(llm['model']))}: {requests}, {llm['cached']} from the cache."
+            line = f"LLM {plain(str(llm['model']))}: requests {llm['calls']}, from the cache {llm['cached']}."
         st.caption(line, help=help)
     draw_switches(context)
     probe = trace.stage(EXPANSION).fields.probe
@@ -95,32 +90,17 @@ def conversational_html(features: Mapping[str, Any], trace: Trace) -> Markup:
     """The verdict, each feature with its words and limit, and the consequence."""
     config = trace.config.query.conversational
     met = limits_met(features["domain_signal"], features["stopword_ratio"], features["has_code"], config)
-    return render(
-        "inspect/conversational.html",
-        of=features,
-        config=config,
-        met=met,
-        verdict=all(met),
-        consequence=_consequence(all(met), trace, config),
-    )
-
-
-def _consequence(verdict: bool, trace: Trace, config: Conversational) -> str:
-    skipped = [
-        name
-        for name, skips in (
-            ("the lexical list", trace.config.lists.lexical.skip_if_conversational),
-            ("expansion", trace.config.expansion.skip_if_conversational),
-        )
-        if skips
-    ]
+    skipping = (("the lexical list", trace.config.lists.lexical), ("expansion", trace.config.expansion))
+    skipped = [name for name, section in skipping if section.skip_if_conversational]
     if not config.enabled:
-        return "detection is off, so it has no effect"
-    if not skipped:
-        return "detection is on, but neither the lexical list nor expansion is set to be skipped"
-    what = " and ".join(skipped)
-    be = "are" if len(skipped) > 1 else "is"
-    return f"so {what} {be} skipped" if verdict else f"so {what} {be} not skipped"
+        consequence = "detection is off, so it has no effect"
+    elif not skipped:
+        consequence = "detection is on, but neither the lexical list nor expansion is set to be skipped"
+    else:
+        be = "are" if len(skipped) > 1 else "is"
+        consequence = f"so {' and '.join(skipped)} {be} {'skipped' if all(met) else 'not skipped'}"
+    words = {"verdict": all(met), "consequence": consequence}
+    return render("inspect/conversational.html", of=features, config=config, met=met, **words)
 
 
 def probe_html(probe: StrongSignal) -> Markup:
