@@ -145,13 +145,6 @@ def intervals(means: Sequence[float], low: Sequence[float], high: Sequence[float
     return {"type": "data", "symmetric": False, "color": colour, "thickness": 1.5, "array": over, "arrayminus": under}
 
 
-def dashed_diagonal(figure: Figure) -> None:
-    """Draw the line on which both axes have the same value."""
-    figure.add_scatter(
-        x=[0, 1], y=[0, 1], mode="lines", line={"color": GREY, "dash": "dash", "width": 1}, hoverinfo="skip"
-    )
-
-
 def reliability_chart(
     points: Sequence[tuple[float, float, float, float]],
     hovertext: Sequence[str],
@@ -165,7 +158,8 @@ def reliability_chart(
 
     x, y, low, high = zip(*points, strict=True) if points else ((), (), (), ())
     figure = go.Figure()
-    dashed_diagonal(figure)
+    diagonal = {"color": GREY, "dash": "dash", "width": 1}
+    figure.add_scatter(x=[0, 1], y=[0, 1], mode="lines", line=diagonal, hoverinfo="skip")
     figure.add_scatter(
         x=x,
         y=y,
