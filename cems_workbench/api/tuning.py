@@ -223,8 +223,8 @@ def _gains(rows: Sequence[GainRow], found: str, title: str) -> Table:
 def _gain(measured: Gain | None) -> dict[str, Any] | None:
     if measured is None:
         return None
-    named = {name: getattr(measured, name) for name in ("queries", "baseline", "tuned", "difference", "p", "p_greater")}
-    return named | {"interval": [measured.low, measured.high]}
+    names = ("queries", "baseline", "tuned", "difference", "interval", "p", "p_greater")
+    return {name: getattr(measured, name, None) for name in names} | {"interval": [measured.low, measured.high]}
 
 
 def _plain(value: Any) -> Any:
