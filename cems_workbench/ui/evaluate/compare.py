@@ -197,13 +197,11 @@ def draw_saved(kept: SavedComparison) -> None:
 
 
 def _chosen(measures: Sequence[Measure]) -> Measure:
-    """The measure shown in the chart and the lists."""
     by_name = {str(measure): measure for measure in measures}
     return by_name.get(st.session_state.get("evaluate:measure", ""), verdict_measure(measures))
 
 
 def _tolerance() -> float:
-    """The loss that verdicts tolerate."""
     return float(st.session_state.get(TOLERANCE, DEFAULT_TOLERANCE))
 
 
@@ -231,7 +229,6 @@ def remarks(measured: Sequence[Figures]) -> list[str]:
 
 
 def _draw_means(measured: Sequence[Figures], unjudged: bool) -> None:
-    """Draw the means of each config with their intervals, and their bounds if asked for, and its costs."""
     names = ["config"]
     rows: list[list[Any]] = [[config.name] for config in measured]
     help = dict(HELP["evaluate:differences"])

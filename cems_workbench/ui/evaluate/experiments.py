@@ -126,7 +126,6 @@ def _run(evaluated: EvaluatedConfig) -> str:
 
 
 def _draw_experiment(experiment: ConfigRecord) -> None:
-    """Draw a saved experiment: its values of that time, and its config."""
     st.markdown(f"**{plain(experiment.name)}**" + (f"  \n:small[{plain(experiment.why)}]" if experiment.why else ""))
     try:
         saved = read_comparison(experiment.card or {})

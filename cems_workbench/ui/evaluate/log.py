@@ -78,7 +78,6 @@ def _create_query_set(
 
 
 def _outcome() -> None:
-    """Draw the created set, and rejected rows with their reasons."""
     sample = page.get().log_sample
     if sample is None:
         return

@@ -388,7 +388,6 @@ def _choose_clicked(key: str, of: Literal["first", "other"], branches: Sequence[
 
 
 def _draw_table(losses: Losses) -> None:
-    """Draw how many end where; of two configs also what the other saves and breaks there."""
     table, (change,) = losses.table(), losses.differences
     names = table.columns
     help = dict.fromkeys(names[1:3], "Relevant memories that end there under this config")
@@ -398,7 +397,6 @@ def _draw_table(losses: Losses) -> None:
 
 
 def _draw_groups(losses: Losses) -> None:
-    """Draw the losses by query type and by project, when they are opened."""
     names = " and ".join(one.config_name for one in losses.maps)
     panel = st.expander(f"{plain(names)} by query type and project", key=GROUPS, type="compact", on_change="rerun")
     if not panel.open:

@@ -57,7 +57,6 @@ def _draw_judged(resources: Resources) -> None:
 
 
 def _views(evaluated: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
-    """Draw the chosen view of the evaluations."""
     if not evaluated[0].batch.queries:
         st.info("No query has both evidence and a judgment of this kind.")
         return

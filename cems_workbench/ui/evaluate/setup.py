@@ -230,7 +230,6 @@ def _on_file(
 
 
 def _further(resources: Resources) -> None:
-    """Draw the popovers that add configs and queries from files."""
     with st.container(horizontal=True, key="evaluate:further"):
         _config_file()
         draw_files(resources)

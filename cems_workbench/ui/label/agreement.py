@@ -95,7 +95,6 @@ def draw(resources: Resources) -> None:
 def _estimates(
     first: str, estimates: Mapping[str, Estimate], reading: Callable[[Estimate], str], key: str, **options: Any
 ) -> None:
-    """Draw the coefficients that rest on a pair, each with its reading."""
     rows = [(name, str(one), one.pairs, reading(one)) for name, one in estimates.items() if one.pairs]
     draw_values((first, "coefficient", "pairs", "read as"), rows, key=key, help=HELP["label:estimates"], **options)
 
@@ -320,7 +319,6 @@ def _scores(key: object, labelled: set[Pair], config: PipelineConfig, resources:
 
 
 def _numbers(found: Calibration, pairs: int, scores: PairScores, config: PipelineConfig) -> None:
-    """Draw the judge, the current and best agreement, and the button that applies the best threshold."""
     threshold = scores.scale(config.judge).threshold
     whose = "the judge’s own threshold" if config.judge.threshold is None else "the threshold set in Inspect"
     failed = f" {len(scores.failed)} pairs have no score." if scores.failed else ""
@@ -346,7 +344,6 @@ def _numbers(found: Calibration, pairs: int, scores: PairScores, config: Pipelin
 
 
 def _kappa(place: DeltaGenerator, name: str, kappa: Estimate, help: str) -> None:
-    """Draw a kappa with its interval and conventional reading."""
     value, _, interval = str(kappa).partition(" (")
     place.metric(name, value, help=help)
     if kappa.value is not None:

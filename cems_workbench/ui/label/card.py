@@ -194,7 +194,6 @@ def split_meaning(meaning: str) -> tuple[str, str]:
 
 
 def _draw_other_buttons(card: Card | None, queue: LabelQueue, resources: Resources, reviewer: str) -> None:
-    """The other buttons, the note and the help."""
     box, shown = st.container(horizontal=True, vertical_alignment="center"), state.present()
     undo: dict[str, Any] = {"on_click": state.undo, "args": (resources, queue, reviewer)}
     box.button(with_key("Undo", "U"), key="label:undo", icon=":material/undo:", **undo)

@@ -130,7 +130,6 @@ def _create(plan: QueuePlan, resources: Resources) -> None:
 
 
 def _offer_unjudged(resources: Resources) -> None:
-    """Draw the offer to queue the unjudged results of the comparison chosen on the Evaluate page."""
     comparison = chosen_comparison()
     sets = {query_set.name for query_set in resources.store.query_sets.latest()} if comparison is not None else set()
     if comparison is None or comparison.query_set not in sets:
@@ -182,7 +181,6 @@ def _form(resources: Resources) -> QueuePlan | None:
 
 
 def _draw_settings(queue: LabelQueue) -> None:
-    """Draw the queue's settings, and the progress per reviewer."""
     created, settings = f"{queue.record.created_at:%Y-%m-%d %H:%M} UTC", queue.record.settings
     order = next(
         (name for name, (strategy, _) in ORDERS.items() if strategy == settings.get("strategy")), "in its order"
@@ -204,7 +202,6 @@ def _draw_settings(queue: LabelQueue) -> None:
 
 
 def _coverage(queue: LabelQueue, resources: Resources) -> None:
-    """Draw Judged@k of each query under each config of the queue."""
     recorded = resources.store.queues.rankings(queue.record.name)
     rankings = {name: recorded[name] for name in queue.record.settings.get("configs", recorded) if name in recorded}
     st.markdown("## Coverage", help=HELP["label:cover"])

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import streamlit as st
 
 from cems_workbench.analysis.memory_use import MemoryUse, MemoryUses, UseRow, memory_uses
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.config import PipelineConfig
+from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.jobs.catalogue import PRESENT_NAME, named
-from cems_workbench.jobs.evaluation import LabelledEvidence, agreed, labelled_selection
+from cems_workbench.jobs.evaluation import agreed, labelled_selection
 from cems_workbench.jobs.memory_use import UsesOf
 from cems_workbench.jobs.query_set_evidence import (
-    QuerySelection,
     judged_selection,
     measurable,
     request_for,
@@ -41,40 +40,26 @@ MAX_LISTED = 200
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A config under its name, the queries it is replayed on, and the rank that counts as returned."""
-
-    name: str
-    config: PipelineConfig
-    selection: QuerySelection
-    relevant_from: int
-    k: int
-
-
-@dataclass(frozen=True)
 class Counted:
-    """The use of memories, and what it was counted on."""
+    """The use of memories by the judged queries of a set under a config."""
 
-    asked: Asked
-    labelled: LabelledEvidence
+    query_set: str
+    config: PipelineConfig
+    header: Header
     uses: MemoryUses
-
-    def request(self, row: UseRow) -> Request:
-        """The request of a row's query, as it was measured."""
-        header = self.labelled.evidence.header
-        return request_for(row.query, header.moment, header.only_project)
 
 
 def draw(
     resources: Resources,
     memory_id: str,
     key: str,
-    open_row: Callable[[Counted, UseRow], None],
+    open_row: Callable[[Request, PipelineConfig, tuple[str, int]], None],
     first: str | None = None,
 ) -> None:
     """Draw the choice of set and config, what the queries do with a memory, and a table of them; a selected row is opened by `open_row`.
 
-    `open_row` is called before the next run of the page. `first` is the name of the config that is chosen at first.
+    `open_row` is called before the next run of the page, with the request as it was measured, the config, and the memory with the rank that
+    counts as returned. `first` is the name of the config that is chosen at first.
     """
     counted = count(resources, key, (memory_id,), first)
     if counted is None:
@@ -89,51 +74,18 @@ def draw(
             else f"{use.candidate:,} of these queries find it, and none wants it or returns it within the first {uses.k}."
         )
         return
-    draw_table(
-        rows,
-        _columns(uses.k),
-        key=f"{key}:rows:{memory_id}:{state.present().generation}",
-        on_pick=partial(open_row, counted),
-        most=MAX_ROWS,
-        placeholder="–",
-    )
+    header, config = counted.header, counted.config
+
+    def opened(row: UseRow) -> None:
+        open_row(request_for(row.query, header.moment, header.only_project), config, (row.memory_id, uses.k))
+
+    key = f"{key}:rows:{memory_id}:{state.present().generation}"
+    draw_table(rows, _columns(uses.k), key=key, on_pick=opened, most=MAX_ROWS, placeholder="–")
     st.caption("Tick the box of a row to open its query in Inspect, with this memory and why it has its rank.")
 
 
 def count(resources: Resources, key: str, followed: tuple[str, ...], first: str | None = None) -> Counted | None:
     """Draw the choice and count; None while something is missing, which is drawn in place."""
-    asked = _choose(resources, key, first)
-    if asked is None:
-        return None
-    if not asked.selection.queries:
-        st.caption("No query of this set is judged yet. Judge some results on the Label page, or import judgments.")
-        return None
-    grades = agreed(resources.store.judgments.read(), None)
-    labelled = labelled_selection(asked.config, asked.selection, grades, resources, for_all_sessions)
-    if labelled is None:
-        wanted = [(asked.name, asked.config, asked.selection)]
-        if offer_gather(key, wanted, "Evaluate and Tune use the same evidence", resources):
-            st.rerun()
-        return None
-    cached = (*labelled.key, asked.config, asked.k, asked.relevant_from, followed)
-    total = len(asked.selection.queries)
-    if total > MAX_QUERIES_UNASKED and state.present().last_use != cached:
-        label, help = f"Count over {total:,} queries", "Replays every judged query of the set under the config."
-        if not st.button(label, key=f"{key}:count", icon=":material/query_stats:", help=help):
-            return None
-        state.update(last_use=cached)
-    batch = labelled.batch
-
-    def uses() -> MemoryUses:
-        evidences = dict(zip(batch.qids, batch.evidences, strict=True))
-        grades = dict(zip(batch.qids, batch.grades, strict=True))
-        config, k = asked.config, asked.k
-        return memory_uses(batch.queries, evidences, grades, config, asked.relevant_from, k=k, followed=followed)
-
-    return Counted(asked, labelled, state.present().uses(cached, uses))
-
-
-def _choose(resources: Resources, key: str, first: str | None) -> Asked | None:
     sets = {one.name: one for one in resources.store.query_sets.latest()}
     judgments = resources.store.judgments.read()
     if not sets or not measurable(resources.store.queries.read(), judgments):
@@ -154,8 +106,31 @@ def _choose(resources: Resources, key: str, first: str | None) -> Asked | None:
     limit, common = target_rank(configs[name]), remembered(f"{key}:k", HELP["memories:across:k"])
     k = boxes[2].number_input("Within the first", 1, 1000, None, placeholder=str(limit), **common)
     selection = judged_selection(query_set, resources, judgments)
-    relevant_from = resources.store.query_sets.relevant_from(query_set)
-    return Asked(name, named(name, configs[name]), selection, relevant_from, k or limit)
+    if not selection.queries:
+        st.caption("No query of this set is judged yet. Judge some results on the Label page, or import judgments.")
+        return None
+    config, relevant_from = named(name, configs[name]), resources.store.query_sets.relevant_from(query_set)
+    labelled = labelled_selection(config, selection, agreed(judgments, None), resources, for_all_sessions)
+    if labelled is None:
+        wanted = [(name, config, selection)]
+        if offer_gather(key, wanted, "Evaluate and Tune use the same evidence", resources):
+            st.rerun()
+        return None
+    k = k or limit
+    cached, total = (*labelled.key, config, k, relevant_from, followed), len(selection.queries)
+    if total > MAX_QUERIES_UNASKED and state.present().last_use != cached:
+        label, help = f"Count over {total:,} queries", "Replays every judged query of the set under the config."
+        if not st.button(label, key=f"{key}:count", icon=":material/query_stats:", help=help):
+            return None
+        state.update(last_use=cached)
+    batch = labelled.batch
+
+    def uses() -> MemoryUses:
+        evidences = dict(zip(batch.qids, batch.evidences, strict=True))
+        grades = dict(zip(batch.qids, batch.grades, strict=True))
+        return memory_uses(batch.queries, evidences, grades, config, relevant_from, k=k, followed=followed)
+
+    return Counted(query_set, config, labelled.evidence.header, state.present().uses(cached, uses))
 
 
 def _columns(k: int) -> list[Column[UseRow]]:
@@ -177,7 +152,7 @@ def draw_hubs(resources: Resources, key: str, open_memory: Callable[[str], None]
     if counted is None:
         return
     uses = counted.uses
-    found = UsesOf(counted.asked.selection.query_set, uses, known=resources.store.memories.ids())
+    found = UsesOf(counted.query_set, uses, known=resources.store.memories.ids())
     hubs, orphans = uses.hubs(), found.orphans()
     none = "No memory is returned for many queries that judge it irrelevant."
     lists: list[tuple[str, str, Sequence[MemoryUse], list[Column[MemoryUse]], str]] = [

@@ -9,7 +9,6 @@ from functools import partial
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.memory_use import UseRow
 from cems_workbench.analysis.supersession import stored_standings
 from cems_workbench.errors import InputError
 from cems_workbench.models import tokens
@@ -141,21 +140,16 @@ def draw_detail(resources: Resources, memory_id: str | None) -> None:
 
 
 def _across(resources: Resources, memory_id: str) -> None:
-    """Draw the panel on all judged queries, counted while it is open."""
     panel = st.expander("Across queries", key=ACROSS, icon=":material/query_stats:", on_change="rerun")
     if not panel.open:
         return
     with panel:
         st.caption(HELP["memories:across"])
-        across.draw(resources, memory_id, "memories:across", _open_row)
+        across.draw(resources, memory_id, "memories:across", lambda *row: state.update(opening=row))
+    # A callback may not leave the page; the run that follows does.
     if (row := state.present().opening) is not None:
         state.update(opening=None)
         open_in_inspect(*row[:2], why=row[2])
-
-
-def _open_row(counted: across.Counted, row: UseRow) -> None:
-    # A callback may not leave the page; the run that follows does.
-    state.update(opening=(counted.request(row), counted.asked.config, (row.memory_id, counted.asked.k)))
 
 
 def standing_lines(resources: Resources, memory: Memory) -> list[str]:

@@ -176,7 +176,6 @@ def clear_filters() -> None:
 
 
 def _summary(matching: int, total: int, number: int) -> None:
-    """Draw the number of memories, the range shown, and Clear filters."""
     first, last = (number - 1) * PAGE_SIZE + 1, min(number * PAGE_SIZE, matching)
     counted = f"{matching:,} of {total:,} memories match" if matching != total else f"All {total:,} memories"
     shown = f" · {first:,}–{last:,} shown" if matching > PAGE_SIZE else ""

@@ -158,7 +158,6 @@ def title_box(box: Any, rule: TextRule, key: str, help: str | None = None) -> bo
 
 
 def _language(present: language.Language) -> str:
-    """Draw the choice of the language for a store without memories; auto is offered until it has one."""
     before = present.current if present.given else language.AUTO
     names = LANGUAGES if present.given else (language.AUTO, *LANGUAGES)
     key, at = f"memories:import:language:{before}", names.index(before)

@@ -82,7 +82,6 @@ def folder(present: Path | None) -> None:
 
 
 def _switch(create: bool) -> None:
-    """Open or create the typed folder; after an error the current store stays open."""
     typed = st.session_state.get("memories:folder", "").strip()
     with state.guarded("operator", "folder_problem"):
         opened = session.switch(typed, create=create)
@@ -135,7 +134,6 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
 
 
 def _text(resources: Resources) -> None:
-    """Draw which text of a memory is embedded and searched, and a choice of another one."""
     rule = resources.store.texts.rule
     st.caption(f"Searched text: **{rule}**.", help=HELP["memories:text"])
     title, fields, most, button = st.columns([2, 3, 2, 2], vertical_alignment="bottom")
@@ -161,7 +159,6 @@ def _text(resources: Resources) -> None:
 
 
 def _language(resources: Resources) -> None:
-    """Draw the language of lexical search, the reason for it, and a choice of another one."""
     spoken = resources.store.language.choice()
     st.caption(f"Language: **{spoken.language}**, {plain(spoken.reason)}.", help=HELP["memories:language"])
     box, button, _ = st.columns([2, 2, 4], vertical_alignment="bottom")

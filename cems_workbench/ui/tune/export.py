@@ -197,7 +197,6 @@ def _cached_rankings(result: SearchResult, export: Export, own: LabelledEvidence
 
 
 def _rankings(rankings: Sequence[ExportedRanking]) -> None:
-    """Draw both rankings, one row each, with the difference from the first; nothing if none was measured."""
     if not rankings:
         return
     rows = []
@@ -300,7 +299,6 @@ def _table(records: list[ConfigRecord], resources: Resources) -> None:
 
 
 def _opened(record: ConfigRecord, resources: Resources) -> None:
-    """Draw the config compared with the current one, its card, and its actions."""
     st.markdown(f"**{plain(record.name)}**" + (f"  \n:small[{plain(record.why)}]" if record.why else ""))
     try:
         restored = restored_config(record, resources.store)

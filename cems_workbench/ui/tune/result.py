@@ -240,7 +240,6 @@ def axes_html(
 
 
 def _at(axis: Axis, value: Any) -> float:
-    """Where a value is in its range, in percent."""
     share = (float(value) - axis.low) / ((axis.high - axis.low) or 1.0)
     return 100 * min(1.0, max(0.0, share))
 

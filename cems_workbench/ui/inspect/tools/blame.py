@@ -11,7 +11,6 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.blame import BlamedMemory
-from cems_workbench.analysis.memory_use import UseRow
 from cems_workbench.analysis.support import Span, marked_pieces
 from cems_workbench.jobs.catalogue import PRESENT_NAME
 from cems_workbench.jobs.memory_use import blame_answer
@@ -97,11 +96,13 @@ def draw_across(context: InspectContext) -> None:
     if memory_id is None:
         st.caption("Follow a memory above, or search for one.")
         return
-    across.draw(context.resources, memory_id, "inspect:across", _open_row, first=PRESENT_NAME)
-
-
-def _open_row(counted: across.Counted, row: UseRow) -> None:
-    state.show(counted.request(row), counted.asked.config, why=(row.memory_id, counted.asked.k))
+    across.draw(
+        context.resources,
+        memory_id,
+        "inspect:across",
+        lambda request, config, why: state.show(request, config, why=why),
+        first=PRESENT_NAME,
+    )
 
 
 VIEW = (
