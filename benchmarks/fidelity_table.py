@@ -208,8 +208,8 @@ def _share(measured: MeasuredFidelity, name: str) -> str:
 
 def _scores(measured: MeasuredFidelity) -> str:
     """The share of recorded scores that are ours, and of those before the cut, where they are others."""
-    same, of = measured.fidelity.equal_scores
-    before, known = measured.fidelity.equal_before_cut
+    same, of = measured.fidelity.counted("equal_scores")
+    before, known = measured.fidelity.counted("equal_before_cut")
     said = f"{100 * same / of:.1f} %" if of else "–"
     return said + (f" (before the cut {100 * before / known:.1f} %)" if known and (before, known) != (same, of) else "")
 

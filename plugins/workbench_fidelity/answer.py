@@ -251,17 +251,11 @@ def stage_similarities(production: Sequence[str], trace: Trace) -> list[StageSim
 
 def most_similar(found: Collection[StageSimilarity]) -> StageSimilarity | None:
     """The list or stage that is most similar to production; of equal ones the last stage, because it includes the earlier ones."""
-    ordered = sorted(
-        found,
-        key=lambda likeness: (round(likeness.rbo, 9), -2.0 if likeness.tau is None else likeness.tau, likeness.stage),
-    )
-    best = ordered[-1] if ordered else None
-    same = [
-        likeness
-        for likeness in found
-        if best and (likeness.rbo, likeness.tau, likeness.stage) == (best.rbo, best.tau, best.stage)
-    ]
-    return next((likeness for likeness in same if likeness.name == RESULTS), same[0] if same else None)
+
+    def key(one: StageSimilarity) -> tuple[float, float, bool, bool]:
+        return round(one.rbo, 9), -2.0 if one.tau is None else one.tau, one.stage, one.name == RESULTS
+
+    return max(found, key=key, default=None)
 
 
 def score_maps(scores: Mapping[str, float], trace: Trace) -> list[ScoreMap]:

@@ -44,6 +44,7 @@ from cems_workbench.pipeline.recorded import RECORDED, read_recorded
 from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
+from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.pipeline.table import Ranking
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query, RecordedAnswer, Recording, Returned
@@ -160,20 +161,9 @@ class Difference:
 
     def to_json(self) -> dict[str, Any]:
         """Everything as plain values."""
-        query, parting = self.query, self.parting
-        names = (
-            "qid",
-            "query",
-            "recorded",
-            "top_score",
-            "ours",
-            "same_order",
-            "up_to_ties",
-            "score_difference",
-            "overlap",
-            "rbo",
-        )
-        return {name: getattr(query, name) for name in names} | {
+        names = "qid query recorded top_score ours same_order up_to_ties score_difference overlap rbo"
+        parting = self.parting
+        return plain_fields(self.query, names) | {
             "stage": parting and parting.stage,
             "memory": parting and parting.memory_id,
             "how": parting and parting.how,
@@ -202,8 +192,12 @@ class MeasuredFidelity(Result):
     """In which of ORDERS the queries that differ are listed, and how many."""
 
     def listed(self, order: str = "departing") -> list[Difference]:
-        """The queries that differ, in one of ORDERS."""
-        return sorted(self.differences, key=ORDERS[order])
+        """The queries that differ, those without a recorded result first, in one of ORDERS, then by the overlap."""
+
+        def key(one: Difference) -> tuple[bool, float, float]:
+            return bool(one.query.recorded), ORDERS[order](one.query), round(one.query.rbo, 9)
+
+        return sorted(self.differences, key=key)
 
     def request(self, qid: str) -> Request:
         """The request of a query, as Inspect makes it."""
@@ -285,8 +279,8 @@ class MeasuredFidelity(Result):
             most = f"differ by {fidelity.score_difference:.1e} at most"
             rows.append((f"scores {to}", same, same / of, most, None))
         for name, (same, of) in (
-            ("scores by id", fidelity.equal_scores),
-            ("before the cut, by id", fidelity.equal_before_cut),
+            ("scores by id", fidelity.counted("equal_scores")),
+            ("before the cut, by id", fidelity.counted("equal_before_cut")),
         ):
             if of:
                 rows.append((name, None, same / of, f"{same} of {of} {to}", None))
@@ -303,13 +297,7 @@ class MeasuredFidelity(Result):
         fidelity, setting, repeated = self.fidelity, self.setting, self.repeated
         changes = [] if self.explained is None else self.explained[1]
         explanations = [
-            {
-                "parameter": path,
-                "value": value,
-                "was": was,
-                "same_order": one.agreement.same_order,
-                "rbo": one.agreement.rbo,
-            }
+            {"parameter": path, "value": value, "was": was} | plain_fields(one.agreement, "same_order rbo")
             for one in changes
             for path, was, value in one.changes[:1]
         ]
@@ -327,8 +315,8 @@ class MeasuredFidelity(Result):
             },
             "score_difference": fidelity.score_difference,
             "same_scores": dict(zip(("queries", "of"), fidelity.precise, strict=True)),
-            "equal_scores": dict(zip(("scores", "of"), fidelity.equal_scores, strict=True)),
-            "equal_before_cut": dict(zip(("scores", "of"), fidelity.equal_before_cut, strict=True)),
+            "equal_scores": dict(zip(("scores", "of"), fidelity.counted("equal_scores"), strict=True)),
+            "equal_before_cut": dict(zip(("scores", "of"), fidelity.counted("equal_before_cut"), strict=True)),
             "precision": fidelity.precision,
             "given": setting.given,
             "lists": {"which": setting.which_lists, "recorded": dict(setting.list_map.sources)},
@@ -466,12 +454,9 @@ def setting_for(
     `chosen_lists` names our list for a recorded one. Raises InputError as `list_map` does.
     """
     title = name or f"{Path(recording.name).stem}, {config.name}"
-    warnings = (
-        []
-        if recording.mode in (None, COMPUTED_MODE)
-        else [f"answered in mode {recording.mode}; this computes {COMPUTED_MODE}"]
-    )
-    warnings += [*recording.doubts, *_constant_scores(recording)]
+    warnings = [*recording.doubts, *_constant_scores(recording)]
+    if recording.mode not in (None, COMPUTED_MODE):
+        warnings.insert(0, f"answered in mode {recording.mode}; this computes {COMPUTED_MODE}")
     applied: dict[str, str] = {}
     if not as_chosen:
         if recording.settings:
@@ -529,12 +514,9 @@ def asked_queries(
     `query` is the text for a single answer without one. With a setting, what the recording says was searched is taken as given, unless the
     setting has `own_searches`. Raises InputError for an answer whose query is unknown.
     """
-    asked = (_asked(answer, recording, known, as_of, query) for answer in recording.answers)
-    if setting is None or setting.own_searches:
-        return tuple(asked)
-    return tuple(
-        _as_searched(one, answer, setting.config) for one, answer in zip(asked, recording.answers, strict=True)
-    )
+    config = None if setting is None or setting.own_searches else setting.config
+    asked = ((_asked(answer, recording, known, as_of, query), answer) for answer in recording.answers)
+    return tuple(one if config is None else _as_searched(one, answer, config) for one, answer in asked)
 
 
 def _as_searched(query: Query, answer: RecordedAnswer, config: PipelineConfig) -> Query:
@@ -542,12 +524,8 @@ def _as_searched(query: Query, answer: RecordedAnswer, config: PipelineConfig) -
     wordings = list(answer.wordings)
     if query.query in wordings:
         wordings.remove(query.query)  # once: a system that was given a wording twice searched it twice
-    return replace(
-        query,
-        searched=answer.searched,
-        engine_queries=_engine_queries(answer, config),
-        wordings=tuple(wordings),
-    )
+    engine_queries = _engine_queries(answer, config)
+    return replace(query, searched=answer.searched, engine_queries=engine_queries, wordings=tuple(wordings))
 
 
 def _engine_queries(answer: RecordedAnswer, config: PipelineConfig) -> dict[str, str]:
@@ -686,7 +664,21 @@ def compared(
     rows, differences = [], []
     for i, query in enumerate(gathered):
         answer = answers[query.qid]
-        row = _beside(query, productions[query.qid], ours[i], resettled.get(i), answer, setting)
+        production, other = productions[query.qid], resettled.get(i)
+        row = QueryFidelity(
+            query.qid,
+            query.query,
+            production.recorded,
+            tuple(ours[i][0]),
+            production.scores,
+            ours[i][0],
+            tuple(production.strangers.values()),
+            setting.tolerance or precision_of(setting.recording),
+            other and other[0],
+            dict(answer.scored),
+            (other or ours[i])[1],
+            setting.depth,
+        )
         rows.append(row)
         if not row.same:
             trace = replay(measured[i], searched)
@@ -697,14 +689,13 @@ def compared(
                 cause = _user_filter(row, measured[i], resources) or cause
             differences.append(Difference(row, parting, cause))
     progress("comparing answers", len(gathered), len(gathered))
-    differences.sort(key=_departing)
     missing = tuple(query.qid for query in queries if query.qid not in evidence.evidences)
     by_qid = {query.qid: query for query in queries}
     used = {query.qid: found for query, found in zip(gathered, measured, strict=True)}
     return MeasuredFidelity(
         setting,
         SetFidelity(tuple(rows)),
-        tuple(differences),
+        tuple(sorted(differences, key=lambda one: (bool(one.query.recorded), round(one.query.rbo, 9)))),
         by_qid,
         replace(evidence, evidences={**evidence.evidences, **used}),
         missing,
@@ -773,16 +764,11 @@ def _scored(found: Evidence, before: Evidence, setting: FidelitySetting, resourc
     return gather_scores(found, setting.searched, resources, judge="decisive")
 
 
-@dataclass(frozen=True, slots=True)
-class _Replayed:
-    """Our results with their scores, best first, and the scores of all that was left before the last cut."""
-
-    results: Mapping[str, float]
-    before_cut: Mapping[str, float]
+Scores = dict[str, float]
 
 
-def _replayed(evidences: Sequence[Evidence], config: PipelineConfig, limit: int | None) -> list[_Replayed]:
-    """Our results of each evidence, cut to the limit; replayed as one batch."""
+def _replayed(evidences: Sequence[Evidence], config: PipelineConfig, limit: int | None) -> list[tuple[Scores, Scores]]:
+    """Of each evidence our results with their scores, cut to the limit, and the scores before the last cut; replayed as one batch."""
     if not evidences:
         return []
     table = to_table(evidences)
@@ -791,10 +777,10 @@ def _replayed(evidences: Sequence[Evidence], config: PipelineConfig, limit: int 
     # A reranker of what is returned reads what the cut has left: the scores before both are those that it gets.
     before = cut.before if RERANK.is_off(config) else stages.of(RERANK).before
 
-    def scores(ranking: Ranking, q: int, most: int | None = None) -> dict[str, float]:
+    def scores(ranking: Ranking, q: int, most: int | None = None) -> Scores:
         return {table.ids[q][int(c)]: float(ranking.score[q, int(c)]) for c in list(ranking.order(q))[:most]}
 
-    return [_Replayed(scores(cut.after, q, limit), scores(before, q)) for q in range(len(evidences))]
+    return [(scores(cut.after, q, limit), scores(before, q)) for q in range(len(evidences))]
 
 
 def _lists_by_source(setting: FidelitySetting, answer: RecordedAnswer) -> Lists:
@@ -836,42 +822,12 @@ def precision_of(recording: Recording) -> float:
     )
 
 
-def _departing(one: Difference) -> tuple[bool, float]:
-    return bool(one.query.recorded), round(one.query.rbo, 9)
-
-
-def _lowest(one: Difference) -> tuple[bool, float, float]:
-    top = one.query.top_score
-    return bool(one.query.recorded), math.inf if top is None else top, round(one.query.rbo, 9)
-
-
-ORDERS: Mapping[str, Callable[[Difference], tuple[float, ...]]] = {"departing": _departing, "lowest": _lowest}
+ORDERS: Mapping[str, Callable[[QueryFidelity], float]] = {
+    "departing": lambda query: 0.0,
+    "lowest": lambda query: math.inf if query.top_score is None else query.top_score,
+}
 """Orders of differing queries, after the empty answers: the largest departure from the recorded answer first, or the lowest best recorded
 score first."""
-
-
-def _beside(
-    query: Query,
-    production: Production,
-    ours: _Replayed,
-    settled: _Replayed | None,
-    answer: RecordedAnswer,
-    setting: FidelitySetting,
-) -> QueryFidelity:
-    return QueryFidelity(
-        query.qid,
-        query.query,
-        production.recorded,
-        tuple(ours.results),
-        production.scores,
-        ours.results,
-        tuple(production.strangers.values()),
-        setting.tolerance or precision_of(setting.recording),
-        None if settled is None else settled.results,
-        dict(answer.scored),
-        (settled or ours).before_cut,
-        setting.depth,
-    )
 
 
 def explained(

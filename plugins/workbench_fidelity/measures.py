@@ -1,22 +1,12 @@
 """Measures of fidelity: agreement of the results of a set of queries with a real system's answers; and causes of differences.
 
-    same_order   share of queries with the same memories in the same order, to the end
-    same_set     share with the same memories, in any order
-    same_first   share with the same first memory; two empty answers are the same
-    up_to_ties   share with the same order, where results of equal recorded scores may come in any order (`ties`)
-    same_scores  share in which every recorded score is ours, memory by memory, whatever the order; a memory that we cut has its score
-                 before the cut
-    overlap      mean Jaccard overlap of the first k (ten): memories in both / memories in either, 1 for two empty answers
-    rbo          mean rank-biased overlap of the whole orders (`analysis.ranks`)
-    tau          mean Kendall's tau of the whole orders (`analysis.ranks`)
-    score_difference   the largest difference of two scores, over the queries with the same order and recorded scores
-
-`up_to_ties` and `same_scores` are of our results with equal scores of our lists in the recorded order, where the recording has those
-lists: what an engine makes of equal scores is chance, and their ranks change scores further down.
+MEASURES says what each is: a share of queries, a mean over them, or the largest difference. A memory that we cut has its score before the
+cut; two empty answers are the same. `up_to_ties` and `same_scores` are of our results with equal scores of our lists in the recorded
+order, where the recording has those lists: what an engine makes of equal scores is chance, and their ranks change scores further down.
 
 Intervals are those of evaluation: a bootstrap over queries (`evaluation.statistics`).
 
-A difference from the recorded order or scores of a query has the first of these causes that can be shown:
+A difference from the recorded order or scores of a query has the first of these causes (`Cause.kind`) that can be shown:
 
     not here         a recorded result is no memory of this store
     equal scores     the two orders differ only among results that the recording itself gives equal scores, or that it gave equal scores
@@ -38,7 +28,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -95,17 +85,14 @@ class QueryFidelity:
 
     @property
     def same_order(self) -> bool:
-        """The same memories in the same order."""
         return self.recorded == self.ours
 
     @property
     def same_set(self) -> bool:
-        """The same memories."""
         return set(self.recorded) == set(self.ours)
 
     @property
     def same_first(self) -> bool:
-        """The same first memory, or none in both."""
         return self.recorded[:1] == self.ours[:1]
 
     @property
@@ -117,15 +104,11 @@ class QueryFidelity:
     @property
     def up_to_ties(self) -> bool:
         """The same order, where results of equal recorded scores may come in any order."""
-        if self.same_order:
-            return True
-        return self._same_up_to_ties(self.ours) or (
-            self.settled is not None and self._same_up_to_ties(tuple(self.settled))
-        )
-
-    def _same_up_to_ties(self, ours: tuple[str, ...]) -> bool:
         scores, cut, precision = self.recorded_scores, self.before_cut, self.precision
-        return same_up_to_ties(self.recorded, ours, scores, cut, self.ours_before_cut, precision)
+        ours = [self.ours] if self.settled is None else [self.ours, tuple(self.settled)]
+        return self.same_order or any(
+            same_up_to_ties(self.recorded, one, scores, cut, self.ours_before_cut, precision) for one in ours
+        )
 
     @property
     def same_scores(self) -> float:
@@ -139,26 +122,25 @@ class QueryFidelity:
     def equal_scores(self) -> tuple[int, int]:
         """How many of the recorded scores are ours, memory by memory, and how many there are."""
         own = self.our_scores if self.settled is None else self.settled
-        ours = {**self.ours_before_cut, **own}  # one that is no result here was cut, and had its score before that
-        same = sum(equal(score, ours.get(key, math.nan), self.precision) for key, score in self.recorded_scores.items())
-        return same, len(self.recorded_scores)
+        # One that is no result here was cut, and had its score before that.
+        return self._equal(self.recorded_scores, {**self.ours_before_cut, **own})
 
     @property
     def equal_before_cut(self) -> tuple[int, int]:
         """Of the recorded results with a recorded score before the last cut: how many have ours, and how many there are."""
         known = {key: self.before_cut[key] for key in self.recorded if key in self.before_cut}
-        ours = self.ours_before_cut
-        same = sum(equal(score, ours.get(key, math.nan), self.precision) for key, score in known.items())
-        return same, len(known)
+        return self._equal(known, self.ours_before_cut)
+
+    def _equal(self, recorded: Mapping[str, float], ours: Mapping[str, float]) -> tuple[int, int]:
+        same = sum(equal(score, ours.get(key, math.nan), self.precision) for key, score in recorded.items())
+        return same, len(recorded)
 
     @property
     def rbo(self) -> float:
-        """Rank-biased overlap of the two orders."""
         return rbo(self.recorded, self.ours)
 
     @property
     def tau(self) -> float:
-        """Kendall's tau of the two orders."""
         return kendall(self.recorded, self.ours)
 
     @property
@@ -216,16 +198,9 @@ class SetFidelity:
         """The largest difference of two scores among queries with the same order; None without any to compare."""
         return max(self._differences, default=None)
 
-    @property
-    def equal_scores(self) -> tuple[int, int]:
-        """How many recorded scores are ours, memory by memory, of all queries together, and how many there are."""
-        counts = [query.equal_scores for query in self.queries]
-        return sum(same for same, _ in counts), sum(of for _, of in counts)
-
-    @property
-    def equal_before_cut(self) -> tuple[int, int]:
-        """As `equal_scores`, of the scores before the last cut, which a reranker replaces; of those that were recorded."""
-        counts = [query.equal_before_cut for query in self.queries]
+    def counted(self, name: Literal["equal_scores", "equal_before_cut"]) -> tuple[int, int]:
+        """How many recorded scores are ours, memory by memory, and how many there are: all, or those before the last cut."""
+        counts = [getattr(query, name) for query in self.queries]
         return sum(same for same, _ in counts), sum(of for _, of in counts)
 
     @property
@@ -249,18 +224,7 @@ class SetFidelity:
         return self.estimates[name].mean
 
 
-Kind = Literal[
-    "not here",
-    "equal scores",
-    "tied lists",
-    "equal relations",
-    "equal ts_rank",
-    "equal hybrid",
-    "lexical scores",
-    "vector list",
-    "user filter",
-    "other",
-]
+Row = TypeVar("Row")
 Lists = Mapping[str, Sequence[Sequence[tuple[str, float]]]]
 """The recorded lists: by source, one a query variant, (memory id, score) best first; that of the query itself is the last."""
 
@@ -282,7 +246,7 @@ _NESTED = {source.name for source in LIST_SOURCES if source.nested}
 class Cause:
     """The cause of a difference, and the sentence that shows it; empty for `other`."""
 
-    kind: Kind
+    kind: str
     text: str = ""
 
 
@@ -291,11 +255,9 @@ def cause_of(query: QueryFidelity, trace: Trace, lists: Lists) -> Cause:
     if query.unknown:
         more = f" and {len(query.unknown) - 1} more" if len(query.unknown) > 1 else ""
         return Cause("not here", f"{query.unknown[0]}{more}: no memory of this store")
-    tied = _equal_scores(query)
-    if tied is not None:
+    if tied := _equal_scores(query):
         return Cause("equal scores", f"{' and '.join(tied)} have equal scores in the recording")
-    by_ties = query.settled is not None and query.same_scores == 1.0 if query.same_order else query.up_to_ties
-    if by_ties:
+    if query.settled is not None and query.same_scores == 1.0 if query.same_order else query.up_to_ties:
         return _tied(query)
     return (
         _other_order(query, trace, lists)
@@ -378,7 +340,7 @@ def _vector(trace: Trace, lists: Lists) -> Cause | None:
 class _Tie:
     """Equal values: edges of a source (`list` None), or hits of a list, by the memories they lead to, in their order."""
 
-    kind: Kind
+    kind: str
     name: str
     value: float
     members: tuple[str, ...]
@@ -495,30 +457,27 @@ def _equal_hits(lists: Sequence[RankedList], concerned: set[str]) -> Iterator[_T
 def _orders(evidence: Evidence, tie: _Tie, target: str) -> Iterator[Evidence]:
     """The evidence with one memory of a tie moved to each other position among its equals, the nearest first."""
     if tie.kind == "equal relations":
-        relations = evidence.relations
-        places = [i for i, edge in enumerate(relations) if (edge.source_id, edge.target_id) in tie.pairs]
-        for order in _with_moved(places, next(i for i in places if relations[i].target_id == target)):
-            other = list(relations)
-            for i, taken in zip(places, order, strict=True):
-                other[i] = relations[taken]
-            yield replace(evidence, relations=tuple(other))
+        edges = evidence.relations
+        places = [i for i, edge in enumerate(edges) if (edge.source_id, edge.target_id) in tie.pairs]
+        own = next(at for at, i in enumerate(places) if edges[i].target_id == target)
+        for relations in _moved(edges, places, own):
+            yield replace(evidence, relations=relations)
         return
-    at = next(i for i, ranked in enumerate(evidence.lists) if ranked.name == tie.name)
-    ranked = evidence.lists[at]
-    first = next(i for i, hit in enumerate(ranked.hits) if hit.memory_id == target and hit.score == tie.value)
+    ranked = next(ranked for ranked in evidence.lists if ranked.name == tie.name)
     places = [i for i, hit in enumerate(ranked.hits) if hit.score == tie.value]
-    for order in _with_moved(places, first):
-        hits = list(ranked.hits)
-        for i, taken in zip(places, order, strict=True):
-            hits[i] = ranked.hits[taken]
-        lists = (*evidence.lists[:at], replace(ranked, hits=tuple(hits)), *evidence.lists[at + 1 :])
-        yield replace(evidence, lists=lists)
+    own = next(at for at, i in enumerate(places) if ranked.hits[i].memory_id == target)
+    for hits in _moved(ranked.hits, places, own):
+        settled = replace(ranked, hits=hits)
+        yield replace(evidence, lists=tuple(settled if one is ranked else one for one in evidence.lists))
 
 
-def _with_moved(places: Sequence[int], one: int) -> Iterator[list[int]]:
-    """The places with one of them at each other position, the nearest first."""
-    own = places.index(one)
-    rest = [place for place in places if place != one]
+def _moved(rows: Sequence[Row], places: Sequence[int], own: int) -> Iterator[tuple[Row, ...]]:
+    """The rows with that at one of the places at each of the others, the nearest first."""
     for to in sorted(range(len(places)), key=lambda i: abs(i - own)):
         if to != own:
-            yield [*rest[:to], one, *rest[to:]]
+            order = [*places[:own], *places[own + 1 :]]
+            order.insert(to, places[own])
+            moved = list(rows)
+            for i, taken in zip(places, order, strict=True):
+                moved[i] = rows[taken]
+            yield tuple(moved)

@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,9 @@ from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Query, Recording
+from cems_workbench.records import Query, RecordedAnswer, Recording
 from cems_workbench.results import Result, Table
 from workbench_fidelity.fidelity import (
     FidelitySetting,
@@ -84,23 +86,15 @@ FEWEST_RERANKED = 3
 """Queries of the searched half that a preset with a reranker is measured on at least."""
 
 
-@dataclass(frozen=True, slots=True)
-class PresetNearness:
-    """How near an unchanged preset comes, on the queries of the searched half that it was measured on."""
-
-    name: str
-    agreement: NearAgreement
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Nearest(Result):
     """The config that comes closest: a preset (`start`) with `changes`, (path, the preset's value, the value).
 
     `before` and `after` are the measured halves, the searched one first; the second is None if nothing is held out. `presets` has every
-    preset that could be measured, that with the nearest part first, `left_out` the others with the reason. `configs` were replayed in
-    `seconds` altogether, `gathered` times a query's evidence was gathered; rerankers read `scores` results, at most `most_scores`, and
-    `unread` says what that left out, empty for nothing. `unfound` are recorded results of the reported half that no list
-    here finds.
+    preset that could be measured, unchanged, on queries of the searched half, that with the nearest part first; `left_out` the others with
+    the reason. `configs` were replayed in `seconds` altogether, `gathered` times a query's evidence was gathered; rerankers read `scores`
+    results, at most `most_scores`, and `unread` says what that left out, empty for nothing. `unfound` are recorded results of the reported
+    half that no list here finds.
     """
 
     recording: Recording
@@ -109,7 +103,7 @@ class Nearest(Result):
     changes: tuple[tuple[str, Any, Any], ...]
     before: tuple[MeasuredFidelity, MeasuredFidelity | None]
     after: tuple[MeasuredFidelity, MeasuredFidelity | None]
-    presets: tuple[PresetNearness, ...]
+    presets: tuple[tuple[str, NearAgreement], ...]
     left_out: Mapping[str, str]
     configs: int
     gathered: int
@@ -182,10 +176,7 @@ class Nearest(Result):
             for name, before, after in zip(("searched with", "held out"), self.before, self.after, strict=True)
             if before is not None and after is not None
         )
-        presets = tuple(
-            (one.name, one.agreement.queries, one.agreement.same_order, one.agreement.overlap, one.agreement.rbo)
-            for one in self.presets
-        )
+        presets = tuple((name, one.queries, one.same_order, one.overlap, one.rbo) for name, one in self.presets)
         changes = tuple((path, short_value(was), short_value(value)) for path, was, value in self.changes)
         title = f"Agreement of {self.start}{', and with the changes' if self.changes else ''}"
         near = ("preset", "queries", "same order", "overlap", "RBO")
@@ -214,13 +205,13 @@ class Nearest(Result):
             },
             "remaining": dict(causes_counted(self.reported[1].differences)),
             "in_no_list": self.unfound,
-            "presets": [{"preset": one.name, **one.agreement.to_json()} for one in self.presets],
+            "presets": [
+                {"preset": name} | plain_fields(one, "queries same_order overlap rbo scores")
+                for name, one in self.presets
+            ],
             "left_out": dict(self.left_out),
             "seconds": round(self.seconds, 1),
-            **{
-                name: getattr(self, name)
-                for name in ("configs", "gathered", "stopped", "scores", "most_scores", "unread")
-            },
+            **plain_fields(self, "configs gathered stopped scores most_scores unread"),
         }
 
 
@@ -265,13 +256,8 @@ def _drawn(qids: Iterable[str], recording: Recording) -> list[str]:
     """The order in which queries are drawn: by a digest of their texts, answered ones and empty ones in turn."""
     answers = {answer.qid: answer for answer in recording.answers}
     order = sorted(qids, key=lambda qid: (_digest(answers[qid].query or qid), qid))
-    place: Counter[bool] = Counter()
-    rank = {}
-    for qid in order:
-        answered = bool(answers[qid].returned)
-        rank[qid] = (place[answered], not answered)
-        place[answered] += 1
-    return sorted(order, key=rank.__getitem__)
+    of = ([qid for qid in order if bool(answers[qid].returned) is answered] for answered in (True, False))
+    return [qid for pair in zip_longest(*of) for qid in pair if qid is not None]
 
 
 def _digest(text: str) -> str:
@@ -304,38 +290,25 @@ class _Start:
 
 
 @dataclass(eq=False)
-class _Gathered:
-    """Evidence of single queries in memory, once for configs that gather alike."""
-
-    resources: Resources
-    moment: datetime
-    count: int = 0
-    kept: dict[tuple[str, Query], Evidence] = field(default_factory=dict)
-
-    def lists(self, query: Query, config: PipelineConfig) -> Evidence:
-        """The evidence of a query without model scores. Raises as `gather_lists` does."""
-        key = (repr(sorted(gather_parameters(config).items())), query)
-        if key not in self.kept:
-            found = gather_lists(request_for(query, self.moment), config, self.resources)
-            require_answered(found, config)
-            self.kept[key] = found
-            self.count += 1
-        return self.kept[key]
-
-
-@dataclass(eq=False)
 class _Search:
     recording: Recording
     resources: Resources
     productions: Mapping[str, Production]
-    gathered: _Gathered
     progress: Progress
     order: list[str]
     """The searched qids in the order in which they are drawn."""
     most_scores: int
     configs: int = 0
+    gathered: int = 0
     read: dict[tuple[str, str], int] = field(default_factory=dict)
     """By reranker and query how many results it read at most."""
+    kept: dict[tuple[str, Query], Evidence] = field(default_factory=dict)
+    """Lists of single queries, once for configs that gather alike."""
+    moment: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @cached_property
+    def answers(self) -> dict[str, RecordedAnswer]:
+        return {answer.qid: answer for answer in self.recording.answers}
 
     @property
     def spent(self) -> int:
@@ -346,13 +319,10 @@ class _Search:
         if not start.reranks:
             return list(qids)
         rerank = start.setting.searched.rerank
-        answers = {answer.qid: answer for answer in self.recording.answers}
         found = []
         for qid in qids:
-            hits: set[str] = set()
-            if start.setting.which_lists == "recorded":
-                for ranked in answers[qid].lists.values():
-                    hits |= {key for variant in ranked for key, _ in variant}
+            lists = self.answers[qid].lists.values() if start.setting.which_lists == "recorded" else ()
+            hits = {key for ranked in lists for variant in ranked for key, _ in variant}
             depth = rerank.depth or MOST_READ
             cost = min(depth, len(hits)) if hits else depth
             key = (repr(model_key(rerank)), qid)
@@ -366,29 +336,27 @@ class _Search:
 
     def scored(self, start: _Start, qid: str, evidence: Evidence) -> Evidence:
         """The evidence with what the reranker makes of our lists; recorded ones are scored where they are taken (`as_recorded`)."""
-        answer = next(answer for answer in self.recording.answers if answer.qid == qid)
-        config = start.setting.searched
-        if start.reranks and start.setting.which_lists == "recorded" and answer.lists:
+        if start.reranks and start.setting.which_lists == "recorded" and self.answers[qid].lists:
             return evidence
-        return gather_scores(evidence, config, self.resources, self.progress, judge="decisive")
+        return gather_scores(evidence, start.setting.searched, self.resources, self.progress, judge="decisive")
 
     def replays(self, start: _Start, qids: Sequence[str], evidences: Mapping[str, Evidence]) -> NearReplays:
         """The queries of a start on the evidence as the recording gives it."""
         setting, resources = start.setting, self.resources
-        answers = {answer.qid: answer for answer in self.recording.answers}
+        queries = [query for query in start.of(qids) if query.qid in evidences]
         taken = {}
-        for query in start.of(qids):
-            if query.qid in evidences:
-                found = as_recorded(evidences[query.qid], answers[query.qid], setting, resources)
-                taken[query.qid] = settled_as_recorded(found, answers[query.qid], setting, resources)
+        for query in queries:
+            answer = self.answers[query.qid]
+            found = as_recorded(evidences[query.qid], answer, setting, resources)
+            taken[query.qid] = settled_as_recorded(found, answer, setting, resources)
         return NearReplays(
-            [query for query in start.of(qids) if query.qid in taken],
+            queries,
             taken,
             self.productions,
             limit=limit_of(self.recording),
             precision=setting.tolerance or precision_of(self.recording),
             depth=setting.depth,
-            before_cut={qid: dict(answer.scored) for qid, answer in answers.items() if answer.scored},
+            before_cut={qid: dict(answer.scored) for qid, answer in self.answers.items() if answer.scored},
             score=lambda evidence, config: gather_scores(evidence, config, resources, judge="decisive"),
         )
 
@@ -427,11 +395,16 @@ class _Search:
         queries = start.of(qids)
         embed_ahead(queries, self.resources)
         for query in queries:
-            try:
-                lists = self.gathered.lists(query, config)
-            except InputError:  # one that cannot be searched, as in every gather
-                continue
-            found[query.qid] = self.scored(start, query.qid, lists)
+            key = (repr(sorted(gather_parameters(config).items())), query)
+            if key not in self.kept:
+                try:
+                    lists = gather_lists(request_for(query, self.moment), config, self.resources)
+                    require_answered(lists, config)
+                except InputError:  # one that cannot be searched, as in every gather
+                    continue
+                self.kept[key] = lists
+                self.gathered += 1
+            found[query.qid] = self.scored(start, query.qid, self.kept[key])
             _require_scores(start, [found[query.qid]])
         if not found:
             raise InputError("no query could be searched")
@@ -478,8 +451,7 @@ def find_nearest(
     resources.refresh()
     searched, held = halves(recording)
     order = _drawn(searched, recording)
-    gathered = _Gathered(resources, datetime.now(UTC))
-    search = _Search(recording, resources, productions_in(resources, recording), gathered, progress, order, most_scores)
+    search = _Search(recording, resources, productions_in(resources, recording), progress, order, most_scores)
     left_out: dict[str, str] = {}
     starts = []
     for config in configs:
@@ -535,7 +507,7 @@ def find_nearest(
         )
         start.agreement = found.start
         search.configs += replays.count
-        gathered.count += len(evidence.evidences)
+        search.gathered += len(evidence.evidences)
         rank = (-round(found.reached.nearness, 9), len(found.changes), i)
         if best is None or rank < best[0]:
             best = (rank, start, found, evidence)
@@ -574,10 +546,10 @@ def find_nearest(
         changes_between(start.setting.config, config),
         (before_searched, measured(start.setting, evidence, held)),
         (after_searched, after_held),
-        tuple(PresetNearness(one.name, one.agreement) for one in ranked if one.agreement is not None),
+        tuple((one.name, one.agreement) for one in ranked if one.agreement is not None),
         left_out,
         search.configs,
-        gathered.count,
+        search.gathered,
         time.monotonic() - begun,
         found.stopped,
         _unfound(after_held or after_searched, search.productions),

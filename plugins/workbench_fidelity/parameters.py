@@ -84,10 +84,6 @@ class NearAgreement:
     scores: float
     nearness: float
 
-    def to_json(self) -> dict[str, float]:
-        """As plain values."""
-        return {name: getattr(self, name) for name in ("queries", "same_order", "overlap", "rbo", "scores")}
-
 
 @dataclass(frozen=True, eq=False)
 class _Wanted:
@@ -237,17 +233,14 @@ class NearReplays(Trials[NearAgreement]):
 
 @dataclass(frozen=True)
 class NearestParameters:
-    """The changed parameters, (path, value of the start, value), and what they reach.
+    """The changed parameters, (path, value of the start, value), and what they reach from the start's agreement.
 
-    `steps` has the agreement at the start and after each change, before any was dropped; `stopped` says why no more was tried, `headroom`
-    how much nearer anything could come.
+    `stopped` says why no more was tried, `headroom` how much nearer anything could come.
     """
 
-    config: PipelineConfig
     changes: tuple[tuple[str, Any, Any], ...]
     start: NearAgreement
     reached: NearAgreement
-    steps: tuple[NearAgreement, ...]
     stopped: str
     headroom: float
 
@@ -269,13 +262,13 @@ def nearest_parameters(
     """
     first = replays.count
     start = replays.agreement(config)
-    tuned, now, steps = config, start, [start]
+    tuned, now, steps = config, start, 1
     part = best_part(replays, config, fixed)
     if part is not config:
         replays.complete(part)
         if replays.agreement(part).nearness >= start.nearness + MIN_GAIN:
             tuned, now = part, replays.agreement(part)
-            steps.append(now)
+            steps += 1
     part = tuned
     refused: set[str] = set()
     stopped = ""
@@ -289,7 +282,7 @@ def nearest_parameters(
         found: list[Explanation[NearAgreement]] = []
         specs = [spec for spec in tried_specs(replays, tuned, fixed) if spec.path not in refused]
         for i, spec in enumerate(specs):
-            progress(f"{label}, change {len(steps)}", i, len(specs))
+            progress(f"{label}, change {steps}", i, len(specs))
             if replays.count - first >= most_configs:
                 stopped = f"the limit of {most_configs:,} trials is reached"
                 break
@@ -312,12 +305,10 @@ def nearest_parameters(
             continue
         tuned = _refined(replays, config, taken)
         now = replays.agreement(tuned)
-        steps.append(now)
+        steps += 1
     tuned = _without_idle_changes(replays, config, tuned)
     reached = replays.agreement(tuned)
-    return NearestParameters(
-        tuned, changes_between(config, tuned), start, reached, tuple(steps), stopped, replays.headroom(reached)
-    )
+    return NearestParameters(changes_between(config, tuned), start, reached, stopped, replays.headroom(reached))
 
 
 def _refined(replays: NearReplays, config: PipelineConfig, tuned: PipelineConfig) -> PipelineConfig:

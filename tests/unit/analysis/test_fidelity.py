@@ -222,43 +222,32 @@ def beside(recorded: str, made: Trace, scores: Any = (), unknown: tuple[str, ...
     return QueryFidelity("q", "query", tuple(recorded), ours, given, {}, unknown)
 
 
-def test_the_same_order_parts_nowhere() -> None:
+HEAVY = {"memories": {"c": {"priority": 2.0}}}
+
+
+@pytest.mark.parametrize(
+    ("recorded", "config", "found"),
+    [
+        ("azbc", {}, ("lists", "z", "lost")),
+        ("abc", {"filter.min_score": 1 / 62}, ("filter", "c", "lost")),
+        ("abc", {"gap.ratio": 0.99, "gap.keep": 1}, ("gap", "b", "lost")),
+        ("abc", {"assembly.limit": 2}, ("assembly", "c", "lost")),
+        ("abc", {"filter.min_score": 1 / 62, "assembly.limit": 1}, ("filter", "c", "lost")),  # the first of several
+        ("abcz", {"filter.min_score": 1 / 62, "assembly.limit": 1}, ("lists", "z", "lost")),
+        ("bac", {}, ("fusion", "b", "order")),
+        ("abc", {"adjust.priority": True}, ("adjust", "a", "order")),  # from which the other order stays
+        ("cab", {"adjust.priority": True, "assembly.limit": 2}, ("assembly", "b", "lost")),
+    ],
+)
+def test_a_trace_parts_at_the_first_stage_that_cannot_be_right(recorded: str, config: Any, found: Any) -> None:
+    assert parted(recorded, trace(evidence(VECTOR, **(HEAVY if "adjust.priority" in config else {})), config)) == found
+
+
+def test_the_same_order_parts_nowhere_even_if_a_later_stage_puts_it_right() -> None:
     assert first_divergence(trace(evidence(VECTOR)), ("a", "b", "c")) is None
-
-
-def test_what_no_list_returned_is_lost_in_the_lists() -> None:
-    assert parted("azbc", trace(evidence(VECTOR))) == ("lists", "z", "lost")
-
-
-def test_what_a_stage_dropped_is_lost_there() -> None:
-    assert parted("abc", trace(evidence(VECTOR), {"filter.min_score": 1 / 62})) == ("filter", "c", "lost")
-    assert parted("abc", trace(evidence(VECTOR), {"gap.ratio": 0.99, "gap.keep": 1})) == ("gap", "b", "lost")
-    assert parted("abc", trace(evidence(VECTOR), {"assembly.limit": 2})) == ("assembly", "c", "lost")
-
-
-def test_of_several_the_first_stage_counts() -> None:
-    made = trace(evidence(VECTOR), {"filter.min_score": 1 / 62, "assembly.limit": 1})
-    assert parted("abc", made) == ("filter", "c", "lost")
-    assert parted("abcz", made) == ("lists", "z", "lost")
-
-
-def test_another_order_is_of_the_first_stage_from_which_it_stays() -> None:
-    assert parted("bac", trace(evidence(VECTOR))) == ("fusion", "b", "order")
-    heavy = {"c": {"priority": 2.0}}
-    made = trace(evidence(VECTOR, memories=heavy), {"adjust.priority": True})
+    made = trace(evidence(VECTOR, **HEAVY), {"adjust.priority": True})
     assert [result.memory_id for result in made.results] == ["c", "a", "b"]
-    assert parted("abc", made) == ("adjust", "a", "order")
-
-
-def test_an_order_that_a_later_stage_puts_right_is_none_of_a_stages_business() -> None:
-    heavy = {"c": {"priority": 2.0}}
-    made = trace(evidence(VECTOR, memories=heavy), {"adjust.priority": True})
     assert first_divergence(made, ("c", "a", "b")) is None
-    assert parted("cab", trace(evidence(VECTOR, memories=heavy), {"adjust.priority": True, "assembly.limit": 2})) == (
-        "assembly",
-        "b",
-        "lost",
-    )
 
 
 def test_what_we_alone_return_is_named_where_nothing_else_parts() -> None:
@@ -366,18 +355,12 @@ def replays(*production: str, limit: int | None = None) -> SetReplays:
     return SetReplays([tuple(order) for order in production], [FIRST, SECOND], [limit, limit])
 
 
-def test_agreement_counts_the_same_orders_and_the_mean_overlap() -> None:
-    found = replays("bac", "xyz").agreement(configured())
-    assert (found.queries, found.same_order, found.rbo) == (2, 2, 1.0)
-    found = replays("bac", "xzy").agreement(configured())
-    assert found.same_order == 1
-    assert 0.8 < found.rbo < 1
-
-
-def test_a_recorded_memory_that_is_no_candidate_and_one_more_result_are_another_order() -> None:
-    assert replays("bac", "xyq").agreement(configured()).same_order == 1
-    assert replays("bac", "xyzq").agreement(configured()).same_order == 1
-    assert replays("bac", "xy").agreement(configured()).same_order == 1
+@pytest.mark.parametrize(("second", "same"), [("xyz", 2), ("xzy", 1), ("xyq", 1), ("xyzq", 1), ("xy", 1)])
+def test_agreement_counts_the_same_orders_and_the_mean_overlap(second: str, same: int) -> None:
+    """No candidate, one result more, and one less are other orders too."""
+    found = replays("bac", second).agreement(configured())
+    assert (found.queries, found.same_order) == (2, same)
+    assert found.rbo == 1.0 if same == 2 else 0.7 < found.rbo < 1
 
 
 def test_the_change_that_gives_most_queries_the_recorded_order_comes_first() -> None:
@@ -394,27 +377,24 @@ def query(recorded, ours, recorded_scores=(), our_scores=()):
     return QueryFidelity("q", "what?", tuple(recorded), tuple(ours), theirs, own)
 
 
-def test_order_set_and_first_are_told_apart() -> None:
-    rows = [query("abc", "abc"), query("abc", "acb"), query("abc", "bca"), query("abc", "abd"), query("abc", "xyz")]
-    assert [row.same_order for row in rows] == [True, False, False, False, False]
-    assert [row.same_set for row in rows] == [True, True, True, False, False]
-    assert [row.same_first for row in rows] == [True, True, False, True, False]
-
-
-def test_two_empty_answers_are_the_same_and_an_empty_one_shares_nothing() -> None:
-    both = query("", "")
-    assert both.same_order
-    assert both.same_first
-    assert (both.overlap, both.rbo) == (1.0, 1.0)
-    one = query("", "a")
-    assert not one.same_first
-    assert (one.overlap, one.rbo) == (0.0, 0.0)
-
-
-def test_overlap_is_that_of_the_first_ten() -> None:
-    assert query("abc", "bcd").overlap == 2 / 4
-    assert query("abcdefghijK", "abcdefghijL").overlap == 1.0
-    assert query("abcdefghij", "abcdefghixj").overlap == 9 / 11
+@pytest.mark.parametrize(
+    ("recorded", "ours", "measures"),
+    [  # same order, set and first, overlap
+        ("abc", "abc", (True, True, True, 1.0)),
+        ("abc", "acb", (False, True, True, 1.0)),
+        ("abc", "bca", (False, True, False, 1.0)),
+        ("abc", "abd", (False, False, True, 2 / 4)),
+        ("abc", "xyz", (False, False, False, 0.0)),
+        ("", "", (True, True, True, 1.0)),
+        ("", "a", (False, False, False, 0.0)),
+        ("abcdefghijK", "abcdefghijL", (False, False, True, 1.0)),  # the overlap is of the first ten
+        ("abcdefghij", "abcdefghixj", (False, False, True, 9 / 11)),
+    ],
+)
+def test_order_set_first_and_overlap_of_a_query(recorded: str, ours: str, measures: Any) -> None:
+    row = query(recorded, ours)
+    assert (row.same_order, row.same_set, row.same_first, row.overlap) == measures
+    assert (row.rbo == pytest.approx(1.0)) is row.same_order and (recorded or row.rbo == float(not ours))
 
 
 def test_scores_are_compared_where_the_order_is_the_same() -> None:

@@ -139,10 +139,6 @@ def test_a_run_has_an_answer_for_each_of_its_queries() -> None:
     assert {answer.query for answer in recording.answers} == {None}
 
 
-def test_plain_ids_are_one_answer() -> None:
-    assert ids(parse_recording("m1\nm2 0.5")) == {"1": ["m1", "m2"]}
-
-
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -255,17 +251,6 @@ def test_a_list_of_ids_and_scores_is_read(text: str) -> None:
     assert read(text) == [("a", 0.5), ("b", 0.25)]
 
 
-def test_a_run_is_ordered_by_rank_and_split_by_query() -> None:
-    response = parse_response("q1 Q0 b 2 0.4 x\nq1 Q0 a 1 0.9 x\nq2 Q0 c 1 7 x")
-    assert response.form == "TREC run"
-    assert [one.memory_id for one in response.returned] == ["a", "b"]
-    assert response.run is not None
-    assert {qid: [one.memory_id for one in rows] for qid, rows in response.run.results.items()} == {
-        "q1": ["a", "b"],
-        "q2": ["c"],
-    }
-
-
 def test_a_row_without_an_id_has_its_text() -> None:
     response = parse_response('{"results": [{"content": "hello"}, {"id": "", "text": "you"}]}')
     assert [(one.memory_id, one.content) for one in response.returned] == [(None, "hello"), (None, "you")]
@@ -360,10 +345,6 @@ CONTRADICTED = (
 )
 
 
-def order(recording):
-    return {answer.qid: [row.memory_id for row in answer.returned] for answer in recording.answers}
-
-
 def trec(rank, separator=" ", docno="{}"):
     places = {qid: {name: n for n, name in enumerate(ranking, 1)} for qid, ranking in SCORES.items()}
     return "\n".join(
@@ -375,20 +356,20 @@ def trec(rank, separator=" ", docno="{}"):
 @pytest.mark.parametrize("separator", [" ", "\t", ",", ", ", "  "])
 def test_ranks_that_contradict_the_scores_are_kept_and_named(separator):
     recording = parse_recording(trec(lambda place: place, separator))
-    assert (recording.form, order(recording)) == ("TREC run", AS_RANKED)
+    assert (recording.form, ids(recording)) == ("TREC run", AS_RANKED)
     assert recording.doubts == (CONTRADICTED,)
     assert not recording.errors
 
 
 def test_equal_ranks_are_in_the_order_of_the_scores():
     recording = parse_recording(trec(lambda place: 0))  # beir#212
-    assert order(recording) == FALLING
+    assert ids(recording) == FALLING
     assert recording.doubts == ("the run is ordered by its ranks; equal ranks by their scores",)
 
 
 def test_a_document_that_is_there_twice_is_named_with_its_query():
     recording = parse_recording("q1 Q0 m01 1 0.9 t\nq1 Q0 m01 2 0.8 t\nq1 Q0 m07 3 0.2 t\nq2 Q0 m01 1 0.8 t")
-    assert order(recording) == {"q1": ["m01", "m07"], "q2": ["m01"]}
+    assert ids(recording) == {"q1": ["m01", "m07"], "q2": ["m01"]}
     assert [str(error) for error in recording.errors] == ["answers:2: 'm01' stands already in row 1 of query 'q1'"]
 
 
@@ -414,7 +395,7 @@ def table(delimiter):
 )
 def test_other_forms_of_a_run(text, words):
     recording = parse_recording(text)
-    assert order(recording) == FALLING
+    assert ids(recording) == FALLING
     assert recording.answers[0].query == words
     assert recording.doubts == (("the run is ordered by its scores; it has no ranks",) if words is None else ())
     assert not recording.errors
@@ -425,7 +406,7 @@ def test_other_forms_of_a_run(text, words):
 )
 def test_what_is_the_answer_to_one_query_is_no_run(text):
     recording = parse_recording(text)
-    assert order(recording) == {"1": ["a", "b"]} and not recording.doubts
+    assert ids(recording) == {"1": ["a", "b"]} and not recording.doubts
 
 
 @pytest.mark.parametrize(
@@ -440,7 +421,7 @@ def test_what_is_the_answer_to_one_query_is_no_run(text):
 )
 def test_cells_are_those_of_any_csv(text, found, faults):
     recording = parse_recording(text)
-    assert order(recording) == found
+    assert ids(recording) == found
     assert [error.row for error in recording.errors] == faults
 
 
