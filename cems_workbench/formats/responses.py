@@ -1,11 +1,4 @@
-"""What a retrieval system answered to one query: a search response, a list of ids, or a run.
-
-    JSON       {"results": [{"memory_id", "content", "score"}, …]}, as CEMS answers, or the list itself; an item may be an id alone;
-               what engines and memory libraries answer (the table below); JSON lines too
-    a run      the results of several queries, as evaluation tools write them: `formats.runs`
-    a list     an id a line, or an id and its score behind a comma, a tab or blanks; a header line is passed over
-
-Rows that cannot be used are reported and the others kept.
+"""The rows of what a retrieval system answered to a query; those that cannot be used are reported and the others kept.
 
 What engines and memory libraries answer, as rows with their fields side by side: to compare with, and to import as memories.
 
@@ -31,26 +24,20 @@ distances score. All answers of a file have one sign (`responses.oriented`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from cems_workbench.errors import InputError
 from cems_workbench.formats.base import payload
-from cems_workbench.formats.base.csv_table import records
 from cems_workbench.formats.base.fields import finite
-from cems_workbench.formats.base.files import parse_json, type_name
+from cems_workbench.formats.base.files import type_name
 from cems_workbench.formats.base.names import ANSWER
 from cems_workbench.formats.base.payload import NESTED
-from cems_workbench.formats.runs import Run, run_of
 from cems_workbench.records import Returned, RowError
 
 PARTS_FIELDS = ("score_details", "parts")
 """Where a system that explains its scores puts what they are made of."""
-RESPONSE = "search response"
-_HEADER = re.compile(r"(memory_?id|doc_?id|docno|id)([\s,;]+(score|relevance|similarity))?", re.IGNORECASE)
 IDS, METADATA_IDS, SCORES, DISTANCES = (ANSWER[each] for each in ("ids", "metadata_ids", "scores", "distances"))
 LISTS = ANSWER["lists"]
 """Names under which an answer has its rows, likelier ones first."""
@@ -307,79 +294,6 @@ def course(values: Sequence[float]) -> int | None:
     return 1 if all(a <= b for a, b in pairwise(values)) else -1 if all(a >= b for a, b in pairwise(values)) else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
-    """A response in its order. `run` is the run that it is, by qid, or the answers to several queries by their number; `returned` is
-    the response of the only or first query. `notes` are lines about how it was read."""
-
-    form: str
-    returned: tuple[Returned, ...]
-    errors: tuple[RowError, ...] = ()
-    run: Run | None = None
-    notes: tuple[str, ...] = ()
-
-
-def parse_response(text: str, source: str = "response") -> Response:
-    """Read a response in any known form. Raises InputError when nothing in it can be used."""
-    text = plain_text(text)
-    if not text:
-        raise InputError(f"{source}: it is empty")
-    errors: list[RowError] = []
-    run = run_of(text, source, errors)
-    if run is not None:
-        form, rows = run.form, list(next(iter(run.results.values()), ()))
-    elif text[0] in "[{":
-        return _from_json(text, source, errors)
-    else:
-        lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-        form, rows = "list", _from_lines(lines, source, errors)
-    returned = _unique(rows, source, errors)
-    if not returned and run is None:
-        raise _nothing(source, errors)
-    return Response(form, returned, _in_order(errors), run)
-
-
-def plain_text(text: str) -> str:
-    """The text without a byte order mark and the blanks around it, but for a tab before a table."""
-    plain = text.removeprefix("\ufeff").strip()
-    return plain if plain[:1] in ("[", "{", "") else text.removeprefix("\ufeff").strip("\r\n ")
-
-
-def _nothing(source: str, errors: list[RowError]) -> InputError:
-    return InputError(f"{source}: no row of it can be used{f': {errors[0]}' if errors else ''}")
-
-
-def _in_order(errors: list[RowError]) -> tuple[RowError, ...]:
-    return tuple(sorted(errors, key=lambda error: error.row))
-
-
-def _from_json(text: str, source: str, errors: list[RowError]) -> Response:
-    try:
-        found = answers_in(parse_json(text))
-    except ValueError as error:
-        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-        if len(lines) < 2 or not all(line.lstrip().startswith("{") for _, line in lines):
-            raise InputError(f"{source}: {error}") from None
-        items = []
-        for number, line in lines:
-            try:
-                items.append((number, parse_json(line)))
-            except ValueError as problem:
-                errors.append(RowError(source, number, str(problem)))
-        answers, form = [items], RESPONSE
-    else:
-        if found is None:
-            raise InputError(f"{source}: has no list of results; looked for {', '.join(LISTS[:5])}")
-        answers = [list(enumerate(rows, start=1)) for rows in found.rows]
-        form = RESPONSE if found.system == SEARCH else f"answer of {found.system}"
-    named: dict[str, bool] = {}
-    read, said = oriented([_unique(_items(rows, source, errors, named), source, errors) for rows in answers], named)
-    if not any(read):
-        raise _nothing(source, errors)
-    run = Run(form, {str(n): rows for n, rows in enumerate(read, 1)}, notes=said) if len(read) > 1 else None
-    return Response(form, read[0], _in_order(errors), run, said)
-
-
 def oriented(
     answers: Sequence[tuple[Returned, ...]], named: Mapping[str, bool]
 ) -> tuple[list[tuple[Returned, ...]], tuple[str, ...]]:
@@ -415,7 +329,7 @@ def parse_rows(
 
     A field that a score is from is put into `named`, and whether it is called a distance, for `oriented`.
     """
-    return _unique(_items(list(enumerate(values, 1)), source, errors, {} if named is None else named), source, errors)
+    return unique(items_of(list(enumerate(values, 1)), source, errors, {} if named is None else named), source, errors)
 
 
 def rows_of_answer(
@@ -435,9 +349,10 @@ def rows_of_answer(
     return returned
 
 
-def _items(
+def items_of(
     rows: Sequence[tuple[int, Any]], source: str, errors: list[RowError], named: dict[str, bool]
 ) -> list[Returned]:
+    """As `parse_rows`, of values with the numbers of their rows; a memory may stand several times."""
     fields = [flat(value) for _, value in rows]
     name = score_name(fields)
     items = (
@@ -484,31 +399,8 @@ def _parts(fields: Mapping[str, Any]) -> dict[str, float]:
     return {name: number for name, number in numbers if number is not None}
 
 
-def _from_lines(lines: list[tuple[int, str]], source: str, errors: list[RowError]) -> list[Returned]:
-    rows = []
-    for place, (number, line) in enumerate(lines):
-        if place == 0 and _HEADER.fullmatch(line.replace('"', "")):
-            continue
-        _, read = next(records([line], 0, "\t" if "\t" in line else ","))
-        if isinstance(read, str):
-            errors.append(RowError(source, number, read))
-            continue
-        cells = [cell.strip() for cell in read]
-        if len(cells) == 1:
-            words = line.split()
-            cells = [" ".join(words[:-1]), words[-1]] if len(words) > 1 and finite(words[-1]) is not None else [line]
-        if len(cells) > 2 or not cells[0]:
-            errors.append(RowError(source, number, f"must be an id, or an id and a score, found {ascii(line)[:60]}"))
-            continue
-        score = finite(cells[1]) if len(cells) == 2 and cells[1] else None
-        if len(cells) == 2 and cells[1] and score is None:
-            errors.append(RowError(source, number, f"must be a finite number, found {ascii(cells[1])[:60]}", "score"))
-            continue
-        rows.append(Returned(number, cells[0], score))
-    return rows
-
-
-def _unique(rows: Iterable[Returned], source: str, errors: list[RowError]) -> tuple[Returned, ...]:
+def unique(rows: Iterable[Returned], source: str, errors: list[RowError]) -> tuple[Returned, ...]:
+    """Each memory once, where it stands first; the others go to `errors`."""
     first: dict[str, Returned] = {}
     for row in rows:
         key = row.memory_id if row.memory_id is not None else f"\0{row.content}"

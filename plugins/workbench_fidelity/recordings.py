@@ -3,9 +3,10 @@
     recording   {"config": {…}, "max_tokens", "answered_at", "answers": [{"qid", "query", "project", "results": [{"id", "score",
                 "content"}, …], "lists"?}, …]}: whole answers, nothing cut; `config` are settings of CEMS in lower case, and with
                 `engine` those of another system, which are not settings here (docs/use/recording.md has every field)
-    responses   one search response, or a JSON list (or JSON lines) of them, each with its `query`
+    responses   one search response, {"results": [{"memory_id", "content", "score"}, …]}, or the list itself, or what engines and memory
+                libraries answer (`formats.responses`), also as JSON lines; or a JSON list (or JSON lines) of them, each with its `query`
     a run       the answers of several queries, by qid: `formats.runs`
-    a list      ids of one answer, whose query is named elsewhere
+    a list      an id a line, or an id and its score behind a comma, a tab or blanks; a header line is passed over
 
 The rows of one answer are read by `responses`, whatever the form. A row that cannot be used is reported with its answer's number and its
 field; whether that matters is for the reader to say. What makes a whole file unusable is one InputError that names the field.
@@ -21,13 +22,24 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base.csv_table import records
 from cems_workbench.formats.base.fields import finite
 from cems_workbench.formats.base.files import open_file, parse_json, type_name
 from cems_workbench.formats.logs import distinct, with_one_sign
-from cems_workbench.formats.responses import IDS, parse_response, plain_text, rows_of_answer
+from cems_workbench.formats.responses import (
+    IDS,
+    LISTS,
+    SEARCH,
+    answers_in,
+    items_of,
+    oriented,
+    rows_of_answer,
+    unique,
+)
+from cems_workbench.formats.runs import run_of
 from cems_workbench.records import RankedIds, RecordedAnswer, Recording, Returned, RowError
 
-RECORDING = "recording"
+RECORDING, RESPONSE = "recording", "search response"
 ENGINE_QUERIES: Mapping[str, str] = {"fts_query": "fts5", "lucene_query": "lucene", "tsquery": "ts_rank_cd"}
 """Fields that hold what an engine was given, and the list that the engine answers."""
 SCORED_FIELDS = ("fused", "ranked")
@@ -39,6 +51,7 @@ NOT_SETTINGS = frozenset(
     {"engine", "embedder", "config", "answers", "answered_at", "max_tokens", "cems", "mode", "versions", "seconds"}
 )
 """Fields of a recording that are no settings of its system."""
+_HEADER = re.compile(r"(memory_?id|doc_?id|docno|id)([\s,;]+(score|relevance|similarity))?", re.IGNORECASE)
 _NUMBERED = re.compile(r"(.*\D)(\d+)")
 
 
@@ -54,24 +67,36 @@ def read_recording(path: Path) -> Recording:
 
 def parse_recording(text: str, source: str = "answers") -> Recording:
     """Read recorded answers in any known form. Raises InputError when the file as a whole cannot be used."""
-    text = plain_text(text)
-    document = _document(text)
+    plain = text.removeprefix("\ufeff").strip()
+    if not plain:
+        raise InputError(f"{source}: it is empty")
+    if plain[0] not in "[{":
+        plain = text.removeprefix("\ufeff").strip("\r\n ")  # a tab before a table stays
+    text, document = plain, _document(plain)
     if isinstance(document, dict) and "answers" in document:
         return _recording(document, source)
     several = _several(text, document)
     if several:
         return _responses(several, source)
-    response = parse_response(text, source)
-    run = response.run
+    errors: list[RowError] = []
+    run = run_of(text, source, errors)
+    query = project = None
     if run is not None:
-        runs = tuple(
-            RecordedAnswer(rows[0].row if rows else 1, qid, run.words.get(qid), None, rows)
-            for qid, rows in run.results.items()
-        )
-        return Recording(source, response.form, runs, errors=response.errors, doubts=run.notes)
-    query, project = _asked(document) if isinstance(document, dict) else (None, None)
-    answer = RecordedAnswer(1, "1", query, project, response.returned)
-    return Recording(source, response.form, (answer,), errors=response.errors, doubts=response.notes)
+        form, results, doubts = run.form, run.results, run.notes
+    else:
+        form, read, doubts = (_from_json if text[0] in "[{" else _from_lines)(text, source, errors)
+        results = {str(n): rows for n, rows in enumerate(read, 1)}
+        if not any(read):
+            raise InputError(f"{source}: no row of it can be used{f': {errors[0]}' if errors else ''}")
+        if isinstance(document, dict) and len(read) == 1:  # the queries of several are not named
+            query, project = _asked(document)
+    words, single = ({}, len(results) == 1) if run is None else (run.words, False)
+    answers = tuple(
+        RecordedAnswer(1 if single or not rows else rows[0].row, qid, words.get(qid, query), project, rows)
+        for qid, rows in results.items()
+    )
+    in_order = tuple(sorted(errors, key=lambda error: error.row))
+    return Recording(source, form, answers, errors=in_order, doubts=doubts)
 
 
 def _document(text: str) -> Any:
@@ -112,6 +137,60 @@ def _responses(rows: Sequence[tuple[int, dict[str, Any]]], source: str) -> Recor
         answers.append(replace(answer, lists=_lists_of_parts(rows_of)))
     turned, said = with_one_sign(answers, named)
     return Recording(source, "search responses", distinct(turned, source, errors), errors=tuple(errors), doubts=said)
+
+
+def _from_json(
+    text: str, source: str, errors: list[RowError]
+) -> tuple[str, list[tuple[Returned, ...]], tuple[str, ...]]:
+    """The form of a JSON document or JSON lines, its answers, and lines about how they were read."""
+    try:
+        found = answers_in(parse_json(text))
+    except ValueError as error:
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        if len(lines) < 2 or not all(line.lstrip().startswith("{") for _, line in lines):
+            raise InputError(f"{source}: {error}") from None
+        items = []
+        for number, line in lines:
+            try:
+                items.append((number, parse_json(line)))
+            except ValueError as problem:
+                errors.append(RowError(source, number, str(problem)))
+        answers, form = [items], RESPONSE
+    else:
+        if found is None:
+            raise InputError(f"{source}: has no list of results; looked for {', '.join(LISTS[:5])}")
+        answers = [list(enumerate(rows, start=1)) for rows in found.rows]
+        form = RESPONSE if found.system == SEARCH else f"answer of {found.system}"
+    named: dict[str, bool] = {}
+    read, said = oriented([unique(items_of(rows, source, errors, named), source, errors) for rows in answers], named)
+    return form, read, said
+
+
+def _from_lines(
+    text: str, source: str, errors: list[RowError]
+) -> tuple[str, list[tuple[Returned, ...]], tuple[str, ...]]:
+    rows = []
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    for place, (number, line) in enumerate(lines):
+        if place == 0 and _HEADER.fullmatch(line.replace('"', "")):
+            continue
+        _, read = next(records([line], 0, "\t" if "\t" in line else ","))
+        if isinstance(read, str):
+            errors.append(RowError(source, number, read))
+            continue
+        cells = [cell.strip() for cell in read]
+        if len(cells) == 1:
+            words = line.split()
+            cells = [" ".join(words[:-1]), words[-1]] if len(words) > 1 and finite(words[-1]) is not None else [line]
+        if len(cells) > 2 or not cells[0]:
+            errors.append(RowError(source, number, f"must be an id, or an id and a score, found {ascii(line)[:60]}"))
+            continue
+        score = finite(cells[1]) if len(cells) == 2 and cells[1] else None
+        if len(cells) == 2 and cells[1] and score is None:
+            errors.append(RowError(source, number, f"must be a finite number, found {ascii(cells[1])[:60]}", "score"))
+            continue
+        rows.append(Returned(number, cells[0], score))
+    return "list", [unique(rows, source, errors)], ()
 
 
 def _asked(response: Mapping[str, Any]) -> tuple[str | None, str | None]:

@@ -60,7 +60,7 @@ def supersessions_command(
                 raise typer.Exit(SOME_ROWS)
             return
         from cems_workbench.analysis.proposed_edges import MINIMUM
-        from cems_workbench.models.cross_encoder import ContradictionScorer
+        from workbench_supersession.contradiction import ContradictionScorer
         from workbench_supersession.proposals import proposed_edges
         from workbench_supersession.verdicts import write_proposals
 

@@ -39,7 +39,7 @@ from cems_workbench.store.memories import Origin
 
 if TYPE_CHECKING:
     from cems_workbench.api.open_store import OpenStore
-    from cems_workbench.models.cross_encoder import ContradictionScorer
+    from workbench_supersession.contradiction import ContradictionScorer
 
 NEAREST = 5
 """Earlier and later neighbours of a memory that make pairs."""
@@ -157,7 +157,7 @@ def supersessions(
         InputError: there are no two memories with a date and an embedding, or an argument is out of range.
         ModelError: the model cannot be loaded.
     """
-    from cems_workbench.models.cross_encoder import ContradictionScorer
+    from workbench_supersession.contradiction import ContradictionScorer
 
     model = ContradictionScorer(contradiction_model) if contradiction_model else None
     return proposed_edges(store.resources, most=most, minimum=MINIMUM if minimum is None else minimum, model=model)

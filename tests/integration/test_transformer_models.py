@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cems_workbench.errors import ModelError
-from cems_workbench.models.cross_encoder import ContradictionScorer, CrossEncoderReranker
+from cems_workbench.models.cross_encoder import CrossEncoderReranker
+from workbench_supersession.contradiction import ContradictionScorer
 
 QUERY = "where does the service run"
 TEXTS = ["the service runs in the cluster", "redis", "", "the service runs in the cluster", "word " * 200]

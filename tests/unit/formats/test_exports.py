@@ -15,7 +15,6 @@ import pytest
 from cems_workbench.errors import InputError
 from cems_workbench.formats import FORMATS, detect, log_format, read
 from cems_workbench.formats.base.choosing import read_path
-from cems_workbench.formats.responses import parse_response
 from cems_workbench.records import Memory, ParsedInput, RecordedAnswer, Relation
 from workbench_fidelity.recordings import parse_recording
 from workbench_tools.cems import searched
@@ -745,10 +744,11 @@ def rows_with(name: str, *values: float) -> str:
     ],
 )
 def test_distance_is_told_from_a_score_by_its_course(name, values, scores, note):
-    response = parse_response(rows_with(name, *values))
-    assert [row.score for row in response.returned] == scores
-    assert [row.memory_id for row in response.returned] == [f"m{n}" for n in range(len(values))]
-    assert len(response.notes) == bool(note) and note in "".join(response.notes)
+    recording = parse_recording(rows_with(name, *values))
+    returned = recording.answers[0].returned
+    assert [row.score for row in returned] == scores
+    assert [row.memory_id for row in returned] == [f"m{n}" for n in range(len(values))]
+    assert len(recording.doubts) == bool(note) and note in "".join(recording.doubts)
 
 
 def test_answer_to_several_queries_is_several_answers() -> None:

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.responses import Returned, parse_response
-from cems_workbench.records import RankedIds, Recording
+from cems_workbench.records import RankedIds, Recording, Returned
 from workbench_fidelity.recordings import parse_recording, read_recording
 
 RESULTS = [{"id": "a", "score": 0.5, "content": "x"}, {"id": "b", "score": 0.25}]
@@ -213,9 +212,9 @@ KEYS = ["results", "id", "score", "content", "memory", "x"]
 
 
 def read(text: str) -> list[tuple[str | None, float | None]]:
-    response = parse_response(text)
-    assert response.errors == ()
-    return [(one.memory_id, one.score) for one in response.returned]
+    recording = parse_recording(text)
+    assert recording.errors == ()
+    return [(one.memory_id, one.score) for one in recording.answers[0].returned]
 
 
 @pytest.mark.parametrize(
@@ -252,8 +251,8 @@ def test_a_list_of_ids_and_scores_is_read(text: str) -> None:
 
 
 def test_a_row_without_an_id_has_its_text() -> None:
-    response = parse_response('{"results": [{"content": "hello"}, {"id": "", "text": "you"}]}')
-    assert [(one.memory_id, one.content) for one in response.returned] == [(None, "hello"), (None, "you")]
+    recording = parse_recording('{"results": [{"content": "hello"}, {"id": "", "text": "you"}]}')
+    assert [(one.memory_id, one.content) for one in recording.answers[0].returned] == [(None, "hello"), (None, "you")]
 
 
 @pytest.mark.parametrize(
@@ -290,9 +289,9 @@ def test_a_row_without_an_id_has_its_text() -> None:
     ],
 )
 def test_a_bad_row_is_one_line_and_the_others_stay(text: str, said: list[str]) -> None:
-    response = parse_response(text)
-    assert response.returned[0].memory_id == "a"
-    found = [str(error) for error in response.errors]
+    recording = parse_recording(text, "response")
+    assert recording.answers[0].returned[0].memory_id == "a"
+    found = [str(error) for error in recording.errors]
     assert len(found) == len(said)
     for line, expected in zip(found, said, strict=True):
         assert line.startswith(expected)
@@ -312,7 +311,7 @@ def test_a_bad_row_is_one_line_and_the_others_stay(text: str, said: list[str]) -
 )
 def test_a_response_with_nothing_in_it_is_one_clear_line(text: str, said: str) -> None:
     with pytest.raises(InputError, match=said) as error:
-        parse_response(text, "file.json")
+        parse_recording(text, "file.json")
     assert "\n" not in str(error.value)
     assert str(error.value).startswith("file.json")
 
@@ -327,12 +326,13 @@ def test_a_response_with_nothing_in_it_is_one_clear_line(text: str, said: str) -
 )
 def test_any_text_is_read_or_refused_in_one_line(text: str) -> None:
     try:
-        response = parse_response(text)
+        recording = parse_recording(text)
     except InputError as error:
         assert "\n" not in str(error)
         return
-    assert all(isinstance(one, Returned) and (one.memory_id or one.content) for one in response.returned)
-    assert all("\n" not in str(error) for error in response.errors)
+    rows = [row for answer in recording.answers for row in answer.returned]
+    assert all(isinstance(one, Returned) and (one.memory_id or one.content) for one in rows)
+    assert all("\n" not in str(error) for error in recording.errors)
 
 
 SCORES = {"q1": {"m07": 0.2, "m01": 0.9, "m09": 0.5}, "q2": {"m02": 0.8, "m09": 0.1}}
@@ -455,7 +455,7 @@ def test_one_score_is_read_of_all_rows_of_an_answer() -> None:
         {"id": "a", "text": "a", "_relevance_score": 0.032, "_score": 1.05, "_distance": 0.4},
         {"id": "b", "text": "b", "_relevance_score": 0.016, "_score": None, "_distance": 0.2},
     ]
-    assert [row.score for row in parse_response(json.dumps(rows)).returned] == [0.032, 0.016]
+    assert [row.score for row in parse_recording(json.dumps(rows)).answers[0].returned] == [0.032, 0.016]
     # A score that one row lacks is no score of the answer.
     rows = [{"id": "a", "score": 7.0, "_distance": 0.1}, {"id": "b", "score": None, "_distance": 0.3}]
-    assert [row.score for row in parse_response(json.dumps(rows)).returned] == [-0.1, -0.3]
+    assert [row.score for row in parse_recording(json.dumps(rows)).answers[0].returned] == [-0.1, -0.3]
