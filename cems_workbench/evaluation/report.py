@@ -25,7 +25,7 @@ from cems_workbench.evaluation.comparison import (
 from cems_workbench.evaluation.evaluate import Evaluation, Figures, Summary, number, stale_lines, stale_words
 from cems_workbench.evaluation.metrics import parse_measure, relevance_words
 from cems_workbench.evaluation.verdict import Verdict, verdicts_of
-from cems_workbench.formats.runs import RunRow, write
+from cems_workbench.formats.judgments import RunRow, run_text
 from cems_workbench.platform.atomic_write import write_text
 
 
@@ -122,7 +122,7 @@ def run_lines(batch: LabelledBatch, rankings: Rankings) -> str:
     """The lines of `trec_run` of a batch under a config."""
     tag = "_".join(rankings.config.name.split())
     ranked = zip(batch.qids, batch.result_ids(rankings), strict=True)
-    return write(RunRow(qid, key, rank, 1 / rank, tag) for qid, ids in ranked for rank, key in enumerate(ids, 1))
+    return run_text(RunRow(qid, key, rank, 1 / rank, tag) for qid, ids in ranked for rank, key in enumerate(ids, 1))
 
 
 def _means(evaluation: Evaluation) -> list[str]:

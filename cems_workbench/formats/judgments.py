@@ -422,3 +422,26 @@ FORMAT = (
         judgments=JudgmentWriter(lambda judgments, words: write_feedback(feedback_of(judgments)), place=7),
     ),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One result of a run: `rank` from 1 (some tools begin at 0), a finite score, the name of the run."""
+
+    qid: str
+    docno: str
+    rank: int
+    score: float
+    tag: str
+
+
+def run_text(rows: Iterable[RunRow]) -> str:
+    """A TREC run, ranks as they are, scores so that they read back to the bit. Raises ValueError for ids with blanks."""
+    lines = []
+    for row in rows:
+        if not all(map(writable, (row.qid, row.docno, row.tag))):
+            raise ValueError(
+                f"{row.qid!r} {row.docno!r} {row.tag!r}: ids and tags with blanks cannot be written as a run"
+            )
+        lines.append(f"{row.qid} Q0 {row.docno} {row.rank} {row.score!r} {row.tag}\n")
+    return "".join(lines)

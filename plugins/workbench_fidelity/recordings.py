@@ -5,7 +5,7 @@
                 `engine` those of another system, which are not settings here (docs/use/recording.md has every field)
     responses   one search response, {"results": [{"memory_id", "content", "score"}, …]}, or the list itself, or what engines and memory
                 libraries answer (`formats.responses`), also as JSON lines; or a JSON list (or JSON lines) of them, each with its `query`
-    a run       the answers of several queries, by qid: `formats.runs`
+    a run       the answers of several queries, by qid: `runs`
     a list      an id a line, or an id and its score behind a comma, a tab or blanks; a header line is passed over
 
 The rows of one answer are read by `responses`, whatever the form. A row that cannot be used is reported with its answer's number and its
@@ -36,8 +36,8 @@ from cems_workbench.formats.responses import (
     rows_of_answer,
     unique,
 )
-from cems_workbench.formats.runs import run_of
 from cems_workbench.records import RankedIds, RecordedAnswer, Recording, Returned, RowError
+from workbench_fidelity.runs import run_of
 
 RECORDING, RESPONSE = "recording", "search response"
 ENGINE_QUERIES: Mapping[str, str] = {"fts_query": "fts5", "lucene_query": "lucene", "tsquery": "ts_rank_cd"}

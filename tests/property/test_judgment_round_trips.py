@@ -21,17 +21,16 @@ from cems_workbench.formats import (
     detect,
     judgment_writers,
     read,
-    runs,
     write_dataset,
     write_judgments,
 )
 from cems_workbench.formats.base import csv_table
 from cems_workbench.formats.base.judgments import clean_words
 from cems_workbench.formats.base.records import derived_id
-from cems_workbench.formats.judgments import Feedback, counts, feedback_of, write_feedback
+from cems_workbench.formats.judgments import Feedback, RunRow, counts, feedback_of, run_text, write_feedback
 from cems_workbench.formats.queries import write as queries_written
-from cems_workbench.formats.runs import RunRow, run_of
 from cems_workbench.records import Judgment, Query, RowError
+from workbench_fidelity.runs import run_of
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 HOSTILE = st.sampled_from(
@@ -245,7 +244,7 @@ BARE = NAMES.filter(lambda name: name.split() == [name] and not name.startswith(
 )
 def test_runs_lose_no_bit_of_a_score(rows):
     errors: list[RowError] = []
-    run = run_of(runs.write(rows), "run.txt", errors)
+    run = run_of(run_text(rows), "run.txt", errors)
     assert run is not None and errors == []
     scores = {(qid, one.memory_id): one.score for qid, results in run.results.items() for one in results}
     assert scores == {(row.qid, row.docno): row.score for row in rows}

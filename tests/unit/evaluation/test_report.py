@@ -36,7 +36,6 @@ from cems_workbench.evaluation.metrics import parse_measure, parse_measures
 from cems_workbench.evaluation.report import markdown_report, per_query_rows, trec_run
 from cems_workbench.evaluation.statistics import paired_interval
 from cems_workbench.evaluation.verdict import Verdict, unseen, verdict_of_values
-from cems_workbench.formats.runs import run_of
 from cems_workbench.jobs.evaluation import LabelledEvidence, evaluate_configs, labelled_file
 from cems_workbench.pipeline import Hit, RankedList, Variant, replay
 from cems_workbench.pipeline.evidence import Evidence
@@ -45,6 +44,7 @@ from cems_workbench.report.comparison import comparison_report
 from cems_workbench.report.figures import number, signed
 from cems_workbench.report.investigation import investigation_report
 from cems_workbench.ui.kit.html import csv_bytes
+from workbench_fidelity.runs import run_of
 
 MEASURES = parse_measures("hit@1 MRR nDCG@10")
 NASTY = "a | b\n**c**"

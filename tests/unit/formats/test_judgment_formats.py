@@ -15,12 +15,10 @@ from cems_workbench.formats import (
     judgment_writers,
     read,
     read_path,
-    runs,
     write_dataset,
     write_judgments,
 )
-from cems_workbench.formats.runs import RunRow
-from cems_workbench.formats.runs import write as write_run
+from cems_workbench.formats.judgments import RunRow, run_text
 from cems_workbench.records import WHOLE_STORE, Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import RowCounts, Store
 from workbench_fidelity.recordings import read_recording
@@ -102,7 +100,7 @@ def test_cems_feedback_becomes_judgments_of_a_model(write):
 
 def test_a_run_cannot_hold_an_id_with_a_blank():
     with pytest.raises(ValueError, match="blanks"):
-        runs.write([RunRow("q", "m n", 1, 0.5, "tag")])
+        run_text([RunRow("q", "m n", 1, 0.5, "tag")])
 
 
 def test_a_format_by_words_leaves_out_queries_it_cannot_tell_apart():
@@ -470,7 +468,7 @@ def test_ranx_reads_every_id_and_a_run(tmp_path: Path) -> None:
     ranx = pytest.importorskip("ranx")
     (tmp_path / "q.json").write_bytes(write_judgments("ranx-json", JUDGMENTS, TOOL_QUERIES).text.encode())
     assert dict(ranx.Qrels.from_file(str(tmp_path / "q.json"), kind="json").to_dict()) == GRADES
-    run = write_run([RunRow("q1", "größe/7", 1, 0.75, "cems"), RunRow("q1", "文書", 2, 0.1, "cems")])
+    run = run_text([RunRow("q1", "größe/7", 1, 0.75, "cems"), RunRow("q1", "文書", 2, 0.1, "cems")])
     (tmp_path / "r.trec").write_bytes(run.encode())
     assert dict(ranx.Run.from_file(str(tmp_path / "r.trec"), kind="trec").to_dict()) == {
         "q1": {"größe/7": 0.75, "文書": 0.1}

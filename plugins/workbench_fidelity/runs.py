@@ -11,8 +11,7 @@
 The order is that of the ranks; equal ranks, as BEIR's 0 everywhere, and rows without one are in the order of their scores. trec_eval and
 its kin order by score alone: a note says where ranks and scores contradict each other, where ranks are equal, and where there are none.
 
-A run is a result of searching and not part of a store, so it is not among the formats of `import`. `write` gives TREC's, its ranks as they
-are.
+A run is a result of searching and not part of a store, so it is not among the formats of `import`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from cems_workbench.formats.base.files import parse_json
 from cems_workbench.formats.base.judgments import clean_words
 from cems_workbench.formats.base.names import ASKED, ITEM_IDS, NAMES, QIDS, RETURNED, WORDS, first_of, named, plain
 from cems_workbench.formats.base.records import derived_id
-from cems_workbench.formats.judgments import writable
 from cems_workbench.records import Returned, RowError
 
 TREC, TABLE, BY_QUERY, RANKED = "TREC run", "run as a table", "run by query", "ranked ids"
@@ -288,26 +286,3 @@ def _notes(ranked: bool, tied: bool, wrong: Sequence[tuple[str, _Row, _Row]], qu
             f"the run is ordered by its ranks, which its scores contradict in {len(wrong):,} of {queries:,} queries, such as {qid}: "
             f"{one.docno} ({one.score:g}) is before {other.docno} ({other.score:g}); trec_eval orders by score"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class RunRow:
-    """One result of a run: `rank` from 1 (some tools begin at 0), a finite score, the name of the run."""
-
-    qid: str
-    docno: str
-    rank: int
-    score: float
-    tag: str
-
-
-def write(rows: Iterable[RunRow]) -> str:
-    """The run as text; scores are written so that they read back to the bit. Raises ValueError for ids with blanks."""
-    lines = []
-    for row in rows:
-        if not all(map(writable, (row.qid, row.docno, row.tag))):
-            raise ValueError(
-                f"{row.qid!r} {row.docno!r} {row.tag!r}: ids and tags with blanks cannot be written as a run"
-            )
-        lines.append(f"{row.qid} Q0 {row.docno} {row.rank} {row.score!r} {row.tag}\n")
-    return "".join(lines)
