@@ -126,40 +126,30 @@ class Nearest(Result):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What was found, in sentences; pages, commands and the MCP server say the same."""
-        queries = len(self.after[0].fidelity.queries)
-        none = f"nothing is held out of {queries} queries: the agreement is of the queries that were searched with"
-        found = [self.title, *([none] if self.after[1] is None else []), *self._remaining()]
-        found.append(
+        """What was found; pages, commands and the MCP server say the same."""
+        rows, differences = self.reported[1].fidelity.queries, self.reported[1].differences
+        differing = [one for one in differences if not one.query.up_to_ties]
+        scores = [one for one in differences if one.query.same_order]
+        why = "; ".join(f"{count} {words}" for words, count in causes_counted(differing))
+        counts = {
+            "other order, not explained": len(differing),
+            "other order of equal scores": len(differences) - len(differing) - len(scores),
+            "other scores": len(scores),
+            "recorded results that no list here finds": self.unfound,
+            "empty recorded answers": sum(not query.recorded for query in rows),
+        }
+        found = ", ".join(f"{words} {count}" for words, count in counts.items() if count)
+        none = f"nothing is held out of {len(rows)} queries: the agreement is of the queries that were searched with"
+        lines = (
+            self.title,
+            "" if self.after[1] else none,
+            f"{'held-out ' if self.after[1] else ''}queries: {len(rows)}; {found or 'all as recorded'}",
+            why and f"not explained: {why}",
             f"{self.configs:,} configs tried from {len(self.presets)} presets in {self.seconds:,.0f} s ({self.gathered:,} queries "
-            f"gathered); stopped: {self.stopped}"
+            f"gathered); stopped: {self.stopped}",
+            self.unread,
         )
-        return (*found, *([self.unread] if self.unread else []))
-
-    def _remaining(self) -> list[str]:
-        """What no parameter explains: how many queries still differ and why, and what no list finds."""
-        _, after = self.reported
-        which = "held-out " if self.after[1] is not None else ""
-        queries = len(after.fidelity.queries)
-        differing = [one for one in after.differences if not one.query.up_to_ties]
-        scores = [one for one in after.differences if one.query.same_order]
-        tied = len(after.differences) - len(differing) - len(scores)
-        lines = []
-        if tied:
-            lines.append(
-                f"{tied} of {queries} {which}queries differ only among equal scores, which no parameter decides"
-            )
-        if scores:
-            lines.append(f"{len(scores)} of {queries} {which}queries have the recorded order with other scores")
-        if differing:
-            why = "; ".join(f"{count} {words}" for words, count in causes_counted(differing))
-            lines.append(f"not explained: {len(differing)} of {queries} {which}queries still differ: {why}")
-        if self.unfound:
-            lines.append(f"{self.unfound} recorded results of these queries are in no list here")
-        empty = sum(not query.recorded for query in after.fidelity.queries)
-        if empty:
-            lines.append(f"{empty} of these {queries} recorded answers are empty")
-        return lines or [f"every {which}query has the recorded order, and its scores where they were recorded"]
+        return tuple(line for line in lines if line)
 
     @property
     def tables(self) -> tuple[Table, ...]:
