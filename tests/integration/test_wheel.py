@@ -150,7 +150,9 @@ def test_a_wheel_has_the_app_the_sample_and_both_models(wheel: Path) -> None:
     ):
         assert f"cems_workbench/{name}" in names
     plugins = {
-        found.relative_to(ROOT / "plugins") for found in (ROOT / "plugins").rglob("*") if found.suffix in (".py", ".md")
+        found.relative_to(ROOT / "plugins")
+        for found in (ROOT / "plugins").rglob("*")
+        if found.suffix in (".html", ".json", ".md", ".py", ".sql")
     }
     assert {str(found) for found in plugins} <= names
     assert not [
