@@ -54,7 +54,7 @@ def carries(value: Any, query: str) -> bool:
 def traced(query: str, store: Path) -> list[Call]:
     """The calls of `search` that carry the query, in order, each pair of functions once."""
     from cems_workbench.cli.options import AskedInFull, ConfigChoice
-    from cems_workbench.cli.search import search_command
+    from cems_workbench.cli.query import search_command
 
     calls: dict[tuple[CodeType | None, CodeType], Call] = {}
 

@@ -25,9 +25,10 @@ for _switch in ("HF_HUB_DISABLE_TELEMETRY", "ORT_DISABLE_TELEMETRY"):  # read on
 
 _HOMES = {
     "analysis.drift": ("DriftReport",),
+    "analysis.losses_of_set": ("Losses",),
     "api.single_query": ("Answer", "Explanation", "replay", "search", "why"),
     "api.evidence": ("LoadedEvidence", "SearchTransformer", "as_transformer", "drift", "gather", "load_evidence"),
-    "api.measures": ("ComparisonReport", "EvaluationReport", "LossReport", "check", "compare", "evaluate"),
+    "api.measures": ("ComparisonReport", "EvaluationReport", "check", "compare", "evaluate"),
     "api.memories": (
         "BlameReport",
         "MemoryReport",
@@ -37,7 +38,6 @@ _HOMES = {
         "what_if",
     ),
     "api.open_store": (
-        "ExperimentalWarning",
         "OpenStore",
         "WorkbenchWarning",
         "load_config",
@@ -65,6 +65,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 if TYPE_CHECKING:
     import cems_trace as trace
     from cems_workbench.analysis.drift import DriftReport
+    from cems_workbench.analysis.losses_of_set import Losses
     from cems_workbench.api.evidence import (
         LoadedEvidence,
         SearchTransformer,
@@ -73,7 +74,7 @@ if TYPE_CHECKING:
         gather,
         load_evidence,
     )
-    from cems_workbench.api.measures import ComparisonReport, EvaluationReport, LossReport, check, compare, evaluate
+    from cems_workbench.api.measures import ComparisonReport, EvaluationReport, check, compare, evaluate
     from cems_workbench.api.memories import (
         BlameReport,
         MemoryReport,
@@ -83,7 +84,6 @@ if TYPE_CHECKING:
         what_if,
     )
     from cems_workbench.api.open_store import (
-        ExperimentalWarning,
         OpenStore,
         WorkbenchWarning,
         load_config,
@@ -114,11 +114,10 @@ __all__ = [
     "DriftReport",
     "EmbedderMismatchError",
     "EvaluationReport",
-    "ExperimentalWarning",
     "Explanation",
     "InputError",
     "LoadedEvidence",
-    "LossReport",
+    "Losses",
     "MemoryReport",
     "ModelError",
     "OpenStore",

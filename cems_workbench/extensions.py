@@ -34,6 +34,7 @@ from cems_workbench.progress import Cancelled
 COMMANDS = "cems_workbench.commands"
 FORMATS = "cems_workbench.formats"
 MEASURES = "cems_workbench.measures"
+OPERATIONS = "cems_workbench.operations"
 RERANKERS = "cems_workbench.rerankers"
 RETRIEVERS = "cems_workbench.retrievers"
 SOURCES = "cems_workbench.sources"
@@ -48,6 +49,7 @@ PATTERNS: Mapping[str, str] = {
     COMMANDS: WORDS,
     FORMATS: WORDS,
     MEASURES: r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*",
+    OPERATIONS: WORDS,
     RERANKERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
     RETRIEVERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
     SOURCES: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",

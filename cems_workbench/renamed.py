@@ -1,6 +1,6 @@
 """Words of the command line that were renamed after 0.1.0: an old one does what the present one does, with one line on stderr.
 
-A rename is one row of `WORDS`. A parameter is renamed in `config.forms.yaml_form`, a name of the Python API by `api.stability.deprecated`.
+A rename is one row of `WORDS`. A parameter is renamed in `config.forms.yaml_form`, a name of the Python API by `deprecated`.
 """
 
 from __future__ import annotations

@@ -107,16 +107,16 @@ class Result(ABC):
 
     @property
     @abstractmethod
-    def tables(self) -> tuple[Table, ...]:
+    def tables(self) -> Sequence[Table]:
         """Its tables, the main one first."""
 
     @property
-    def lines(self) -> tuple[str, ...]:
+    def lines(self) -> Sequence[str]:
         """What it says before its tables, a sentence each."""
         return ()
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> Sequence[str]:
         """What it should be read with: warnings, what was left out, what the evidence lacks."""
         return ()
 
@@ -143,6 +143,25 @@ class Result(ABC):
     def _repr_html_(self) -> str:
         """The whole result as a notebook shows it."""
         return _html(self.title, self.lines, self.tables, self.notes)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Report(Result):
+    """A result that has nothing but its parts.
+
+    Attributes:
+        values: what --json prints; None: what the text says.
+    """
+
+    title: str = ""
+    lines: Sequence[str] = ()
+    tables: Sequence[Table] = ()
+    notes: Sequence[str] = ()
+    values: Any = None
+
+    def to_json(self) -> Any:
+        """What --json prints."""
+        return super().to_json() if self.values is None else self.values
 
 
 def as_text(table: Table) -> tuple[Table, list[str]]:

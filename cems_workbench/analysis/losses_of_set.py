@@ -30,7 +30,7 @@ from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.recorded import merged_names
 from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.pipeline.table import Bools, Ints
-from cems_workbench.results import Table
+from cems_workbench.results import Result, Table
 
 DEFAULT_K = 10
 MAX_ROWS = 100
@@ -199,12 +199,49 @@ def _lost(rows: Iterable[LostMemory], title: str, count: int) -> Table:
     return Table(("query", "memory", "what happened"), listed, f"{title}: {count}", left_out=count - len(listed))
 
 
-@dataclass(frozen=True)
-class Losses:
+@dataclass(frozen=True, repr=False)
+class Losses(Result):
     """The losses of configs on the same judged queries, and those of each but the first compared with the first."""
 
     maps: tuple[LossMap, ...]
     differences: tuple[LossDifference, ...]
+
+    @property
+    def title(self) -> str:
+        """Of which configs, on how many queries."""
+        first, names = self.maps[0], ", ".join(one.config_name for one in self.maps)
+        lose = "lose" if len(self.maps) > 1 else "loses"
+        return f"where {names} {lose} relevant memories of {first.queries} queries, within the first {first.k}"
+
+    @property
+    def lines(self) -> list[str]:
+        """Which stage loses most, and what the other configs save and break."""
+        return self.sentences
+
+    @property
+    def notes(self) -> list[str]:
+        """Known mistakes, and what the evidence lacks."""
+        return [*self.mistakes, *self.remarks]
+
+    @property
+    def memories(self) -> Table:
+        """The lost memories, the first of each branch, with what happened to each in the words of `why`."""
+        columns = ("config", "where", "qid", "query", "memory", "grade", "rank", "what happened")
+        rows = tuple(
+            (
+                one.config_name,
+                row.branch.words(one.k),
+                row.qid,
+                row.query,
+                row.memory_id,
+                row.grade,
+                row.rank,
+                row.words,
+            )
+            for one in self.maps
+            for row in one.rows
+        )
+        return Table(columns, rows, "lost memories")
 
     @property
     def sentences(self) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.api.open_store import experimental, load_config, warn
+from cems_workbench.api.open_store import load_config, warn
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.progress import Progress, silent
 from cems_workbench.results import Result, Table
@@ -28,7 +28,7 @@ JUDGES = (None, "human", "model")
 
 
 def _batches() -> Callable[[Hashable, Callable[[], LabelledEvidence]], LabelledEvidence]:
-    from cems_workbench.jobs.kept_resources import RecentCache
+    from cems_workbench.jobs.factory import RecentCache
 
     return RecentCache(size=2)
 
@@ -66,7 +66,7 @@ class LoadedEvidence(Result):
     @property
     def content_hash(self) -> str:
         """The hash, in hex, of all that moves a figure: evidence, judgments, relevance grade and config."""
-        return self._labelled().content_hash
+        return self.labelled().content_hash
 
     def of(self, qid: str) -> Evidence:
         """The evidence of one query, for `replay`. Raises InputError where there is none, naming the nearest id."""
@@ -76,19 +76,11 @@ class LoadedEvidence(Result):
             raise InputError(f"{qid}: {self.path} has no such query" + (f"; did you mean {close}?" if close else ""))
         return found
 
-    @experimental(since="0.1.0")
     def labelled(self, judges: str | None = None) -> LabelledEvidence:
-        """The evidence with the grades of one kind of judge, as the functions of `cems_workbench.jobs` take it.
+        """The evidence with the grades of `human` or `model` judges; with None of people before models.
 
-        Args:
-            judges: `human`, `model`, or None for people before models.
-
-        Raises:
-            InputError: `judges` is none of these.
+        Raises InputError if `judges` is none of these.
         """
-        return self._labelled(judges)
-
-    def _labelled(self, judges: str | None = None) -> LabelledEvidence:
         from cems_workbench.jobs.evaluation import agreed, labelled
 
         if judges not in JUDGES:
@@ -180,35 +172,16 @@ def gather(
     Queries that cannot be searched are left out, each with a `WorkbenchWarning`.
     """
     from cems_workbench.evaluation.evidence_file import read_evidence_file
-    from cems_workbench.jobs.query_set_evidence import (
-        QuerySelection,
-        ensure_evidence,
-        gather_query_set,
-        queries_named,
-        sample_queries,
-    )
+    from cems_workbench.jobs.query_set_evidence import ensure_evidence, gather_evidence, selected
 
     if limit is not None and limit < 1:
         raise InputError(f"limit {limit}: draw at least one query")
     chosen, resources = load_config(config), store.resources
-    named, judgments = queries_named(query_set, resources, judged)
-    queries = sample_queries(named, limit, seed)
-    asked = {query.qid for query in queries}
-    judgments = [row for row in judgments if row.qid in asked]
+    selection, judgments = selected(query_set, resources, judged, only_project, limit, seed)
     if out is None:
-        selection = QuerySelection(query_set, tuple(queries), only_project)
         found = ensure_evidence(chosen, selection, judgments, resources, progress)
     else:
-        report = gather_query_set(
-            Path(out),
-            queries,
-            judgments,
-            chosen,
-            resources,
-            query_set=query_set,
-            only_project=only_project,
-            progress=progress,
-        )
+        report = gather_evidence(chosen, selection, judgments, resources, progress, Path(out))
         for error in report.left_out:
             warn(f"left out: {error}")
         found = read_evidence_file(report.path)

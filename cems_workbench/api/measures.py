@@ -23,74 +23,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LossReport(Result):
-    """Where configs lose relevant memories, by stage, and what each but the first saves and breaks.
-
-    Attributes:
-        losses: the counts of each config, and its rows.
-    """
-
-    losses: Losses
-
-    @property
-    def title(self) -> str:
-        """Of which configs, on how many queries."""
-        first = self.losses.maps[0]
-        names = ", ".join(one.config_name for one in self.losses.maps)
-        lose = "lose" if len(self.losses.maps) > 1 else "loses"
-        return f"where {names} {lose} relevant memories of {first.queries} queries, within the first {first.k}"
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """Which stage loses most, and what the other configs save and break."""
-        return tuple(self.losses.sentences)
-
-    @property
-    def by_type(self) -> tuple[Table, ...]:
-        """Of each config a row for each query type: its relevant memories, those returned, and those lost by each branch."""
-        return tuple(one.groups("type", f"{one.config_name}, by type") for one in self.losses.maps)
-
-    @property
-    def by_project(self) -> tuple[Table, ...]:
-        """The same by project of the query."""
-        return tuple(one.groups("project", f"{one.config_name}, by project") for one in self.losses.maps)
-
-    @property
-    def memories(self) -> Table:
-        """The lost memories, the first of each branch, with what happened to each in the words of `why`."""
-        rows = tuple(
-            (
-                one.config_name,
-                row.branch.words(one.k),
-                row.qid,
-                row.query,
-                row.memory_id,
-                row.grade,
-                row.rank,
-                row.words,
-            )
-            for one in self.losses.maps
-            for row in one.rows
-        )
-        columns = ("config", "where", "qid", "query", "memory", "grade", "rank", "what happened")
-        return Table(columns, rows, "lost memories")
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """Where the relevant memories end, a row for each branch; by query type and project; then the lost memories of each branch."""
-        return self.losses.tables
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the evidence lacks."""
-        return (*self.losses.mistakes, *self.losses.remarks)
-
-    def to_json(self) -> dict[str, Any]:
-        """The losses as plain values, as `evaluate --losses --json` prints them."""
-        return self.losses.to_json()
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class EvaluationReport(Result):
     """Measures of a config on the judged queries of some evidence.
 
@@ -133,7 +65,7 @@ class EvaluationReport(Result):
         """A row for each query type: how many queries count, and the mean of each measure."""
         return self.evaluation.types_table
 
-    def losses(self, cutoff: int = 10, shown: int = 10) -> LossReport:
+    def losses(self, cutoff: int = 10, shown: int = 10) -> Losses:
         """Which stage loses the relevant memories that are not within the first results.
 
         Args:
@@ -226,7 +158,7 @@ def evaluate(
     least = read.relevant_from if grade is None else grade
     names = measures if isinstance(measures, str) or measures is None else " ".join(measures)
     wanted = standard_measures(least) if names is None else parse_measures(names, least)
-    of_evidence = read._labelled(judges)
+    of_evidence = read.labelled(judges)
     refuse_nothing(of_evidence.batch.queries, read.path)
     measured, _ = evaluate_configs([(chosen.name, chosen)], lambda _: of_evidence, wanted, seed=seed)
     return EvaluationReport(measured[0])
@@ -313,7 +245,7 @@ class ComparisonReport(Result):
         columns = ("qid", "query", "type", "config", "baseline", "value", "difference")
         return Table(columns, tuple(rows), f"{wanted} against {self.baseline}")
 
-    def losses(self, cutoff: int = 10, shown: int = 10) -> LossReport:
+    def losses(self, cutoff: int = 10, shown: int = 10) -> Losses:
         """Which stage of each config loses relevant memories, and what each saves and breaks that the baseline loses or returns.
 
         Args:
@@ -356,7 +288,7 @@ class ComparisonReport(Result):
         return {"verdicts": verdicts, **self.comparison.to_json()}
 
 
-def _losses(reports: Sequence[EvaluationReport], cutoff: int, shown: int) -> LossReport:
+def _losses(reports: Sequence[EvaluationReport], cutoff: int, shown: int) -> Losses:
     from cems_workbench.analysis.losses_of_set import MAX_ROWS
     from cems_workbench.jobs.catalogue import with_unique_names
     from cems_workbench.jobs.evaluation import measured_losses
@@ -370,7 +302,7 @@ def _losses(reports: Sequence[EvaluationReport], cutoff: int, shown: int) -> Los
         replace(report.measured, evaluation=replace(report.evaluation, config=config))
         for report, config in zip(reports, configs, strict=True)
     ]
-    return LossReport(measured_losses(measured, reports[0].evaluation.relevant_from, cutoff, shown))
+    return measured_losses(measured, reports[0].evaluation.relevant_from, cutoff, shown)
 
 
 def compare(*reports: EvaluationReport, seed: int = 0) -> ComparisonReport:
@@ -414,26 +346,17 @@ def check(
         AssertionError: something does not hold.
         InputError: one cannot be read, or its measure was not measured.
     """
-    from cems_workbench.evaluation import assertions
-    from cems_workbench.evaluation.metrics import Measure
+    from cems_workbench.evaluation.assertions import Asserted
 
-    first = report.evaluation if isinstance(report, EvaluationReport) else report.comparison.evaluations[0]
-
-    def known(measure: Measure) -> Measure:
+    if isinstance(report, EvaluationReport):
+        first, wanted, comparison = report.evaluation, Asserted(bounds=asserted), None
+    else:
+        comparison, wanted = report.comparison, Asserted(asserted, (), tolerance, cannot_tell)
+        first = comparison.evaluations[0]
+    for measure in wanted.measures(first.relevant_from):
         if measure not in first.measures:
             raise InputError(f"measure {measure}: it was not measured; there are {', '.join(map(str, first.measures))}")
-        return measure
-
-    outcomes: list[assertions.Outcome] = []
-    for text in asserted:
-        if isinstance(report, EvaluationReport):
-            assertion = assertions.parse_assertion(text, first.relevant_from)
-            known(assertion.measure)
-            outcomes.append(assertions.check(assertion, first))
-        else:
-            guard = assertions.parse_no_loss(text, first.relevant_from)
-            known(guard.measure)
-            outcomes += assertions.check_no_loss(report.comparison, guard, tolerance, cannot_tell)
+    outcomes = wanted.of_bounds(first) if comparison is None else wanted.of_losses(comparison)
     failed = [outcome.line for outcome in outcomes if not outcome.holds]
     if failed:
         raise AssertionError("\n".join(failed))

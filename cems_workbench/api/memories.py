@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from cems_workbench.api.open_store import collect_warnings
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress, silent
-from cems_workbench.results import Result, Table
+from cems_workbench.results import Report, Result, Table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from cems_workbench.analysis.blame import Blame, BlamedMemory
@@ -89,11 +90,14 @@ class MemoryReport(Result):
         if self.memory_id is None:
             return self.hubs, self.orphans
         rows = tuple(
-            (row.query.qid, row.status, row.grade, row.rank, row.words, row.next_command(self.options))
+            (
+                *(row.query.qid, row.query.query, row.status, row.grade, row.rank, row.words),
+                row.next_command(self.options),
+            )
             for row in self.found.uses.rows.get(self.memory_id, ())
         )
-        columns = ("qid", "status", "grade", "rank", "what happened", "next")
-        return (Table(columns, rows, shown=MAX_SHOWN),)
+        columns = ("qid", "query", "status", "grade", "rank", "what happened", "next")
+        return (Table(columns, rows, shown=MAX_SHOWN, unshown=("query",)),)
 
     def to_json(self) -> dict[str, Any]:
         """The counts as plain values, as `memory --json` prints them."""
@@ -108,7 +112,7 @@ class MemoryReport(Result):
 
 
 def memory_use(
-    source: OpenStore | str | Path,
+    source: OpenStore | str | Path | Sequence[Path],
     memory_id: str | None = None,
     config: ConfigLike | None = None,
     *,
@@ -120,7 +124,7 @@ def memory_use(
     """Where queries want a memory, return it, return it although it is judged irrelevant, and lose it, as the command `memory` does.
 
     Args:
-        source: an open store, whose judged queries are read, or the path of an evidence file of any size.
+        source: an open store, whose judged queries are read, or the path of an evidence file of any size, or several paths.
         memory_id: the memory whose queries are listed; None: hubs and orphans alone.
         config: a config, the name of a preset, or the path of a config file; None is that of the evidence, of a store the default preset.
         query_set: the name of a set of the store, or `all`.
@@ -145,12 +149,13 @@ def memory_use(
         )
     else:
         chosen = None if config is None else load_config(config)
-        found = uses_in_files([Path(source)], chosen, kind=judges, k=k, followed=followed, progress=progress)
+        paths = [Path(source)] if isinstance(source, str | Path) else list(source)
+        found = uses_in_files(paths, chosen, kind=judges, k=k, followed=followed, progress=progress)
     return MemoryReport(found, memory_id)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class WhatIfReport(Result):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class WhatIfReport(Report):
     """A query without a memory, or with one that does not exist yet.
 
     Attributes:
@@ -160,30 +165,6 @@ class WhatIfReport(Result):
 
     found: WhatIf
     effect: SetEffect | None = None
-
-    @property
-    def title(self) -> str:
-        """Which query and config it is of."""
-        return f"what if, for “{self.found.after.evidence.query}” under {self.found.after.config.name}"
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """What changes in this query, and in all judged ones."""
-        return (*self.found.lines, *((self.effect.sentence,) if self.effect else ()))
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The other results that move, the memory in the lists and through the stages, and what the judged queries change."""
-        return (*self.found.tables, *(self.effect.tables if self.effect else ()))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Which ranks are exact and which estimated."""
-        return (self.found.certainty, *(self.effect.notes if self.effect else ()))
-
-    def to_json(self) -> dict[str, Any]:
-        """The outcome as plain values, as `what-if --json` prints it."""
-        return self.found.to_json() | ({"queries": self.effect.to_json()} if self.effect else {})
 
 
 def what_if(
@@ -228,7 +209,16 @@ def what_if(
         edit = presence(new_memory(text or "", resources, title=title, project=project, scope=scope), resources)
     found = applied(edit, answer.evidence, answer.config, answer.request, switched_off=answer.off, progress=progress)
     effect = None if queries is None else effect_on_queries(edit, answer.config, queries, progress=progress)
-    return WhatIfReport(found, effect)
+    judged = {} if effect is None else {"queries": effect.to_json()}
+    return WhatIfReport(
+        title=f"what if, for “{answer.query}” under {answer.config.name}",
+        lines=[*found.lines, *([effect.sentence] if effect else [])],
+        tables=[*found.tables, *(effect.tables if effect else [])],
+        notes=[found.certainty, *(effect.notes if effect else [])],
+        values=found.to_json() | judged,
+        found=found,
+        effect=effect,
+    )
 
 
 MARGIN, MAX_TEXT = 60, 320

@@ -1,30 +1,28 @@
-"""An open store, configs, and what a result should be read with: warnings, and marks of stability.
-
-A name without a mark is covered by the promise in CONTRIBUTING.md, "Versions". The marks are modelled on
-Optuna's `experimental_func` and `deprecated_func`.
-"""
+"""An open store, configs, and the warnings that a result should be read with."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
+    from cems_workbench.config import PipelineConfig
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.records import Memory, Query
     from cems_workbench.store.imports import ImportEvent, Undo
+
+    ConfigLike = PipelineConfig | str | Path
+    """A config, the name of a shipped preset, or the path of a config file."""
 
 
 class WorkbenchWarning(UserWarning):
@@ -52,72 +50,6 @@ def collect_warnings() -> Iterator[list[str]]:
         yield lines
     finally:
         _collected.reset(token)
-
-
-Marked = TypeVar("Marked", bound=Callable[..., Any])
-
-
-class ExperimentalWarning(UserWarning):
-    """A name may change in any version; it is outside the promise of CONTRIBUTING.md."""
-
-
-def experimental(*, since: str) -> Callable[[Marked], Marked]:
-    """Mark a function, method or class that may change in any version.
-
-    Args:
-        since: the version that added it.
-    """
-
-    def mark(target: Marked) -> Marked:
-        line = f"{target.__qualname__} is experimental since {since}: it may change in any version"
-        return _mark(target, f"Experimental since {since}: may change in any version.", line, ExperimentalWarning)
-
-    return mark
-
-
-def deprecated(*, since: str, use: str, removed_in: str) -> Callable[[Marked], Marked]:
-    """Mark a function, method or class that another one replaces. It still works.
-
-    Args:
-        since: the version that deprecated it.
-        use: the name to use instead.
-        removed_in: the version that removes it.
-
-    The warning is a FutureWarning, which Python shows to users by default; a DeprecationWarning is hidden outside `__main__`.
-    """
-
-    def mark(target: Marked) -> Marked:
-        rest = f"deprecated since {since} and is removed in {removed_in}: use {use}"
-        note = f"Deprecated since {since}, removed in {removed_in}: use `{use}`."
-        return _mark(target, note, f"{target.__qualname__} is {rest}", FutureWarning)
-
-    return mark
-
-
-def _mark(target: Marked, note: str, line: str, category: type[Warning]) -> Marked:
-    target.__doc__ = f"{inspect.cleandoc(target.__doc__ or '')}\n\n{note}".lstrip()
-    function: Callable[..., Any] = target.__init__ if isinstance(target, type) else target  # type: ignore[misc]
-    warned = False
-
-    @functools.wraps(function)
-    def wrapper(*args: Any, **values: Any) -> Any:
-        nonlocal warned
-        if not warned:
-            warned = True
-            warnings.warn(line, category, stacklevel=2)
-        return function(*args, **values)
-
-    if not isinstance(target, type):
-        return wrapper  # type: ignore[return-value]
-    target.__init__ = wrapper  # type: ignore[misc]
-    return target
-
-
-if TYPE_CHECKING:
-    from cems_workbench.config import PipelineConfig
-
-    ConfigLike = PipelineConfig | str | Path
-    """A config, the name of a shipped preset, or the path of a config file."""
 
 
 def presets() -> tuple[str, ...]:
@@ -267,10 +199,21 @@ class OpenStore(Result):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """Its query sets with their sizes and the lowest grade that counts as relevant."""
-        sets = self.resources.store.query_sets
-        rows = [(known.name, known.size, known.version, sets.relevant_from(known.name)) for known in sets.latest()]
-        return (Table(("query set", "queries", "version", "relevant from"), tuple(rows)),)
+        """Its query sets with their sizes, the queries that can be measured, and the lowest grade that counts as relevant."""
+        from cems_workbench.jobs.query_set_evidence import measurable
+
+        sets, judgments = self.resources.store.query_sets, self.resources.store.judgments.read()
+        rows = (
+            (
+                one.name,
+                one.size,
+                len(measurable(sets.queries(one.name), judgments)),
+                one.version,
+                sets.relevant_from(one.name),
+            )
+            for one in sets.latest()
+        )
+        return (Table(("query set", "queries", "judged", "version", "relevant from"), tuple(rows)),)
 
     def close(self) -> None:
         """Release the store; closing it twice is no error."""

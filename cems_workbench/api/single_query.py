@@ -106,6 +106,15 @@ class Answer(Result):
                 head = ("", "")  # said once for each result
         return Table(("rank", "memory", "where", "rank there", "score", "made of"), tuple(rows))
 
+    def ask(self, operation: str) -> Result:
+        """What an operation on answered queries says, one of the workbench or of a package. Raises InputError for an unknown one."""
+        from cems_workbench.analysis.of_query import OPERATIONS
+
+        if operation not in OPERATIONS:
+            raise InputError(f"{operation}: no such operation; there are {', '.join(OPERATIONS) or 'none'}")
+        with OPERATIONS.guarded(operation, InputError):
+            return OPERATIONS[operation].run(self.trace)
+
     @property
     def title(self) -> str:
         """How many results of which query under which config."""

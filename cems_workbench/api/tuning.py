@@ -278,7 +278,7 @@ def tune(
     goal = parse_goal(
         [metric] if isinstance(metric, str) else list(metric), guards, read.relevant_from if grade is None else grade
     )
-    data = TuningData(start, read.evidence.header.query_set, read._labelled(), read.relevant_from)
+    data = TuningData(start, read.evidence.header.query_set, read.labelled(), read.relevant_from)
     planned = planned_search(
         data, goal, space or (), group_by=group_by, folds=folds, sealed=holdout, trials=trials, seed=seed
     )

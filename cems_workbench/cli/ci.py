@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from string import Template
@@ -124,10 +124,7 @@ def init_command(
     found = check_change(
         read_evidence(evidence), config, None, Asserted(guards, bounds or ())
     )  # a bound that can never hold fails now
-    gate = Gate(
-        _relative_path(evidence), _relative_path(config), tuple(guards), tuple(bounds or ()), install, tolerance
-    )
-    texts = files(gate)
+    texts = files(_relative_path(evidence), _relative_path(config), guards, bounds or (), install, tolerance)
     if shown:
         for path, text in texts.items():
             put(f"# {path}\n{text}")
@@ -151,38 +148,6 @@ def init_command(
     say_next(_losses(evidence, config))
 
 
-@dataclass(frozen=True, slots=True)
-class Gate:
-    """What `ci check` checks: paths relative to the repository, and the asserted measures."""
-
-    evidence: PurePosixPath
-    config: PurePosixPath
-    no_loss: tuple[str, ...]
-    asserted: tuple[str, ...] = ()
-    install: str = "cems-workbench"
-    """What pip installs."""
-    tolerance: float | None = None
-    """The tolerated loss; None is the default of verdicts."""
-
-    def __post_init__(self) -> None:
-        """Raises InputError for values that do not fit on one line of a script."""
-        for text in (str(self.evidence), str(self.config), *self.no_loss, *self.asserted, self.install):
-            if not text.isprintable() or "${{" in text:
-                raise InputError(f"{text!r} cannot be used in a workflow: only printable characters, without ${{{{")
-
-    def command(self, *further: str) -> str:
-        """The `ci check` command for a shell; `further` is appended unquoted."""
-        from cems_workbench.evaluation.assertions import parse_no_loss
-        from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE
-
-        words = ["cems-workbench", "ci", "check", str(self.evidence), "--config", str(self.config)]
-        words += [word for text in self.no_loss for word in ("--fail-on-regression", text)]
-        words += [word for text in self.asserted for word in ("--assert", text)]
-        if self.tolerance is not None or any(parse_no_loss(text).level is None for text in self.no_loss):
-            words += ["--tolerance", f"{DEFAULT_TOLERANCE if self.tolerance is None else self.tolerance:g}"]
-        return " ".join([shlex.join(words), *further])
-
-
 class _Template(Template):
     """A file of this folder with values for its %names."""
 
@@ -193,33 +158,44 @@ class _Template(Template):
         return cls(Path(__file__).with_name(name).read_text("utf-8")).substitute(values)
 
 
-def files(gate: Gate) -> dict[PurePosixPath, str]:
+def files(
+    evidence: PurePosixPath,
+    config: PurePosixPath,
+    no_loss: Sequence[str],
+    asserted: Sequence[str],
+    install: str,
+    tolerance: float | None,
+) -> dict[PurePosixPath, str]:
     """A workflow that comments gains and losses of a config on its pull request and fails where it loses more than tolerated, and a
-    pre-commit hook that compares it with that of the last commit.
+    pre-commit hook that compares it with that of the last commit; `install` is what pip installs.
 
     Where that cannot be told (exit code 3) the workflow warns, and the hook does not stop the commit. Names are quoted for the shell; what
-    a pull request controls (the name of its base) reaches the shell as a variable, never as script text.
+    a pull request controls (the name of its base) reaches the shell as a variable, never as script text. Raises InputError for values that
+    do not fit on one line of a script.
 
     Source: docs.github.com, "Workflow syntax" and "Security hardening: script injection"; pre-commit.com, "Repository local hooks".
     """
+    from cems_workbench.evaluation.assertions import parse_no_loss
+    from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE
+
+    for text in (str(evidence), str(config), *no_loss, *asserted, install):
+        if not text.isprintable() or "${{" in text:
+            raise InputError(f"{text!r} cannot be used in a workflow: only printable characters, without ${{{{")
 
     def quoted(value: object) -> str:
         return json.dumps(value, ensure_ascii=False)
 
-    against = (
-        '--against "origin/$BASE"',
-        "--markdown",
-        REPORT + ".md",
-        "--junit",
-        REPORT + ".xml",
-        "--html",
-        REPORT + ".html",
-    )
-    paths, check = quoted([str(gate.config), str(gate.evidence), str(WORKFLOW)]), gate.command(*against)
-    entry = quoted(gate.command("--against", "HEAD", "--cannot-tell", "pass"))
+    words = ["cems-workbench", "ci", "check", str(evidence), "--config", str(config)]
+    words += [word for text in no_loss for word in ("--fail-on-regression", text)]
+    words += [word for text in asserted for word in ("--assert", text)]
+    if tolerance is not None or any(parse_no_loss(text).level is None for text in no_loss):
+        words += ["--tolerance", f"{DEFAULT_TOLERANCE if tolerance is None else tolerance:g}"]
+    command, paths = shlex.join(words), quoted([str(config), str(evidence), str(WORKFLOW)])
+    check = f'{command} --against "origin/$BASE" --markdown {REPORT}.md --junit {REPORT}.xml --html {REPORT}.html'
+    entry = quoted(f"{command} --against HEAD --cannot-tell pass")
     return {
-        WORKFLOW: _Template.filled("ci_workflow.yml", paths=paths, install=shlex.quote(gate.install), check=check),
-        HOOKS: _Template.filled("ci_hook.yml", entry=entry, pattern=quoted(_pattern(gate.config))),
+        WORKFLOW: _Template.filled("ci_workflow.yml", paths=paths, install=shlex.quote(install), check=check),
+        HOOKS: _Template.filled("ci_hook.yml", entry=entry, pattern=quoted(_pattern(config))),
     }
 
 

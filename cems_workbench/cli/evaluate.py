@@ -1,11 +1,13 @@
-"""`evaluate`, `compare`, `drift` and `calibrate`: configs on judged queries, against each other and on other evidence."""
+"""`gather`, `fill-scores`, `evaluate`, `compare`, `drift` and `calibrate`: the evidence of judged queries, and configs measured on it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+import typer
 
 from cems_workbench.builtin import DEFAULT_PRESET, preset_names
 from cems_workbench.cli.measuring import (
@@ -21,6 +23,7 @@ from cems_workbench.cli.measuring import (
     NamesArgument,
     Options,
     PerQueryProjectOption,
+    SeedOption,
     configs_for,
     decide,
     finish,
@@ -29,22 +32,123 @@ from cems_workbench.cli.measuring import (
 )
 from cems_workbench.cli.options import (
     AblateOption,
+    ConfigChoice,
     ConfigOption,
     JsonOption,
     SetOption,
     StoreOption,
+    filled_resources,
     given_options,
+    present,
     print_parts,
+    progress_bar,
     read_evidence,
     settings_for,
 )
 from cems_workbench.cli.terminal import flat, put_json, repeated, request_options, say, say_next, unused, words_of
 from cems_workbench.errors import InputError, StoreError
+from cems_workbench.results import Report
 
 if TYPE_CHECKING:
-    from cems_workbench.analysis.losses_of_set import Losses, LostMemory
+    from cems_workbench.analysis.losses_of_set import Losses
     from cems_workbench.config import PipelineConfig
-    from cems_workbench.evaluation.evidence_file import EvidenceSet, Header
+    from cems_workbench.evaluation.evidence_file import Header
+
+
+def gather_command(
+    query_set: str,
+    out: Path | None = None,
+    *,
+    choice: ConfigChoice,
+    per_query_project: PerQueryProjectOption = False,
+    judged: bool = False,
+    limit: LimitOption = None,
+    seed: SeedOption = 0,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Gather the evidence of a query set into one file.
+
+    An interrupted gather resumes if the same command is run again.
+    """
+    chosen = choice.read()
+    from cems_workbench.jobs.query_set_evidence import gather_evidence, selected
+
+    with progress_bar(as_json) as progress, filled_resources(store) as resources:
+        selection, judgments = selected(query_set, resources, judged, per_query_project, limit, seed)
+        if selection.without_project:
+            say(f"note: {selection.without_project}", err=True)
+        report = gather_evidence(chosen, selection, judgments, resources, progress, out)
+        notices = resources.store.notices
+    count = len(selection.queries)
+    values: dict[str, Any] = {
+        "evidence": str(report.path),
+        "queries": count,
+        "finished_before": report.finished_before,
+        "gathered": report.gathered,
+        "left_out": [str(error) for error in report.left_out],
+        "seconds": round(report.seconds, 3),
+        "content_hash": report.content_hash,
+        "notices": list(notices),
+    }
+    lines = [
+        f"{report.path}: evidence of {report.finished_before + report.gathered} of {count} queries",
+        f"{report.gathered} gathered now in {report.seconds:.1f} s, {report.finished_before} already finished",
+        f"content hash {report.content_hash}",
+        *(f"left out: {error}" for error in report.left_out),
+    ]
+    present(Report(lines=lines, values=values), as_json)
+    if not as_json:
+        unmeasured = ["--without-labels", "--out", unused("tuned.yaml")]
+        say_next(
+            words_of("evaluate", report.path, options=["--losses"])
+            if judgments
+            else words_of("tune", report.path, options=unmeasured)
+        )
+    if report.left_out:
+        raise typer.Exit(2)
+
+
+@dataclass(frozen=True)
+class GatheredConfigs(ConfigsChoice):
+    """The configs of a command on an evidence file."""
+
+    preset: list[str] | None = None
+
+
+def fill_scores_command(
+    evidence: Path,
+    choice: GatheredConfigs,
+    ablate: AblateOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Add missing reranker scores to an evidence file.
+
+    Scores the pairs of query and memory that the configs' rerankers read and the file lacks. If interrupted, finished scores are
+    kept. Models and score cache are those of the store that the evidence was gathered from.
+    """
+    from cems_workbench.jobs.evaluation import labelled_file
+    from cems_workbench.jobs.scoring import resources_of, score_evidence
+
+    read = read_evidence(evidence)
+    configs = [chosen for chosen, _ in choice.read(read.header, ablate)]
+    judged = labelled_file(read, None).batch.qids or None
+    with progress_bar(as_json) as progress, resources_of(read, settings_for(store)) as resources:
+        report = score_evidence(read, configs, resources, progress, judged)
+    lines = [
+        f"{report.path}: {report.pairs} pairs of {report.queries} queries scored",
+        f"content hash {report.content_hash}",
+        *(f"not scored: {count} pairs: {why}" for why, count in report.failed.items()),
+    ]
+    values = {name: getattr(report, name) for name in ("queries", "pairs", "content_hash")}
+    values |= {"evidence": str(report.path), "failed": dict(report.failed)}
+    present(Report(lines=lines, values=values), as_json)
+    if not as_json:
+        again = ["--ablate", ablate] if ablate else []
+        say_next(words_of("evaluate", evidence, options=[*choice.words(), *again]))
+    if report.failed:
+        raise typer.Exit(2)
 
 
 def evaluate_command(
@@ -106,7 +210,7 @@ def evaluate_command(
         print_parts(
             (*lost.sentences, *lost.mistakes), lost.tables, [line for line in lost.remarks if line not in remarks]
         )
-    for evaluation, (content_hash, answered) in zip(found.evaluations, found.of_evidence(), strict=True):
+    for evaluation, (content_hash, answered) in zip(found.evaluations, found.made_on, strict=True):
         answers = [f"lists {answered}"] if answered else []
         print_parts((), evaluation.tables, (*evaluation.notes, f"content hash {content_hash}", *answers))
     for line in found.score_lines():
@@ -119,14 +223,10 @@ def evaluate_command(
 def _next_commands(found: Measured, name: str, lost: Losses | None) -> list[list[str] | None]:
     """Where memories are lost; then why the first of the largest loss is. Files are also compared under another config, which external
     traces do not have; a query set is gathered into a file."""
-    evidence, store = found.evidence, found.how.store
+    store = found.how.store
+    first = repeated("--losses") if lost is None else _why_lost(lost, found, name) if found.rows else None
     if found.source.external:
-        why = None if lost is None or evidence is None else _why_traced(lost, evidence, name, store)
-        return [repeated("--losses") if lost is None else why]
-    if lost is None:
-        first: list[str] | None = repeated("--losses")
-    else:
-        first = None if evidence is None else _why_lost(lost, evidence, found.configs[0], store)
+        return [first]
     if found.files:
         return [first, _comparison(found.files, found.configs)]
     gathered = words_of("gather", name, options=["--judged", "--out", unused(f"{name}.evidence")])
@@ -148,51 +248,35 @@ def _comparison(files: Sequence[Path], configs: Sequence[tuple[PipelineConfig, O
     return words_of("compare", *files, options=flat(options))
 
 
-def _why_lost(
-    lost: Losses, evidence: EvidenceSet, measured: tuple[PipelineConfig, Options], store: Path | None
-) -> list[str] | None:
-    """`why` of a memory that the first config loses where it loses most; None without the store that the evidence is of."""
+def _why_lost(lost: Losses, found: Measured, name: str) -> list[str] | None:
+    """`why` of the first memory that the first config loses where it loses most; None if it loses none, or without the store of the
+    evidence. Of external traces it is of the recorded stages."""
     from cems_workbench.jobs.tuning import store_of
     from cems_workbench.pipeline.gather import Request
 
-    row, (chosen, named) = _first_lost(lost), measured
-    options = [option for option in named if option[0] != "--ablate"]
-    if row is None or len(options) < len(named) or (not options and chosen.name not in preset_names()):
+    first, evidence = lost.maps[0], found.rows[0].labelled.evidence
+    most = max(first.branches, key=lambda branch: first.branches[branch], default=None)
+    row = None if most is None else next(iter(first.rows_of(most)), None)
+    if row is None:
         return None
-    if not options:
-        options = [("--preset", chosen.name)]
+    query = next(query for query in evidence.queries if query.qid == row.qid)
+    within = evidence.header.only_project and query.project is not None
+    asked = request_options(Request(query.query, query.project, query.as_of, within))
+    if evidence.external:
+        options = ["--evidence", name, *asked, *given_options(store=found.how.store)]
+        return words_of("why", row.query, row.memory_id, options=options)
+    chosen, named = found.configs[0]
+    if any(option == "--ablate" for option, _ in named) or not (named or chosen.name in preset_names()):
+        return None
+    named = named or [("--preset", chosen.name)]
     try:
-        with store_of(evidence, settings_for(store)) as opened:
+        with store_of(evidence, settings_for(found.how.store)) as opened:
             if opened is None or opened.memories.get(row.memory_id) is None:
                 return None
             place = [] if opened.path.resolve() == settings_for(None).store.resolve() else ["--store", str(opened.path)]
     except StoreError:  # locked: the sentence stands without a command
         return None
-    query = next(query for query in evidence.queries if query.qid == row.qid)
-    request = Request(
-        query.query, query.project, query.as_of, evidence.header.only_project and query.project is not None
-    )
-    asked = request_options(request)
-    return words_of("why", row.query, row.memory_id, options=[*asked, *flat(options), *place])
-
-
-def _first_lost(lost: Losses) -> LostMemory | None:
-    """The first memory that the first config loses where it loses most; None if it loses none."""
-    first = lost.maps[0]
-    most = max(first.branches, key=lambda branch: first.branches[branch], default=None)
-    return None if most is None else next(iter(first.rows_of(most)), None)
-
-
-def _why_traced(lost: Losses, evidence: EvidenceSet, name: str, store: Path | None) -> list[str] | None:
-    """`why` of a memory that external traces lose, for the recorded stages of its query."""
-    from cems_workbench.pipeline.gather import Request
-
-    row = _first_lost(lost)
-    if row is None:
-        return None
-    query = next(query for query in evidence.queries if query.qid == row.qid)
-    asked = request_options(Request(query.query, query.project, query.as_of))
-    return words_of("why", row.query, row.memory_id, options=["--evidence", name, *asked, *given_options(store=store)])
+    return words_of("why", row.query, row.memory_id, options=[*asked, *flat(named), *place])
 
 
 def compare_command(
@@ -215,7 +299,7 @@ def compare_command(
     with measured(evidence, choice, how, as_json, further=asserted.measures) as found:
         comparison = found.comparison
     per_query = len(comparison.evaluations[0].qids) <= MAX_QUERIES_PRINTED
-    content_hash, _ = found.of_evidence()[0]
+    content_hash, _ = found.made_on[0]
     gathered = f"gathered with {found.source.header.config.name}; content hash {content_hash}"
     worse = replace(
         got_worse(comparison, asserted),

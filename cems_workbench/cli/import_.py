@@ -1,15 +1,20 @@
-"""`import`, `imports` and `reindex`: data into the store, what was imported, and new vectors; bad rows are listed, good rows kept."""
+"""`import`, `imports`, `reindex` and `connect`: data into the store from files and live systems, what was imported, and new vectors.
+
+Bad rows are listed, good rows kept.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import filecmp
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
+from typer.core import TyperCommand
 
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.cli.options import (
@@ -18,27 +23,24 @@ from cems_workbench.cli.options import (
     filled_resources,
     given_options,
     open_existing_store,
-    print_rows,
-    print_table,
+    present,
     progress_bar,
     say_left_out,
     settings_for,
 )
-from cems_workbench.cli.terminal import first_search, put_json, repeated, say, say_next, words_of
+from cems_workbench.cli.terminal import first_search, repeated, say, say_next, words_of
 from cems_workbench.command_words import why_command
 from cems_workbench.errors import InputError
-from cems_workbench.records import RowError, TextRule
-from cems_workbench.results import Table
+from cems_workbench.records import TextRule
+from cems_workbench.results import Report, Table
 
 if TYPE_CHECKING:
-    from cems_workbench.pipeline.resources import Resources
-    from cems_workbench.progress import Progress
-    from cems_workbench.store import ImportReport, RefreshReport, Store
+    from cems_workbench.sources.address import Address
+    from cems_workbench.sources.source import SourceInfo
+    from cems_workbench.store import ImportReport, Store
     from cems_workbench.store.imports import ImportEvent
-    from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
 
 
-MAX_NAMES = 5
 SAMPLE_FILES = ("memories.jsonl", "relations.jsonl", "queries.jsonl", "judgments.qrels")
 
 
@@ -72,9 +74,9 @@ def import_command(
     if path is None:
         raise InputError("name a file or a directory to import; sample_data is the bundled sample")
     from cems_workbench.jobs.factory import open_resources
-    from cems_workbench.jobs.importing import import_options, took_nothing
-    from cems_workbench.jobs.traces import add_input, inputs_of
-    from cems_workbench.store.precomputed_embeddings import read_vectors, require_file
+    from cems_workbench.jobs.importing import import_inputs, import_options
+    from cems_workbench.jobs.traces import inputs_of
+    from cems_workbench.store.precomputed_embeddings import require_file
 
     if vectors is not None:
         require_file(vectors)
@@ -83,137 +85,45 @@ def import_command(
     if query_set is None and os.path.isdir(path):
         query_set = path.resolve().name or None  # a folder's files make one set together
     options = import_options(query_set, scale, match, grade or (), relevant_from, replace=replace, queue=queue)
+    given = given_options(store=store)
     with progress_bar(as_json) as progress:
         inputs = inputs_of(path, format)
-        ours = _is_sample(path)
-        skipped = () if ours else inputs[0].skipped
-        resources = open_resources(settings_for(store))
-        try:
-            if chunks is not None and resources.store.chunks.choose(chunks) and resources.store.memories.count():
-                said = f"memories are cut by the rule {chunks} from now on; what that changes is embedded again"
-                say(f"note: {said}", err=as_json)
-            rule = _text_rule(resources.store.texts.rule, text, text_fields, text_tokens)
-            if resources.store.texts.choose(rule) and resources.store.memories.count():
-                say(f"note: searched is {rule} from now on; what that changes is embedded again", err=as_json)
-            if language is not None and resources.store.language.choose(language) and resources.store.memories.count():
-                say(f"note: lexical search works in {language} from now on; its index is rebuilt", err=as_json)
-            reports, brought = [], list[str]()
-            for parsed in inputs:
-                reports.append(add_input(parsed, resources.store, progress, options))
-                brought += [memory.id for memory in parsed.memories] if vectors is not None else []
-            given, wrong = None, list[RowError]()
-
-            def read_given() -> PrecomputedVectors | None:
-                nonlocal given, wrong
-                if vectors is not None:
-                    given, wrong = read_vectors(vectors, brought, resources.embedder.dimension)
-                    given = given.restrict_to(brought)
-                return given
-
-            refreshed, problem = _refresh(resources, progress, read_given)
-            told = resources.store.notices
-            total = resources.store.memories.count()
-            cut = resources.store.chunks.statistics()
-            spoken, searched = resources.store.language.choice(), resources.store.texts.rule
-            following = [] if as_json else _next_commands(resources.store, reports, path, given_options(store=store))
-        finally:
-            resources.close()
-    left_out = [*(error for report in reports for error in report.errors), *wrong]
-    nothing = took_nothing(reports)
-    if as_json:
-        put_json(
-            {
-                "inputs": [_plain(report, () if i else skipped) for i, report in enumerate(reports)],
-                "errors": [dataclasses.asdict(error) for error in left_out],
-                "memories_in_store": total,
-                "chunks": dataclasses.asdict(cut),
-                "text": dataclasses.asdict(searched),
-                "language": dataclasses.asdict(spoken),
-                "embedded": refreshed.embedded if refreshed else 0,
-                "vectors_taken": given.used if given else 0,
-                "problem": problem or nothing or None,
-            }
-        )
-    else:
-        rows = tuple(
-            (input_name(report.source, path), kind, counts.added, counts.updated, counts.unchanged)
-            for report in reports
-            for kind, counts in report.counts.items()
-            if counts.total
-        )
-        print_rows(Table(("input", "rows", "added", "updated", "unchanged"), rows))
-        for one in {one.name: one for report in reports for one in report.query_sets}.values():
-            say(f"query set {one.name}, version {one.version}: {one.size} queries, grades {one.scale}")
-        if not ours:
-            for form in dict.fromkeys(report.format for report in reports):
-                names = [Path(report.source).name for report in reports if report.format == form]
-                more = f" and {len(names) - MAX_NAMES} more" if names[MAX_NAMES:] else ""
-                say(f"read as {form}: {', '.join(names[:MAX_NAMES])}{more}")
-        notes = [f"not imported from {path.name or path}: {line}" for line in skipped]
-        notes += [f"{Path(report.source).name}: {note}" for report in reports for note in report.notes]
-        for note in dict.fromkeys(
-            [*notes, *(line for line in refreshed.notes if line not in told)] if refreshed else notes
-        ):
-            say(f"note: {note}")
-        say_left_out(left_out)
-        if not ours:  # of our own sample these are no news
-            if cut.chunks:
-                say(f"{cut}")
-            say(f"language: {spoken}")
-        # Without any that are embedded they were known, came with vectors, or an app that has the store open was quicker.
-        embedded = f"{refreshed.embedded} embedded now" if refreshed and refreshed.embedded else "nothing left to embed"
-        texts = "" if refreshed is None else ", ready to search" if ours else f", {embedded}"
-        taken = f", {given.used} of {len(given)} given vectors taken" if given is not None else ""
-        say(f"{total} memories in the store{texts}{taken}")
-    for line in (problem, nothing):
-        if line:
-            say(f"error: {line}", err=True)
+        with closing(open_resources(settings_for(store))) as resources:
+            rules = chunks, _text_rule(resources.store.texts.rule, text, text_fields, text_tokens), language
+            found = import_inputs(path, inputs, resources, options, rules, vectors, progress, briefly=_is_sample(path))
+            following = [] if as_json else _next_commands(resources.store, found.reports, path, given)
+    present(found, as_json)
     if not as_json:
-        say_next(*([words_of("doctor", options=given_options(store=store))] if problem else following))
-    if problem or nothing or any(not error.taken for error in left_out):
+        say_left_out(found.errors)
+    for line in found.problems:
+        say(f"error: {line}", err=True)
+    if not as_json:
+        say_next(*([words_of("doctor", options=given)] if found.unsearchable else following))
+    if found.problems or any(not error.taken for error in found.errors):
         raise typer.Exit(2)
-
-
-def _refresh(
-    resources: Resources, progress: Progress, given: Callable[[], PrecomputedVectors | None] = lambda: None
-) -> tuple[RefreshReport | None, str]:
-    """Refresh the indexes; the report, and a line if they could not be: what is in the store stays there all the same."""
-    from cems_workbench.errors import EmbedderMismatchError, ModelError
-
-    try:
-        refreshed = resources.refresh(progress, given())
-    except EmbedderMismatchError as refusal:
-        return None, f"not embedded: {refusal}"
-    except (InputError, ModelError) as refusal:
-        return None, f"not embedded yet, the next search continues: {refusal}"
-    return refreshed, ""
 
 
 def _undo(number: Path | None, store: Path | None, as_json: bool) -> None:
     from cems_workbench.jobs.factory import open_resources
-    from cems_workbench.jobs.importing import undo_import
+    from cems_workbench.jobs.importing import refresh, undo_import
 
     said = "" if number is None else str(number)
     if said and not said.isdecimal():
         raise InputError(f"--undo: {said!r} is not the number of an import; the command imports lists them")
-    with progress_bar(as_json) as progress:
-        resources = open_resources(settings_for(store), create=False)
-        try:
-            done = undo_import(resources.store, int(said) if said else None, progress)
-            _, problem = _refresh(resources, progress)
-            total = resources.store.memories.count()
-        finally:
-            resources.close()
-    if as_json:
-        undone = {"removed": dict(done.removed), "restored": dict(done.restored), "stay": list(done.stay)}
-        put_json({**plain_event(done.event), **undone, "memories_in_store": total, "problem": problem or None})
-    else:
-        say(f"import {done.event.number} ({done.event.name}) is undone: {done.done_words}")
-        for line in done.stay:
-            say(f"note: {line}")
-        say(f"{total} memories in the store")
-        if problem:
-            say(f"error: {problem}", err=True)
+    with progress_bar(as_json) as progress, closing(open_resources(settings_for(store), create=False)) as resources:
+        done = undo_import(resources.store, int(said) if said else None, progress)
+        _, problem = refresh(resources, progress)
+        total = resources.store.memories.count()
+    undone = {"removed": dict(done.removed), "restored": dict(done.restored), "stay": list(done.stay)}
+    report = Report(
+        lines=[f"import {done.event.number} ({done.event.name}) is undone: {done.done_words}"],
+        notes=[*done.stay, f"{total} memories in the store"],
+        values={**plain_event(done.event), **undone, "memories_in_store": total, "problem": problem or None},
+    )
+    present(report, as_json)
+    if problem:
+        say(f"error: {problem}", err=True)
+    if not as_json:
         say_next(words_of("imports", options=given_options(store=store)))
     if problem:
         raise typer.Exit(2)
@@ -221,26 +131,27 @@ def _undo(number: Path | None, store: Path | None, as_json: bool) -> None:
 
 def imports_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List the imports on record, newest first, with what each brought; import --undo takes one back."""
+    from cems_workbench.jobs.importing import shortened
+
     with open_existing_store(store) as opened:
         events = opened.imports.read()
-    if as_json:
-        put_json([plain_event(event) for event in events])
-        return
-    if not events:
-        say("no import is on record")
-        return
-    rows = [
-        [
+    rows = tuple(
+        (
             event.number,
             f"{event.imported_at:%Y-%m-%d %H:%M}",
-            _shortened(event.name),
+            shortened(event.name),
             event.words + (f"; undone {event.undone_at:%Y-%m-%d %H:%M}" if event.undone_at else ""),
-        ]
+        )
         for event in events
-    ]
-    print_table(["import", "when, UTC", "input", "what it did"], rows)
+    )
+    report = Report(
+        lines=() if events else ["no import is on record"],
+        tables=[Table(("import", "when, UTC", "input", "what it did"), rows)],
+        values=[plain_event(event) for event in events],
+    )
+    present(report, as_json)
     last = next((event for event in events if event.undone_at is None), None)
-    if last is not None:
+    if last is not None and not as_json:
         say_next(words_of("import", str(last.number), options=["--undo", *given_options(store=store)]))
 
 
@@ -260,28 +171,6 @@ def plain_event(event: ImportEvent) -> dict[str, Any]:
             for each in event.inputs
         ],
     }
-
-
-NAME_CHARS = 28
-"""Of an input's name in a table: a longer one loses its middle."""
-
-
-def input_name(source: str, given: Path) -> str:
-    """What an input is called in a table: its path below the directory that was given, else its name, shortened in the middle."""
-    path = Path(source)
-    below = path.relative_to(given) if path != given and path.is_relative_to(given) else Path(path.name)
-    return _shortened(str(below))
-
-
-def _shortened(name: str) -> str:
-    return name if len(name) <= NAME_CHARS else f"{name[: NAME_CHARS // 2 - 1]}…{name[-NAME_CHARS // 2 :]}"
-
-
-def _plain(report: Any, skipped: tuple[str, ...]) -> dict[str, Any]:
-    sets = [{name: getattr(one, name) for name in ("name", "version", "size", "digest")} for one in report.query_sets]
-    counts = {kind: dataclasses.asdict(rows) for kind, rows in report.counts.items()}
-    notes = [*skipped, *report.notes]
-    return {"source": report.source, "format": report.format, **counts, "notes": notes, "query_sets": sets}
 
 
 def _next_commands(
@@ -380,11 +269,120 @@ def reindex_command(
         to_search = first_search(resources.store, given_options(store=store))
         embedder, total = resources.embedder.model_id, resources.store.memories.count()
     embedded = report.embedded if report else 0
-    if as_json:
-        put_json({"embedder": embedder, "memories_in_store": total, "embedded": embedded})
+    found = Report(
+        notes=[
+            *(note for note in (report.notes if report else ()) if note not in told),
+            f"{total} memories in the store, {embedded} texts embedded now by {embedder}",
+        ],
+        values={"embedder": embedder, "memories_in_store": total, "embedded": embedded},
+    )
+    present(found, as_json)
+    if not as_json:
+        say_next(to_search)
+
+
+class ConnectCommand(TyperCommand):
+    """The command, whose help lists the addresses of all kinds of sources, loaded only then."""
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the addresses below the options."""
+        from cems_workbench.sources.address import ANY, importable
+
+        rows = [(form, kind.description) for kind in importable() for form in kind.addresses]
+        with formatter.section("Addresses"):
+            formatter.write_dl([*rows, (ANY, "the address in the environment variable NAME")])
+
+
+def connect_command(
+    address: str | None = None,
+    mapping: Path | None = None,
+    embedder: str | None = None,
+    ask_password: bool = False,
+    probe_only: bool = False,
+    list_kinds: bool = False,
+    forget: bool = False,
+    rows_per_second: int | None = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Import memories, chunks, vectors and relations from a live system (read-only).
+
+    Later runs import only changes and deletions. Exit code 2 if rows were left out.
+    """
+    from cems_workbench.jobs import connecting
+    from cems_workbench.jobs.factory import open_resources
+    from cems_workbench.platform.parsing import read_text
+    from cems_workbench.sources.address import parse
+
+    if list_kinds:
+        return present(_kinds(), as_json)
+    columns = (
+        None if mapping is None else connecting.read_mapping(read_text(mapping, "mapping"), f"--mapping {mapping}")
+    )
+    if probe_only:
+        if address is None:
+            raise InputError("--probe needs an address")
+        spec = connecting.SourceSpec(_with_password(parse(address), ask_password), columns)
+        present(_info(spec.address.plain, connecting.probe_source(spec)), as_json)
+        if not as_json:
+            options = ["--mapping", str(mapping)] if mapping is not None else []
+            say_next(words_of("connect", spec.address.plain, options=[*options, *given_options(store=store)]))
         return
-    for note in report.notes if report else ():
-        if note not in told:
-            say(f"note: {note}")
-    say(f"{total} memories in the store, {embedded} texts embedded now by {embedder}")
-    say_next(to_search)
+    settings = settings_for(store)
+    if embedder is not None:
+        settings = settings.model_copy(update={"embedder": embedder})
+    with progress_bar(as_json) as progress, closing(open_resources(settings)) as resources:
+        specs = connecting.source_specs(resources, address, columns)
+        if forget:
+            for plain in [each.address.plain for each in specs]:
+                count = connecting.forget(resources, settings, plain)
+                say(f"{plain}: {count} memories deleted, source removed")
+            say_next(first_search(resources.store, given_options(store=store)))
+            return
+        specs = [dataclasses.replace(each, address=_with_password(each.address, ask_password)) for each in specs]
+        report = connecting.connect(resources, settings, specs, progress, embedder, rows_per_second)
+        to_search = None if as_json else first_search(resources.store, given_options(store=store))
+    present(report, as_json)
+    if not as_json:
+        for snapshot in report.sources:
+            problems = [f"{snapshot.address}: {one.memory_id}: {one.field}: {one.reason}" for one in snapshot.problems]
+            say_left_out(problems, more=snapshot.more_problems)
+        if report.problem:
+            say(f"not searchable yet: {report.problem}", err=True)
+        given = given_options(store=store)
+        again = any(snapshot.origins and snapshot.origins.mismatches for snapshot in report.sources)
+        say_next(
+            words_of("doctor", options=given) if report.problem else to_search,
+            words_of("reindex", options=["--mismatched", *given]) if again and not report.problem else None,
+        )
+    if report.problem or any(snapshot.problems for snapshot in report.sources):
+        raise typer.Exit(2)
+
+
+def _kinds() -> Report:
+    from cems_workbench.sources.address import SOURCE_KINDS, importable, installation
+
+    found: list[dict[str, Any]] = [
+        {
+            "kind": kind.name,
+            **{name: getattr(kind, name) for name in ("addresses", "description", "lists")},
+            "needs": kind.package or None,
+            "missing": installation(kind),
+            "from": SOURCE_KINDS.origin(kind.name),
+        }
+        for kind in importable()
+    ]
+    rows = (
+        (one["kind"], one["addresses"][0], ", ".join(one["lists"]), one["missing"] or "", one["from"] or "")
+        for one in found
+    )
+    return Report(tables=[Table(("kind", "address", "live lists", "needs", "added by"), tuple(rows))], values=found)
+
+
+def _with_password(address: Address, ask: bool) -> Address:
+    return address.with_secret(typer.prompt("password or key", hide_input=True), "a prompt") if ask else address
+
+
+def _info(address: str, info: SourceInfo) -> Report:
+    facts = (("source", f"{info.kind} at {address}"), ("engine", info.engine), *info.facts)
+    return Report(tables=[Table(("what", "found"), facts)], values={"address": address, **dataclasses.asdict(info)})

@@ -6,7 +6,7 @@ import dataclasses
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -15,18 +15,20 @@ from cems_workbench.cli.options import (
     StoreOption,
     given_options,
     open_existing_store,
+    present,
     print_table,
     progress_bar,
     queries_of,
     say_left_out,
     settings_for,
 )
-from cems_workbench.cli.terminal import put, put_json, say, say_next, unused, words_of
+from cems_workbench.cli.terminal import put, say, say_next, unused, words_of
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
+from cems_workbench.results import Report, Table
 
 if TYPE_CHECKING:
-    from cems_workbench.formats import DataSet, Exported
+    from cems_workbench.formats import DataSet
     from cems_workbench.records import Judgment
     from cems_workbench.store import Store
 
@@ -132,31 +134,25 @@ def agreement_command(
     ]
     differing = agreement.disagreements(labels)
     whole_queries = agreement.no_answer_agreement(every, relevant_from)
-    if as_json:
-        values: dict[str, Any] = {
-            name: {**dataclasses.asdict(estimate), "reading": reading} for name, estimate, reading in rows
-        }
-        said = {"no_answer": dataclasses.asdict(whole_queries)} if whole_queries.queries else {}
-        put_json({"coefficients": values, "disagreements": [dataclasses.asdict(one) for one in differing], **said})
-        return
-    shared = [(name, estimate, reading) for name, estimate, reading in rows if estimate.pairs or estimate is whole]
-    print_table(
-        ["", "coefficient", "pairs", "read as"], [[name, str(e), e.pairs, reading] for name, e, reading in shared]
+    values = {name: {**dataclasses.asdict(estimate), "reading": reading} for name, estimate, reading in rows}
+    no_answer = {"no_answer": dataclasses.asdict(whole_queries)} if whole_queries.queries else {}
+    shared = tuple((name, str(one), one.pairs, read) for name, one, read in rows if one.pairs or one is whole)
+    pairs = tuple(
+        (one.qid, one.memory_id, ", ".join(f"{who} {grade}" for who, grade in one.grades.items())) for one in differing
     )
-    print_table(
-        ["query", "memory", "grades"],
-        [
-            [one.qid, one.memory_id, ", ".join(f"{who} {grade}" for who, grade in one.grades.items())]
-            for one in differing
+    found = Report(
+        tables=[
+            Table(("", "coefficient", "pairs", "read as"), shared),
+            Table(("query", "memory", "grades"), pairs, f"{len(differing)} pairs with different grades"),
         ],
-        title=f"{len(differing)} pairs with different grades",
+        notes=[line] if (line := str(whole_queries)) else (),
+        values={"coefficients": values, "disagreements": list(map(dataclasses.asdict, differing)), **no_answer},
     )
-    if line := str(whole_queries):
-        say(line)
-    options = given_options(store=store)
-    say_next(
-        words_of("app", options=options) if differing else words_of("evaluate", query_set or "all", options=options)
-    )
+    present(found, as_json)
+    if not as_json:
+        options = given_options(store=store)
+        measured = words_of("evaluate", query_set or "all", options=options)
+        say_next(words_of("app", options=options) if differing else measured)
 
 
 def dataset_command(
@@ -181,10 +177,20 @@ def dataset_command(
     kinds = dataset_writers()[format].kinds
     others = () if len(kinds) == 1 else [name for name in ("relations", "queries", "judgments") if name not in kinds]
     left = {name: len(rows) for name in others if (rows := list(getattr(dataset, name)))}
-    if as_json:
-        put_json({**dataclasses.asdict(done), "no_place_for": left, "out": str(out)})
-    else:
-        _print_report(done, left, format, out)
+    notes = []
+    for kind, count in left.items():
+        other = "judgments --format judgments-jsonl" if kind == "judgments" else f"dataset --format {kind}-jsonl"
+        notes.append(f"{format} cannot hold the {count} {kind}; `{other}` writes them")
+    counted = ", ".join(f"{count} {kind}" for kind, count in done.rows.items())
+    report = Report(
+        lines=[f"{counted} written to {out} as {format}", *notes, *done.notes],
+        values={**dataclasses.asdict(done), "no_place_for": left, "out": str(out)},
+    )
+    present(report, as_json)
+    if not as_json:
+        for line in done.not_kept:
+            say(f"not kept: {line}", err=True)
+        say_left_out(done.left_out)
         say_next(words_of("import", out, options=["--store", unused(f"{out.stem}-store")]))
     if done.left_out or done.not_kept:
         raise typer.Exit(1)
@@ -209,18 +215,6 @@ def _dataset(store: Store, query_set: str | None, project: str | None, labels: L
     total = store.memories.count() if project is None else counts[project]
     memories = store.memories.iterate(project)
     return DataSet(memories, total, relations, queries, judgments, store.memories.any_validity())
-
-
-def _print_report(done: Exported, left: dict[str, int], format: str, out: Path) -> None:
-    say(", ".join(f"{count} {kind}" for kind, count in done.rows.items()) + f" written to {out} as {format}")
-    for kind, count in left.items():
-        other = "judgments --format judgments-jsonl" if kind == "judgments" else f"dataset --format {kind}-jsonl"
-        say(f"note: {format} cannot hold the {count} {kind}; `{other}` writes them")
-    for note in done.notes:
-        say(f"note: {note}")
-    for line in done.not_kept:
-        say(f"not kept: {line}", err=True)
-    say_left_out(done.left_out)
 
 
 def sample_command(

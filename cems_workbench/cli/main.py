@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from cems_workbench import __version__, extensions
+from cems_workbench.analysis.of_query import OPERATIONS
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.cli.options import grouped, open_existing_store
 from cems_workbench.cli.terminal import first_search, say, say_next
@@ -42,22 +43,22 @@ COMMANDS = {
     "import": "import_:import_command",
     "imports": "import_:imports_command",
     "reindex": "import_:reindex_command",
-    "connect": "connect:connect_command",
-    "search": "search:search_command",
-    "replay": "search:replay_command",
-    "why": "why:why_command",
-    "what-if": "why:what_if_command",
-    "memory": "why:memory_command",
-    "blame": "why:blame_command",
-    "gather": "gather:gather_command",
-    "fill-scores": "gather:fill_scores_command",
+    "connect": "import_:connect_command",
+    "search": "query:search_command",
+    "replay": "query:replay_command",
+    "why": "query:why_command",
+    "what-if": "query:what_if_command",
+    "memory": "query:memory_command",
+    "blame": "query:blame_command",
+    "gather": "evaluate:gather_command",
+    "fill-scores": "evaluate:fill_scores_command",
     "evaluate": "evaluate:evaluate_command",
     "compare": "evaluate:compare_command",
     "drift": "evaluate:drift_command",
     "calibrate": "evaluate:calibrate_command",
     "tune": "tune:tune_command",
-    "config-history": "configs:config_history_command",
-    "export": "configs:export_command",
+    "config-history": "tune:config_history_command",
+    "export": "tune:export_command",
     "dataset": "label:dataset_command",
     "judgments": "label:judgments_command",
     "agreement": "label:agreement_command",
@@ -112,7 +113,11 @@ def _registered(names: tuple[str, ...]) -> typer.Typer:
     root.callback()(_root)
     for name in names:
         kind = None
-        if name in COMMANDS:
+        if name not in COMMANDS and name in OPERATIONS:
+            from cems_workbench.cli.query import operation_command
+
+            command = operation_command(OPERATIONS[name])
+        elif name in COMMANDS:
             module_name, _, attribute = COMMANDS[name].partition(":")
             module = import_module(f"cems_workbench.cli.{module_name}")
             command, kind = getattr(module, attribute), getattr(module, CLASSES.get(name, ""), None)
@@ -127,7 +132,9 @@ def _registered(names: tuple[str, ...]) -> typer.Typer:
 
 def _all() -> tuple[str, ...]:
     """The names of all commands in the order of their places."""
-    places = {name: 10 * i for i, name in enumerate(COMMANDS, 1)} | {name: added.place for name, added in ADDED.items()}
+    places = {name: 10 * i for i, name in enumerate(COMMANDS, 1)}
+    places |= {name: added.place for name, added in ADDED.items()}
+    places |= {name: added.place for name, added in OPERATIONS.items()}
     return tuple(sorted(places, key=places.__getitem__))
 
 
@@ -163,7 +170,7 @@ def _command(arguments: Sequence[str]) -> Callable[..., Any]:
 
 def _is_command(name: str) -> bool:
     """Whether there is a command of this name; the entry points are read only for one that is not ours."""
-    return name in COMMANDS or name in ADDED
+    return name in COMMANDS or name in ADDED or name in OPERATIONS
 
 
 @cache

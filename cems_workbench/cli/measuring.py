@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from cems_workbench.evaluation.comparison import Comparison
     from cems_workbench.evaluation.evaluate import Evaluation
     from cems_workbench.evaluation.evidence_file import EvidenceSet, Header
-    from cems_workbench.evaluation.evidence_stream import EvidenceStream
+    from cems_workbench.evaluation.evidence_stream import EvidenceStream, StreamEvaluation
     from cems_workbench.evaluation.metrics import Measure
-    from cems_workbench.jobs.evaluation import EvaluatedConfig, LabelledEvidence, StreamedConfigs
+    from cems_workbench.jobs.evaluation import EvaluatedConfig, LabelledEvidence
     from cems_workbench.jobs.regression import Regression
 
 NameArgument = Annotated[str, option("NameArgument")]
@@ -115,37 +115,21 @@ class Measuring:
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """Configs measured on named evidence, in their order: a row of each, or all on a stream, which then is open."""
+    """Configs measured on named evidence, in their order; a stream of evidence is open meanwhile."""
 
     files: list[Path]
     configs: list[tuple[PipelineConfig, Options]]
-    relevant_from: int
     how: Measuring
     losses: Callable[..., Losses | None]
     """Where configs lose relevant memories, so many of each branch; None if they were not counted, or `if_any` there are none."""
+    source: EvidenceSet | EvidenceStream
+    """The evidence of the first config, or the stream."""
+    evaluations: Sequence[Evaluation]
+    made_on: Sequence[tuple[str, str]]
+    """Of each config the hash of its evidence and who answered its lists."""
     rows: Sequence[EvaluatedConfig] = ()
-    streamed: StreamedConfigs | None = None
-    stream: EvidenceStream | None = None
-
-    @property
-    def evidence(self) -> EvidenceSet | None:
-        """The evidence of the first config; None where it was streamed."""
-        return self.rows[0].labelled.evidence if self.rows else None
-
-    @property
-    def source(self) -> EvidenceSet | EvidenceStream:
-        """The evidence of the first config, or the stream."""
-        return self.stream or self.rows[0].labelled.evidence
-
-    @property
-    def evaluations(self) -> Sequence[Evaluation]:
-        """The evaluation of each config."""
-        return self.streamed.evaluations if self.streamed is not None else [row.evaluation for row in self.rows]
-
-    @property
-    def overlaps(self) -> Sequence[float]:
-        """Of a stream those of the results, as `compare` takes them."""
-        return () if self.streamed is None else self.streamed.found.overlaps
+    """Without those of a stream, whose `overlaps` are those of the results, as `compare` takes them."""
+    overlaps: Sequence[float] = ()
 
     @property
     def comparison(self) -> Comparison:
@@ -154,15 +138,16 @@ class Measured:
 
         return compare(self.evaluations, seed=self.how.seed, overlaps=self.overlaps)
 
-    def of_evidence(self) -> list[tuple[str, str]]:
-        """Of each config the hash of its evidence and who answered its lists."""
-        if self.streamed is not None:
-            return [(self.streamed.content_hash, self.streamed.found.answered)] * len(self.configs)
-        return [(row.content_hash, row.answered) for row in self.rows]
-
     def to_json(self) -> list[dict[str, Any]]:
-        """The evaluations as plain values."""
-        return [row.to_json() for row in self.rows] if self.streamed is None else self.streamed.to_json()
+        """The evaluations as plain values; for very many queries without the values of each."""
+        from cems_workbench.jobs.evaluation import MAX_QUERIES_PRINTED
+
+        return [
+            one.to_json(len(one.qids) <= MAX_QUERIES_PRINTED)
+            | {"content_hash": made_on}
+            | ({"lists": answered} if answered else {})
+            for one, (made_on, answered) in zip(self.evaluations, self.made_on, strict=True)
+        ]
 
     def score_lines(self) -> list[str]:
         """The commands that add missing reranker scores, one per evidence file; a stream names none."""
@@ -203,12 +188,10 @@ def measured(
     from cems_workbench.evaluation.report import write_run
     from cems_workbench.jobs.evaluation import (
         evaluate_configs,
-        labelled_file,
         measured_losses,
         refuse_nothing,
         streamed,
     )
-    from cems_workbench.jobs.traced_sets import traced_header
 
     def wanted(relevant_from: int) -> tuple[int, tuple[Measure, ...]]:
         least = relevant_from if how.grade is None else how.grade
@@ -234,24 +217,29 @@ def measured(
                     return None
                 return stream_words(counted, stream, shown)
 
-            yield Measured(paths, configs, least, how, of_stream, streamed=found, stream=stream)
+            made_on = [(stream.content_hash, found.answered)] * len(configs)
+            yield Measured(paths, configs, how, of_stream, stream, found.evaluations, made_on, overlaps=found.overlaps)
         return
-    read = None if paths is None else read_evidence(paths[0])
-    configs = configs_of(traced_header(settings_for(how.store).store, names[0]) if read is None else read.header)
-    named = [(one.name, one) for one, _ in configs]
-    if read is not None:
-        least, measures = wanted(read.header.relevant_from)
-        of_file = labelled_file(read, how.judge_kind)
-        refuse_nothing(of_file.batch.queries, names[0])
-        with progress_bar(quiet) as progress:
-            rows, _ = evaluate_configs(named, lambda _: of_file, measures, seed=how.seed, progress=progress)
-    else:
-        with gathered_evidence(
-            names[0], how.judge_kind, how.per_query_project, (limit, how.seed), how.store, quiet
-        ) as (source, relevant_from):
-            least, measures = wanted(relevant_from)
-            rows, _ = evaluate_configs(named, source, measures, seed=how.seed)
-        refuse_nothing(rows[0].batch.queries, names[0])
+    chosen: list[tuple[PipelineConfig, Options]] = []
+
+    def plain_configs(header: Header | None) -> list[PipelineConfig]:
+        chosen.extend(configs_of(header))
+        return [one for one, _ in chosen]
+
+    labelled, relevant_from = labelled_evidence(
+        names[0],
+        plain_configs,
+        how.judge_kind,
+        how.store,
+        quiet,
+        only_project=how.per_query_project,
+        drawing=(limit, how.seed),
+    )
+    least, measures = wanted(relevant_from)
+    refuse_nothing(labelled[chosen[0][0]].batch.queries, names[0])
+    with progress_bar(quiet) as progress:
+        named = [(one.name, one) for one, _ in chosen]
+        rows, _ = evaluate_configs(named, labelled.__getitem__, measures, seed=how.seed, progress=progress)
     if run_out is not None:
         write_run(run_out, rows[0].batch, rows[0].evaluation)
 
@@ -259,7 +247,8 @@ def measured(
         none = not any((row.batch.ideal >= least).any() for row in rows)
         return None if not count_losses or (if_any and none) else measured_losses(rows, least, count_losses, shown)
 
-    yield Measured(paths or [], configs, least, how, losses, rows)
+    evaluations, of_rows = [row.evaluation for row in rows], [(row.content_hash, row.answered) for row in rows]
+    yield Measured(paths or [], chosen, how, losses, rows[0].labelled.evidence, evaluations, of_rows, rows)
 
 
 def _streamed(
@@ -270,17 +259,15 @@ def _streamed(
     run_out: Path | None,
     quiet: bool,
     counted: LossCollector | None,
-) -> StreamedConfigs:
+) -> StreamEvaluation:
     """Measure the configs on a stream; the run is written as it is computed, and losses are counted."""
     from cems_workbench.evaluation.report import run_lines
     from cems_workbench.jobs.evaluation import evaluate_streamed
     from cems_workbench.platform.atomic_write import write_atomically
 
-    named = [(one.name, one) for one, _ in configs]
-    try:
-        with ExitStack() as stack:
-            progress = stack.enter_context(progress_bar(quiet))
-            file = None
+    with progress_bar(quiet) as progress, ExitStack() as stack:
+        file = None
+        try:
             if run_out is not None:
                 part = stack.enter_context(write_atomically(run_out))
                 file = stack.enter_context(part.open("w", encoding="utf-8", newline="\n"))
@@ -291,13 +278,14 @@ def _streamed(
                 if counted is not None:
                     counted(batch, found)
 
+            chosen = [one for one, _ in configs]
             return evaluate_streamed(
-                stream, named, measures, how.judge_kind, seed=how.seed, each=each, progress=progress
+                stream, chosen, measures, how.judge_kind, seed=how.seed, each=each, progress=progress
             )
-    except (OSError, ValueError) as error:
-        if run_out is None:
-            raise
-        raise InputError(f"{run_out}: cannot be written: {error}") from None
+        except (OSError, ValueError) as error:
+            if run_out is None:
+                raise
+            raise InputError(f"{run_out}: cannot be written: {error}") from None
 
 
 def evidence_files(names: Sequence[str], gathering: bool = False) -> list[Path] | None:
@@ -327,13 +315,17 @@ def labelled_evidence(
     *,
     only_project: bool = False,
     judged: bool = True,
+    drawing: tuple[int | None, int] = (None, 0),
 ) -> tuple[dict[PipelineConfig, LabelledEvidence], int]:
     """The labelled evidence of each config, the same of a file or a separate one of a set, in their order; and the lowest relevant grade.
 
-    `configs_of` is given the header of a file or of recorded stages, None for a set of the store; without `judged` a set has its queries
-    without a judgment too. Raises InputError for a name that is neither, StoreError without a store.
+    That of a set is cached, or gathered and cached; `drawing` is the size of a sample of its queries, and the seed. `configs_of` is given
+    the header of a file or of recorded stages, None for a set of the store; without `judged` a set has its queries without a judgment too.
+    Raises InputError for a name that is neither, StoreError without a store.
     """
-    from cems_workbench.jobs.evaluation import labelled_file
+    from cems_workbench.jobs.evaluation import agreed, labelled, labelled_file
+    from cems_workbench.jobs.factory import RecentCache, open_resources
+    from cems_workbench.jobs.query_set_evidence import ensure_evidence, selected
     from cems_workbench.jobs.traced_sets import traced_header
 
     if evidence_files([name], gathering=only_project) is not None:
@@ -341,45 +333,19 @@ def labelled_evidence(
         of_file = labelled_file(read, judges)
         return dict.fromkeys(configs_of(read.header), of_file), read.header.relevant_from
     configs = configs_of(traced_header(settings_for(store).store, name))
-    with gathered_evidence(name, judges, only_project, (None, 0), store, quiet, judged=judged) as (source, least):
-        return {config: source(config) for config in configs}, least
-
-
-@contextmanager
-def gathered_evidence(
-    name: str,
-    judges: str | None,
-    only_project: bool,
-    drawing: tuple[int | None, int],
-    store: Path | None,
-    quiet: bool,
-    *,
-    judged: bool = True,
-) -> Iterator[tuple[Callable[[PipelineConfig], LabelledEvidence], int]]:
-    """The labelled evidence of a query set of the store, by config, and the set's lowest relevant grade.
-
-    Uses cached evidence, or gathers and caches it.
-    """
-    from cems_workbench.jobs.evaluation import agreed, labelled
-    from cems_workbench.jobs.factory import open_resources
-    from cems_workbench.jobs.kept_resources import RecentCache
-    from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, queries_named, sample_queries
-
     begun = datetime.now(UTC)
+    found: dict[PipelineConfig, LabelledEvidence] = {}
     cache = RecentCache(size=2)  # consecutive configs often need the same evidence
     with closing(open_resources(settings_for(store), create=False)) as resources:
-        queries, judgments = queries_named(name, resources, judged)
-        selection = QuerySelection(name, tuple(sample_queries(queries, *drawing)), only_project)
+        selection, judgments = selected(name, resources, judged, only_project, *drawing)
         if selection.without_project:
             say(f"note: {selection.without_project}", err=True)
         grades = agreed(judgments, judges)
-
-        def source(config: PipelineConfig) -> LabelledEvidence:
+        for config in configs:
             with progress_bar(quiet) as progress:
                 evidence = ensure_evidence(config, selection, judgments, resources, progress, cache, begun)
-            return labelled(evidence, grades, cache, timed=False)
-
-        yield source, resources.store.query_sets.relevant_from(name)
+            found[config] = labelled(evidence, grades, cache, timed=False)
+        return found, resources.store.query_sets.relevant_from(name)
 
 
 def configs_for(
@@ -395,7 +361,7 @@ def configs_for(
     """
     from cems_workbench.evaluation.ablation import ablations
 
-    configs = chosen_configs(files, presets, changes) or [_default(header, changes)]
+    configs = chosen_configs(files, presets, changes) or [default_config(header, changes)]
     named = [[("--config", str(path))] for path in files or ()] + [[("--preset", name)] for name in presets or ()]
     further = [("--set", text) for text in changes or ()] + ([("--ablate", ablate)] if ablate else [])
     return [
@@ -432,7 +398,7 @@ def finish(outcomes: Sequence[Outcome], *then: Sequence[str] | None) -> None:
         raise typer.Exit(code)
 
 
-def _default(header: Header | None, changes: Sequence[str] | None) -> PipelineConfig:
+def default_config(header: Header | None, changes: Sequence[str] | None) -> PipelineConfig:
     """The config that a file was gathered with; the default preset for a query set."""
     from cems_workbench.config import parse_assignment, with_values
 

@@ -24,8 +24,10 @@ from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, LANGUAGES, T
 
 if TYPE_CHECKING:
     from cems_workbench.api.open_store import OpenStore
+    from cems_workbench.api.single_query import Answer
     from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.evidence_file import EvidenceSet
+    from cems_workbench.pipeline.gather import JudgeScope
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.records import Query
     from cems_workbench.results import Result
@@ -98,7 +100,7 @@ def open_existing_store(store: Path | None) -> Store:
 @contextmanager
 def filled_resources(store: Path | None) -> Iterator[Resources]:
     """The store of the command line with its models, closed at the end. Raises StoreError if it has no memories."""
-    from cems_workbench.jobs.kept_resources import KEPT
+    from cems_workbench.jobs.factory import KEPT
 
     with KEPT.filled(settings_for(store)) as resources:
         if resources.stand_in:
@@ -302,6 +304,8 @@ def progress_bar(quiet: bool = False) -> Iterator[Progress]:
 ProjectOption = Annotated[str | None, option("ProjectOption")]
 OnlyProjectOption = Annotated[bool, option("OnlyProjectOption")]
 AsOfOption = Annotated[str | None, option("AsOfOption")]
+QueryArgument = Annotated[str, option("QueryArgument")]
+ReportOption = Annotated[Path | None, option("ReportOption")]
 VariantOption = Annotated[list[str] | None, option("VariantOption")]
 SearchedOption = Annotated[str | None, option("SearchedOption")]
 EngineQueryOption = Annotated[list[str] | None, option("EngineQueryOption")]
@@ -340,6 +344,34 @@ class Asked:
             raise InputError("--only-project needs a --project")
         return {"project": self.project, "as_of": parse_as_of(self.as_of), "only_project": self.only_project}
 
+    def config(self, config: PipelineConfig) -> PipelineConfig:
+        """The config that is searched under."""
+        return config
+
+    @property
+    def left_out(self) -> Sequence[int]:
+        """The query variants that are left out."""
+        return ()
+
+    @contextmanager
+    def answer(
+        self, query: str, config: PipelineConfig, store: Path | None, quiet: bool, judge: JudgeScope = "decisive"
+    ) -> Iterator[tuple[OpenStore, Answer, Progress]]:
+        """The open store and its answer to the query, with a progress bar. Raises InputError, also for what does not fit."""
+        config = self.config(config)
+        from cems_workbench.api.single_query import answered
+        from cems_workbench.pipeline.evidence import Request
+
+        request = Request(query, **self.fields())
+        with progress_bar(quiet) as progress, opened_store(store) as opened:
+            self.check_project(opened.resources.store)
+            named = "--without-variant"
+            yield (
+                opened,
+                answered(opened, request, config, self.left_out, named=named, judge=judge, progress=progress),
+                progress,
+            )
+
     def check_project(self, store: Store) -> None:
         """Warn that no memory is in the project, with the nearest name; InputError if the search is restricted to it."""
         problem = store.memories.project_problem(self.project)
@@ -370,6 +402,11 @@ class AskedInFull(Asked):
 
         manual = self.variants and config.expansion.backend == "none"
         return with_values(config, {"expansion.backend": "manual"}) if manual else config
+
+    @property
+    def left_out(self) -> Sequence[int]:
+        """The query variants that are left out."""
+        return self.without or ()
 
 
 def _described(hint: Any, name: str, *owners: Any) -> Any:

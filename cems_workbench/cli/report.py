@@ -17,8 +17,8 @@ from cems_workbench.cli.options import (
     grouped,
     open_existing_store,
 )
+from cems_workbench.cli.query import explained, next_commands
 from cems_workbench.cli.terminal import say, say_next, words_of
-from cems_workbench.cli.why import explained, next_commands
 from cems_workbench.platform.atomic_write import write_text
 
 group = typer.Typer(name="report", help="Write a comparison or an explanation as one HTML file.", no_args_is_help=True)
@@ -48,7 +48,7 @@ def compare_command(
     with measured(evidence, choice, how, count_losses=DEFAULT_K) as found:
         page = comparison_report(
             found.comparison,
-            found.stream or [row.labelled for row in found.rows],
+            [row.labelled for row in found.rows] or found.source,  # type: ignore[arg-type]
             datetime.now(UTC),
             by=sort_by,
             shown=shown,
@@ -57,7 +57,7 @@ def compare_command(
             judges=how.judge_kind,
             losses=found.losses(SHOWN, if_any=True),
             tolerance=DEFAULT_TOLERANCE if tolerance is None else tolerance,
-            answered=found.of_evidence()[0][1],
+            answered=found.made_on[0][1],
         )
     _write(out, page)
     options = ["--losses", *choice.words(), *given_options(store=how.store)]

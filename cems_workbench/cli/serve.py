@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import dataclasses
 import importlib
 import os
-import shutil
 import socket
 import sys
-import textwrap
 import threading
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,13 +27,14 @@ from cems_workbench.cli.options import (
     filled_resources,
     given_options,
     open_existing_store,
-    print_table,
+    present,
     progress_bar,
     settings_for,
 )
-from cems_workbench.cli.terminal import first_search, put_json, say, say_next, words_of
+from cems_workbench.cli.terminal import first_search, say, say_next, words_of
 from cems_workbench.errors import InputError
 from cems_workbench.platform import start_up
+from cems_workbench.results import Report, Table
 from cems_workbench.serve.wire import SWITCH_VARIABLE, NotServed
 
 if TYPE_CHECKING:
@@ -63,14 +60,14 @@ def serve_command(
 
     try:
         if status or stop:
-            return _print_servers(servers(None if store is None else str(store), stop=stop), stop, as_json)
+            return present(_servers(servers(None if store is None else str(store), stop=stop), stop), as_json)
         _serve(store, idle)
     except NotServed as problem:
         raise InputError(f"serve: {problem}") from None
 
 
 def _serve(store: Path | None, idle: float) -> None:
-    from cems_workbench.jobs.kept_resources import KEPT
+    from cems_workbench.jobs.factory import KEPT
     from cems_workbench.serve.server import Server
     from cems_workbench.serve.wire import Address, Directory, answering
 
@@ -87,17 +84,16 @@ def _serve(store: Path | None, idle: float) -> None:
     server.serve()
 
 
-def _print_servers(found: list[dict[str, Any]], stopped: bool, as_json: bool) -> None:
-    if as_json:
-        return put_json(found)
-    if not found:
-        return say("no process serves")
-    rows = [
-        [one["pid"], one["store"], _clock(one["started"]), one["commands"], _minutes(one["ends_in_s"])] for one in found
-    ]
-    print_table(["pid", "store", "since", "commands", "ends in"], rows)
-    if stopped:
-        say("ended")
+def _servers(found: list[dict[str, Any]], stopped: bool) -> Report:
+    rows = tuple(
+        (one["pid"], one["store"], _clock(one["started"]), one["commands"], _minutes(one["ends_in_s"])) for one in found
+    )
+    return Report(
+        lines=() if found else ["no process serves"],
+        tables=[Table(("pid", "store", "since", "commands", "ends in"), rows)],
+        notes=["ended"] if found and stopped else (),
+        values=found,
+    )
 
 
 def serve_check(store: str) -> Check:
@@ -267,16 +263,14 @@ def doctor_command(
     if recover_to is not None:
         return _recover(settings_for(store).store, recover_to, as_json)
     chosen = chosen_config(preset, config, None)
-    from cems_workbench.jobs.diagnosis import diagnose
+    from cems_workbench.jobs.diagnosis import diagnose, diagnosis
 
     if repair:
         with progress_bar(as_json) as progress, filled_resources(store) as resources:
             resources.repair(progress)
     checks = [*diagnose(settings_for(store), chosen, deep=deep), serve_check(str(settings_for(store).store))]
-    if as_json:
-        put_json([dataclasses.asdict(check) for check in checks])
-    else:
-        _print_checks(checks)
+    present(diagnosis(checks), as_json)
+    if not as_json:
         # What it would search is refused until the embedder of the vectors is named.
         refused = any(check.name == "embedder match" and check.status == "failed" for check in checks)
         say_next(None if refused else _next_command(store))
@@ -303,31 +297,14 @@ def _recover(source: Path, target: Path, as_json: bool) -> None:
 
     with progress_bar(as_json) as progress:
         found = recover(source, target, progress)
-    if as_json:
-        put_json([dataclasses.asdict(one) for one in found])
-    else:
-        print_table(
-            ["table", "read", "lost"], [[one.table, one.read, one.lost] for one in found if one.read or one.lost != 0]
-        )
-        say(f"written into {target}; its indexes are built at the first search")
+    rows = tuple((one.table, one.read, one.lost) for one in found if one.read or one.lost != 0)
+    said = f"written into {target}; its indexes are built at the first search"
+    report = Report(tables=[Table(("table", "read", "lost"), rows)], notes=[said], values=list(map(asdict, found)))
+    present(report, as_json)
+    if not as_json:
         say_next(words_of("doctor", options=["--deep", "--store", str(target)]))
     if any(one.lost for one in found):
         raise typer.Exit(1)
-
-
-STATUS_LABELS = {"ok": "ok", "optional": "optional", "warning": "warning", "failed": "missing"}
-INDENT = 10
-
-
-def _print_checks(checks: Sequence[Check]) -> None:
-    width = max(shutil.get_terminal_size().columns, 4 * INDENT)
-    for check in checks:
-        say(f"{STATUS_LABELS[check.status]:{INDENT}}{check.name}")
-        for text in (check.finding, check.advice and f"→ {check.advice}"):
-            for line in textwrap.wrap(text, width - INDENT, break_long_words=False, break_on_hyphens=False):
-                say(" " * INDENT + line)
-    counts = Counter(STATUS_LABELS[check.status] for check in checks)
-    say("\n" + ", ".join(f"{counts[word]} {word}" for word in STATUS_LABELS.values()))
 
 
 team_commands = typer.Typer(
@@ -346,15 +323,15 @@ def push_command(store: StoreOption = None, as_json: JsonOption = False) -> None
     with open_existing_store(store) as opened:
         report = opened.push()
         where = opened.team.state().line
-    if as_json:
-        return put_json({"rows": [asdict(row) for row in report.rows], "lines": report.lines})
-    print_table(
-        ["", "copied", "there", "left behind"], [[row.what, row.copied, row.there, row.left] for row in report.rows]
+    rows = tuple((row.what, row.copied, row.there, row.left) for row in report.rows)
+    found = Report(
+        tables=[Table(("", "copied", "there", "left behind"), rows)],
+        notes=[*report.lines, f"labels are {where}; this store's own database is unchanged"],
+        values={"rows": [asdict(row) for row in report.rows], "lines": report.lines},
     )
-    for line in report.lines:
-        say(line, err=True)
-    say(f"labels are {where}; this store's own database is unchanged")
-    say_next(words_of("team status", options=given_options(store=store)))
+    present(found, as_json)
+    if not as_json:
+        say_next(words_of("team status", options=given_options(store=store)))
 
 
 @team_commands.command("status")
@@ -365,11 +342,12 @@ def status_command(store: StoreOption = None, as_json: JsonOption = False) -> No
     with open_existing_store(store) as opened:
         state, lines = opened.team.state(), team_status(opened)
         shared = bool(opened.team.place)
-    if as_json:
-        return put_json({"where": state.line, "shared": shared, "rows": dict(state.counts), "lines": lines})
-    say(f"labels are {state.line}")
-    print_table(["table", "rows"], sorted(state.counts.items()))
-    for line in lines:
-        say(line)
-    if state.counts.get("judgments"):
+    found = Report(
+        lines=[f"labels are {state.line}"],
+        tables=[Table(("table", "rows"), tuple(sorted(state.counts.items())))],
+        notes=lines,
+        values={"where": state.line, "shared": shared, "rows": dict(state.counts), "lines": lines},
+    )
+    present(found, as_json)
+    if state.counts.get("judgments") and not as_json:
         say_next(words_of("agreement", options=given_options(store=store)))

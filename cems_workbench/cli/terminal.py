@@ -19,7 +19,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,24 +83,17 @@ EVERY_S = 10.0
 """Seconds between two lines."""
 
 
-@dataclass(slots=True)
-class _Task:
-    """What a label stands at; `base` of it was done at the moment `since`, so that resumed work does not count as fast."""
-
-    base: int
-    since: float
-    done: int
-    total: int
-    reported: bool = True
-
-
 class ProgressLines:
     """The lines about work that calls `report`: label, count, rate and what is left. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._tasks: dict[str, _Task] = {}
-        self._last = ""
+        self._begun: dict[str, tuple[int, float]] = {}
+        """By label what was done at which moment when it began, so that resumed work does not count as fast."""
+        self._now: dict[str, tuple[int, int]] = {}
+        """By label what is done, and of how much; the outermost work first."""
+        self._reported, self._latest = set[str](), ""
+        """Since the last line, and at all."""
         self._lock = threading.Lock()
 
     def report(self, label: str, done: int, total: int) -> None:
@@ -108,37 +101,29 @@ class ProgressLines:
         if label.startswith(WAITING):  # said by NOTICES
             return
         with self._lock:
-            task = self._tasks.get(label)
-            if task is None or done < task.done:  # the same work for another config begins again
-                self._tasks.pop(label, None)
-                self._tasks[label] = _Task(done, self._clock(), done, total)
-            else:
-                task.done, task.total, task.reported = done, total, True
-            self._last = label
+            if done < self._now.get(label, (done + 1, 0))[0]:  # new, or the same work for another config begins again
+                self._now.pop(label, None)
+                self._begun[label] = done, self._clock()
+            self._now[label] = done, total
+            self._reported.add(label)
+            self._latest = label
 
     def line(self) -> str | None:
-        """A line about the outermost unfinished work reported since the last line, else about the latest; None if that is finished."""
+        """A line about the outermost unfinished work that was reported since the last line; None without any."""
         with self._lock:
-            at_work = [label for label, task in self._tasks.items() if task.reported and task.done < task.total]
-            for task in self._tasks.values():
-                task.reported = False
-            label = at_work[0] if at_work else self._last
-            named = self._tasks.get(label)
-            if named is None or named.done >= named.total > 0:
+            self._now = {label: at for label, at in self._now.items() if not at[0] >= at[1] > 0}
+            label = next((label for label in self._now if label in (self._reported or {self._latest})), None)
+            self._reported = set()
+            if label is None:
                 return None
-            return _words(label, named, self._clock())
-
-
-def _words(label: str, task: _Task, now: float) -> str:
-    """As in "gathering: 12 of 129, 1.3 a second, about 90 s left"."""
-    if not task.total:
-        return f"{label} …"
-    counted = f"{label}: {task.done:,} of {task.total:,}"
-    gone, seconds = task.done - task.base, now - task.since
-    if not gone or seconds <= 0:
-        return counted
-    pace = gone / seconds
-    return f"{counted}, {_rate(pace)}, about {_duration((task.total - task.done) / pace)} left"
+            (done, total), (base, since) = self._now[label], self._begun[label]
+            counted, seconds = f"{label}: {done:,} of {total:,}", self._clock() - since
+            if not total:
+                return f"{label} …"
+            if done == base or seconds <= 0:
+                return counted
+            pace = (done - base) / seconds
+            return f"{counted}, {_rate(pace)}, about {_duration((total - done) / pace)} left"
 
 
 def _rate(pace: float) -> str:

@@ -1,9 +1,9 @@
-"""`tune`: search for a better config on an evidence file or a query set, cross-validated, optionally scored on a sealed hold-out."""
+"""`tune`, `export` and `config-history`: a better config, searched on judged queries, in another format, and the saved ones of a store."""
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal
 import typer
 
 from cems_workbench.builtin import default_preset
-from cems_workbench.cli.configs import print_ranking
 from cems_workbench.cli.measuring import (
     GradeOption,
+    MetricOption,
     NameArgument,
     Options,
     PerQueryProjectOption,
@@ -25,23 +25,216 @@ from cems_workbench.cli.measuring import (
 from cems_workbench.cli.options import (
     ConfigChoice,
     JsonOption,
+    SetOption,
     StoreOption,
     account,
+    chosen_config,
     given_options,
+    open_existing_store,
     present,
+    print_table,
     progress_bar,
+    read_evidence,
     settings_for,
 )
-from cems_workbench.cli.terminal import flat, put_json, repeated, say, say_next, words_of
+from cems_workbench.cli.terminal import first_search, flat, put, put_json, repeated, say, say_next, unused, words_of
 from cems_workbench.errors import InputError, StoreLockedError
 from cems_workbench.platform import start_up
 from cems_workbench.platform.atomic_write import write_text
-from cems_workbench.progress import Cancelled, Progress
+from cems_workbench.progress import Cancelled
+from cems_workbench.results import Report, Table
 
 if TYPE_CHECKING:
-    from cems_workbench.jobs.evaluation import LabelledEvidence
-    from cems_workbench.jobs.tuning import SearchResult, SearchSettings
+    from cems_workbench.config import EvidenceCard
+    from cems_workbench.jobs.exporting import Export, ExportedRanking
+    from cems_workbench.jobs.tuning import SearchResult
+    from cems_workbench.store import ConfigRecord, Store
     from cems_workbench.tuning.optimizer import Trial, Watch
+
+
+def export_command(
+    config: Path,
+    format: Literal["yaml", "json", "toml", "env", "reranker-env", "ace-env", "mem0", "engram", "python"] = "yaml",
+    changes: SetOption = None,
+    out: Path | None = None,
+    card: Path | None = None,
+    evidence: Path | None = None,
+    metric: MetricOption = None,
+) -> None:
+    """Convert a config to another format.
+
+    Every key is written; parameters that the format cannot express are listed in comments.
+    """
+    from cems_workbench.config import card_path
+    from cems_workbench.jobs.exporting import exported, with_figures
+
+    chosen = chosen_config(None, config, changes)
+    own = None if changes and card is None else _card(config, card)
+    export = exported(chosen, format, own)
+    if evidence is not None:
+        rankings = [_measured(export, evidence, metric)]
+        for ranking in rankings:
+            print_ranking(ranking, err=out is None)
+        if own is not None:
+            export, _, own = with_figures(chosen, format, own, lambda _: rankings)
+    if out is None:
+        put(export.text)
+        return
+    write_text(out, export.text)
+    if format == "json" and own is not None:  # JSON has no comments
+        write_text(card_path(out), own.to_json())
+    if evidence is not None:
+        say_next(words_of("evaluate", evidence, options=["--config", str(config), *_set_options(changes)]))
+    elif format in ("yaml", "json", "toml"):
+        say_next(words_of("export", out, options=["--format", "env"]))
+    else:
+        say_next(words_of("export", config, options=_set_options(changes)))
+
+
+def _set_options(changes: Sequence[str] | None) -> list[str]:
+    return [word for text in changes or () for word in ("--set", text)]
+
+
+def _measured(export: Export, evidence: Path, metric: Sequence[str] | None) -> ExportedRanking:
+    """Both rankings on the judged queries of an evidence file. Raises InputError."""
+    from cems_workbench.evaluation.metrics import parse_measures
+    from cems_workbench.jobs.evaluation import labelled_file, refuse_nothing
+    from cems_workbench.jobs.exporting import measured
+
+    read = read_evidence(evidence)
+    measures = parse_measures(" ".join(metric or ("nDCG@10", "hit@5")), read.header.relevant_from)
+    batch = labelled_file(read, None).batch
+    refuse_nothing(batch.queries, evidence)
+    return measured(export, batch, measures)
+
+
+def print_ranking(ranking: ExportedRanking, err: bool = False) -> None:
+    """Print the measures of a config here and as the reader of its export ranks, a row each, and their limits."""
+    export = ranking.export
+    rows = [
+        [
+            str(row.measure),
+            row.baseline,
+            row.value,
+            f"{row.difference:+.4f}",
+            f"{row.low:+.4f} to {row.high:+.4f}",
+            row.p,
+        ]
+        for row in ranking.differences
+    ]
+    title = f"{export.config.name} as {export.reader} reads the {export.form} file, on {ranking.queries} ({len(ranking.here.qids)})"
+    print_table(["measure", "here", "as read", "difference", "95 % interval", "p"], rows, title, err=err)
+    if not export.lost:
+        say("read back it is the same config", err=err)
+        return
+    say(f"{len(export.lost)} parameters are lost: {', '.join(path for path, _, _ in export.lost)}", err=err)
+    for line in ranking.incomplete:
+        say(f"warning: {line}", err=True)
+    if ranking.lacking:
+        say("its figure is of what is there; Tune → Export gathers what it lacks and measures it on that", err=True)
+
+
+def _card(config: Path, card: Path | None) -> EvidenceCard | None:
+    """The named card, or the one next to the config; after `--set` the evidence no longer applies."""
+    from cems_workbench.config import card_path, read_card
+
+    card_file = card_path(config)
+    if card is None and not (config.is_file() and card_file.is_file()):
+        return None
+    return read_card(card or card_file)
+
+
+def config_history_command(
+    number: int | None = None,
+    out: Path | None = None,
+    add: Path | None = None,
+    why: str = "",
+    author: str | None = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List, show, restore or add the store's saved configs.
+
+    The list has the latest first, with author, time and reason.
+    """
+    if add is not None and (number is not None or out is not None):
+        raise InputError("--add saves a config: give neither an ID nor --out")
+    if out is not None and number is None:
+        raise InputError("--out restores a config: name its ID")
+    with open_existing_store(store) as opened:
+        if add is not None:
+            _add(opened, add, why, author)
+            say_next(words_of("config-history", options=given_options(store=store)))
+        elif number is not None:
+            _show_or_restore(opened, number, out, as_json)
+            if out is not None:
+                say_next(first_search(opened, given_options(config=out, store=store)))
+        else:
+            history = opened.configs.history()
+            present(_listed(history), as_json)
+            if as_json:
+                return
+            if history:
+                options = ["--out", unused("restored.yaml"), *given_options(store=store)]
+                say_next(words_of("config-history", str(history[0].id), options=options))
+            elif opened.judgments.read():
+                options = ["--judged", "--out", unused("all.evidence"), *given_options(store=store)]
+                say_next(words_of("gather", "all", options=options))
+
+
+def _add(store: Store, path: Path, why: str, author: str | None) -> None:
+    from cems_workbench.config import card_path, read_card
+    from cems_workbench.jobs.catalogue import keep_config
+
+    config = chosen_config(None, path, None)
+    card_file = card_path(path)
+    card = read_card(card_file) if path.is_file() and card_file.is_file() else None
+    base = card.baseline if card else None
+    if (name := author or account()) is None:
+        raise InputError("--author: name who saves it")
+    record = keep_config(store, config, author=name, why=why, base=base, card=card)
+    say(f"kept as config {record.id}: {record.name}" + ("" if card else ", without an evidence card"))
+
+
+def _show_or_restore(store: Store, number: int, out: Path | None, as_json: bool) -> None:
+    from cems_workbench.config import card_path, export_config, nested
+    from cems_workbench.config.forms.files import SUFFIXES
+    from cems_workbench.jobs.catalogue import restored_config
+
+    record = store.configs.get(number)
+    restored = restored_config(record, store)
+    for warning in restored.warnings:
+        say(f"warning: {' '.join(warning.split())}", err=True)
+    if out is None and as_json:
+        return put_json(_row(record) | {"config": nested(restored.config), "card": record.card})
+    text = export_config(restored.config, SUFFIXES.get(out.suffix.lower(), "yaml") if out else "yaml", restored.card)
+    if out is None:
+        return put(text)
+    write_text(out, text)
+    if restored.card is not None:
+        write_text(card_path(out), restored.card.to_json())
+
+
+def _listed(records: list[ConfigRecord]) -> Report:
+    columns = ("id", "name", "made from", "by", "when (UTC)", "evidence", "why")
+    rows = (
+        (
+            *(str(one.id), one.name, one.base, one.author, f"{one.saved_at:%Y-%m-%d %H:%M}"),
+            *("card" if one.card else None, one.why or None),
+        )
+        for one in records
+    )
+    return Report(
+        lines=() if records else ["no config is saved yet; --add CONFIG saves one"],
+        tables=[Table(columns, tuple(rows))],
+        values=list(map(_row, records)),
+    )
+
+
+def _row(record: ConfigRecord) -> dict[str, object]:
+    said = {name: getattr(record, name) for name in ("id", "name", "base", "author", "why")}
+    return said | {"saved_at": record.saved_at.isoformat(), "evidence": record.card is not None}
+
 
 INTERRUPTED = 130
 
@@ -112,10 +305,26 @@ def tune_command(
     )
     start_up.freeze()
     with _interruptible() as interrupted, progress_bar(as_json) as progress:
-        result = run_search(planned, lambda name: _watch(name, progress, interrupted))
+
+        def watching(name: str) -> Watch:
+            def watch(done: int, total: int, best: Trial) -> None:
+                progress(name, done, total)
+                if interrupted():
+                    raise Cancelled
+
+            return watch
+
+        result = run_search(planned, watching)
         if without_labels and of_baseline.grades.judgments and not result.tuned.search.cancelled:
+            from cems_workbench.jobs.unlabelled import by_judgments
+
             sealing = SearchSettings(planned.group_by, folds, holdout, trials, seed)
-            result = _compare_with_judgments(result, of_baseline, sealing, relevant_from, progress, interrupted)
+            try:
+                result = by_judgments(
+                    result, of_baseline, sealing, relevant_from, lambda name: watching(f"{name}, judged")
+                )
+            except (InputError, Cancelled) as refusal:
+                say(f"not compared with judgments: {str(refusal) or 'interrupted'}", err=True)
     if open_holdout and not result.tuned.search.cancelled and planned.sealed:
         result = _with_open_holdout(result, store)
     rankings = write_proposal(result, out, card_of(result, datetime.now(UTC).date().isoformat()))
@@ -158,28 +367,6 @@ def _next_commands(
     return [compared, exported] if judged else [exported]
 
 
-def _compare_with_judgments(
-    result: SearchResult,
-    labelled: LabelledEvidence,
-    settings: SearchSettings,
-    relevant_from: int,
-    progress: Progress,
-    interrupted: Callable[[], bool],
-) -> SearchResult:
-    """Add the proposal's gain on judgments, unless too few queries are judged or it is interrupted."""
-    from cems_workbench.jobs.unlabelled import by_judgments
-
-    try:
-        return by_judgments(
-            result, labelled, settings, relevant_from, lambda name: _watch(f"{name}, judged", progress, interrupted)
-        )
-    except InputError as error:
-        say(f"not compared with judgments: {error}", err=True)
-    except Cancelled:
-        say("not compared with judgments: interrupted", err=True)
-    return result
-
-
 def _score_lines(result: SearchResult, evidence: Path, out: Path, baseline: Options, store: Path | None) -> list[str]:
     """How to have what baseline and proposal lack of their rerankers' scores scored, and that the search is then to be run again."""
     from cems_workbench.config import load_config
@@ -215,15 +402,6 @@ def _with_open_holdout(result: SearchResult, store: Path | None) -> SearchResult
     except StoreLockedError as error:
         say(f"warning: {' '.join(str(error).split())}: the look is counted next to the evidence file", err=True)
         return open_holdout(result, looks_at(data, None))
-
-
-def _watch(name: str, progress: Progress, interrupted: Callable[[], bool]) -> Watch:
-    def watch(done: int, total: int, best: Trial) -> None:
-        progress(name, done, total)
-        if interrupted():
-            raise Cancelled
-
-    return watch
 
 
 @contextmanager

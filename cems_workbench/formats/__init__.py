@@ -1,8 +1,7 @@
-"""Reading files of other systems into records, and writing them: a module for each kind of record, and the choice between formats.
+"""Reading files of other systems into records, and writing them: one module per format, and the choice between them.
 
-A module here declares `FORMAT`, a format or several; FORMATS finds them, and those of other packages. formats.json says what each is
-called and has, the modules how it is recognised, read and written. `base` has what formats share. Beside them stand forms that
-are not imported into a store: `runs`, `recorded_answers` and `responses`.
+A format is a module here that declares `FORMAT`; FORMATS finds it, and those of other packages. `base` has what formats share. Beside
+them stand forms that are not imported into a store: `trec_run`, `recorded_answers` and `responses`.
 
 Readers never raise anything but InputError, and that only when a whole file is unusable. A row that cannot be used is
 a RowError in the result; every other row is kept.
@@ -28,3 +27,22 @@ from cems_workbench.formats.base.format import (
     dataset_writers,
     judgment_writers,
 )
+
+__all__ = [
+    "FORMATS",
+    "DataSet",
+    "DatasetWriter",
+    "Exported",
+    "Format",
+    "JudgmentWriter",
+    "Sample",
+    "Written",
+    "dataset_writers",
+    "detect",
+    "judgment_writers",
+    "log_format",
+    "read",
+    "read_path",
+    "write_dataset",
+    "write_judgments",
+]

@@ -167,6 +167,7 @@ def _read_cells(row: dict[str, Any]) -> MemoryRead:
 
 
 def _typed(row: dict[str, Any]) -> dict[str, Any]:
+    """The values of cells, but for tags."""
     typed = {**row, **{column: csv_table.number(row[column]) for column in NUMBERS if column in row}}
     typed |= {column: row[column].strip() for column in TRIMMED if column in row}
     return typed | ({"pinned": csv_table.flag(row["pinned"])} if "pinned" in row else {})
@@ -226,6 +227,10 @@ def _first(row: dict[str, Any], names: tuple[str, ...]) -> str:
     if name is None:
         raise FieldError(names[0], f"is missing, and so is {' and '.join(names[1:])}")
     return fields.required_text(row, name)
+
+
+def _unread_of_message(row: dict[str, Any]) -> list[str]:
+    return [name for name in unread(row) if name not in (*SPEAKERS, *SAID)]
 
 
 def _is_message(row: dict[str, Any]) -> bool:
@@ -288,12 +293,7 @@ FORMAT = (
         __file__,
         "messages-jsonl",
         lambda sample: sum(map(_is_message, sample.rows)) * 2 > len(sample.rows),
-        partial(
-            _read_objects,
-            "messages-jsonl",
-            _parse_message,
-            lambda row: [name for name in unread(row) if name not in (*SPEAKERS, *SAID)],
-        ),
+        partial(_read_objects, "messages-jsonl", _parse_message, _unread_of_message),
     ),
     described(
         __file__,

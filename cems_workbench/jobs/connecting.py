@@ -38,6 +38,7 @@ from cems_workbench.platform import start_up
 from cems_workbench.platform.parsing import yaml_values
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import DEFAULT_TEXT_RULE, TakenMemory, TextRule
+from cems_workbench.results import Report, Table
 from cems_workbench.settings import Settings
 from cems_workbench.sources import connect as sources
 from cems_workbench.sources.address import FROM_ADDRESS, Address, parse, parse_saved
@@ -95,15 +96,14 @@ class SnapshotReport:
     """What is known of the embedder that made them."""
 
     @property
-    def counts(self) -> list[dict[str, str | int]]:
+    def table(self) -> Table:
         """A row for memories, and one for relations if there are any: added, updated, unchanged, deleted."""
         kinds = [("memories", self.memories, self.deleted)]
         if self.relations.total or self.relations_deleted:
             kinds.append(("relations", self.relations, self.relations_deleted))
-        return [
-            {"rows": name, "added": of.added, "updated": of.updated, "unchanged": of.unchanged, "deleted": deleted}
-            for name, of, deleted in kinds
-        ]
+        rows = tuple((name, of.added, of.updated, of.unchanged, deleted) for name, of, deleted in kinds)
+        columns = ("rows", "added", "updated", "unchanged", "deleted")
+        return Table(columns, rows, f"{self.address}: {self.probe.kind}, {self.probe.engine}")
 
     @property
     def lines(self) -> list[str]:
@@ -145,15 +145,22 @@ class SourceSpec:
     mapping: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectReport:
+@dataclass(frozen=True, eq=False, repr=False)
+class ConnectReport(Report):
     """The result of `connect`: the report of each source.
 
     `problem` is the reason why the imported memories cannot be searched; empty if they can.
     """
 
-    sources: tuple[SnapshotReport, ...]
+    sources: Sequence[SnapshotReport] = ()
     problem: str = ""
+
+
+def _connected(sources: Sequence[SnapshotReport], problem: str = "") -> ConnectReport:
+    title, several = ", ".join(one.address for one in sources), len(sources) > 1
+    notes = [f"{one.address}: {line}" if several else line for one in sources for line in one.lines]
+    values = {"sources": list(map(asdict, sources)), "problem": problem or None}
+    return ConnectReport(title, (), [one.table for one in sources], notes, values, sources, problem)
 
 
 def source_specs(resources: Resources, typed: str | None, mapping: Mapping[str, Any] | None = None) -> list[SourceSpec]:
@@ -219,8 +226,8 @@ def connect(
     try:
         resources.refresh(progress)
     except (ModelError, StoreError) as failure:  # the import itself is complete
-        return ConnectReport(tuple(imported), str(failure))
-    return ConnectReport(tuple(imported))
+        return _connected(imported, str(failure))
+    return _connected(imported)
 
 
 def forget(resources: Resources, settings: Settings, address: str) -> int:

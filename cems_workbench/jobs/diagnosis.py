@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -40,6 +41,7 @@ from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.models.resolve import MISSING_PACKAGE, loads_others, locate, resolve
 from cems_workbench.models.servers import SERVER_TIMEOUT_S, Answers, ask_all
 from cems_workbench.platform.waiting import run_in_thread
+from cems_workbench.results import Report, Table
 from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:
@@ -65,6 +67,16 @@ class Check:
     detail: Mapping[str, Any] | None = None
 
 
+def diagnosis(checks: Sequence[Check]) -> Report:
+    """A row for each check, what to do after what was found, and how many have which status."""
+    labels = {"ok": "ok", "optional": "optional", "warning": "warning", "failed": "missing"}
+    rows = ((labels[one.status], one.name, " → ".join(filter(None, (one.finding, one.advice)))) for one in checks)
+    table = Table(("status", "check", "finding"), tuple(rows))
+    counts = Counter(row[0] for row in table.rows)
+    said = ", ".join(f"{counts[word]} {word}" for word in labels.values())
+    return Report(said, (), [table], [said], list(map(asdict, checks)))
+
+
 def is_set(settings: Settings, name: str) -> bool:
     """Whether this setting differs from its default."""
     return bool(getattr(settings, name) != Settings.model_fields[name].default)
@@ -87,38 +99,44 @@ BROKEN_EXTENSION_ADVICE = "repair or uninstall the extensions that are left out;
 OTHER_RERANKER_ADVICE = "set rerank.backend to late_interaction, which needs no server"
 
 
+def _check(name: str, finding: str, advice: str) -> Check:
+    """A warning if there is something to do."""
+    return Check(name, "warning" if advice else "ok", finding, advice)
+
+
 def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
     """The reranker of this config, and its fallback."""
+    said, advice = _reranker(settings, config, servers)
+    return _check("reranker", f"{config.name} reranks with {said}", advice)
+
+
+def _reranker(settings: Settings, config: PipelineConfig, servers: Answers) -> tuple[str, str]:
+    """What reranks, and what to do unless that was asked for."""
     backend, model = config.rerank.backend, config.rerank.model
     if backend == "none":
-        return Check("reranker", "ok", f"{config.name} reranks with nothing")
-    if backend == "late_interaction" and settings.served_embedder is not None:
-        return Check(
-            "reranker", "warning", f"{config.name} reranks with late interaction: {NO_TOKENS}", OTHER_EMBEDDER_ADVICE
-        )
+        return "nothing", ""
     if backend == "late_interaction":
-        return Check("reranker", "ok", f"{config.name} reranks with {LATE_INTERACTION}; no server is needed")
+        if settings.served_embedder is not None:
+            return f"late interaction: {NO_TOKENS}", OTHER_EMBEDDER_ADVICE
+        return f"{LATE_INTERACTION}; no server is needed", ""
     if backend == "cross_encoder":
         asked = model or settings.cross_encoder
         if found := _found(asked):
-            return Check("reranker", "ok", f"{config.name} reranks with the cross-encoder {found}")
+            return f"the cross-encoder {found}", ""
         instead = _instead(settings, asked) or "nothing: its candidates are flagged"
-        finding = f"{config.name} reranks with {instead}, instead of the cross-encoder {asked}"
-        return Check("reranker", "warning", finding, BETTER_RERANKER_ADVICE)
-    if backend not in SERVER_RERANKERS:
-        return _added_reranker(config)
-    missing = _missing(settings, config, servers)
-    if not missing:
-        return Check(
-            "reranker", "ok", f"{config.name} reranks with {model or settings.llm_model or backend} ({backend})"
-        )
-    then = "are left out" if config.rerank.on_error == "drop" else f"count {config.rerank.neutral_unit:g}, flagged"
-    return Check(
-        "reranker",
-        "warning",
-        f"{config.name} reranks with {backend}: {missing}; candidates {then}",
-        OTHER_RERANKER_ADVICE,
-    )
+        return f"{instead}, instead of the cross-encoder {asked}", BETTER_RERANKER_ADVICE
+    if backend in SERVER_RERANKERS:
+        missing = _missing(settings, config, servers)
+        if not missing:
+            return f"{model or settings.llm_model or backend} ({backend})", ""
+        then = "are left out" if config.rerank.on_error == "drop" else f"count {config.rerank.neutral_unit:g}, flagged"
+        return f"{backend}: {missing}; candidates {then}", OTHER_RERANKER_ADVICE
+    from cems_workbench.pipeline.rerankers import RERANKERS
+
+    if backend not in RERANKERS:  # one of an extension, whose other requirements are unknown
+        return f"{backend}, which does not load", OTHER_RERANKER_ADVICE
+    origin = RERANKERS.origin(backend)
+    return backend + (f" of {origin}" if origin else ""), ""
 
 
 def cannot_rerank(settings: Settings, config: PipelineConfig, answers: Callable[[], Answers]) -> str | None:
@@ -139,19 +157,6 @@ def cannot_rerank(settings: Settings, config: PipelineConfig, answers: Callable[
     from cems_workbench.pipeline.rerankers import RERANKERS
 
     return None if backend in RERANKERS else f"the reranker {backend} does not load"
-
-
-def _added_reranker(config: PipelineConfig) -> Check:
-    """An added reranker: whether it loads. Its other requirements are unknown."""
-    from cems_workbench.pipeline.rerankers import RERANKERS
-
-    backend = config.rerank.backend
-    if backend in RERANKERS:
-        origin = RERANKERS.origin(backend)
-        return Check("reranker", "ok", f"{config.name} reranks with {backend}" + (f" of {origin}" if origin else ""))
-    return Check(
-        "reranker", "warning", f"{config.name} reranks with {backend}, which does not load", OTHER_RERANKER_ADVICE
-    )
 
 
 def extensions_check() -> list[Check]:
@@ -181,7 +186,7 @@ def extensions_check() -> list[Check]:
     if not added and not problems:
         return []
     finding = "; ".join([*added, *problems])
-    return [Check("extensions", "warning" if problems else "ok", finding, BROKEN_EXTENSION_ADVICE if problems else "")]
+    return [_check("extensions", finding, BROKEN_EXTENSION_ADVICE if problems else "")]
 
 
 def _missing(settings: Settings, config: PipelineConfig, servers: Answers) -> str | None:
@@ -319,13 +324,37 @@ def _packages() -> Check:
 
 
 def _embedder(settings: Settings, servers: Answers) -> Check:
-    if settings.served_embedder is not None:
-        server, model = settings.served_embedder
-        by_server = {"ollama": _ollama_embedder, "openai": _openai_embedder}
-        return by_server[server](settings, model, servers)
-    resolved = resolve(settings.embedder)
-    advice = "set CEMS_WORKBENCH_EMBEDDER to a folder with the weights" if resolved.fallback else ""
-    return Check("embedder", "warning" if resolved.fallback else "ok", resolved.line, advice)
+    """The embedder; one on a server has no fallback: other vectors would not fit those of the store."""
+    if settings.served_embedder is None:
+        resolved = resolve(settings.embedder)
+        advice = "set CEMS_WORKBENCH_EMBEDDER to a folder with the weights" if resolved.fallback else ""
+        return _check("embedder", resolved.line, advice)
+    server, model = settings.served_embedder
+    finding, advice = (_ollama_embedder if server == "ollama" else _openai_embedder)(settings, model, servers)
+    if advice:
+        return Check("embedder", "failed", finding, advice)
+    return Check("embedder", "ok", f"{finding}; late interaction needs an embedder loaded here")
+
+
+def _ollama_embedder(settings: Settings, model: str, servers: Answers) -> tuple[str, str]:
+    """What is found, and what to do unless it embeds."""
+    had = servers.ollama
+    if not model:
+        return "CEMS_WORKBENCH_EMBEDDER names no model after ollama:", OTHER_EMBEDDER_ADVICE
+    if isinstance(had, ModelError):
+        return f"{model} on Ollama: {had}", f"ollama serve, or {OTHER_EMBEDDER_ADVICE}"
+    if not among(model, had):
+        return f"{model} on Ollama: not there, the server has {_some(had)}", f"ollama pull {model}"
+    return f"{model} on Ollama at {server_name(settings.ollama_url)}", ""
+
+
+def _openai_embedder(settings: Settings, model: str, servers: Answers) -> tuple[str, str]:
+    """The same on an OpenAI-compatible server, probed with one text."""
+    said, url = servers.embedding, settings.embedding_url
+    if isinstance(said, ModelError) or said is None:
+        names = "CEMS_WORKBENCH_EMBEDDING_URL, the model and CEMS_WORKBENCH_EMBEDDING_KEY"
+        return f"{model}: {said}" if url else f"{said}", f"check {names}, or {OTHER_EMBEDDER_ADVICE}"
+    return f"{model} at {server_name(url or '')}: {said}", ""
 
 
 def _device(settings: Settings, config: PipelineConfig) -> Check:
@@ -349,7 +378,7 @@ def _device(settings: Settings, config: PipelineConfig) -> Check:
         return Check(name, "warning", f"{NAMES[device]} was not compared with the processor: {error}")
     advice = "" if all(one.same for one in found) else "set CEMS_WORKBENCH_DEVICE to cpu"
     lines = [f"{describe(device)}; models in 8 bits run on the processor", *map(str, found)]
-    return Check(name, "warning" if advice else "ok", "; ".join(lines), advice)
+    return _check(name, "; ".join(lines), advice)
 
 
 def processor_check(settings: Settings) -> Check:
@@ -364,38 +393,8 @@ def processor_check(settings: Settings) -> Check:
         return Check(name, "warning", f"the packaged models were not compared with what is recorded of them: {error}")
     findings = [f"{model}: {agreement}" for model, agreement in agreements.items()]
     off = any(agreement and agreement.inexact for agreement in agreements.values())
-    advice = (
-        "scores and vectors of other machines differ from those made here: label and compare on one machine"
-        if off
-        else ""
-    )
-    return Check(name, "warning" if off else "ok", "; ".join(findings) or "no packaged model is in use", advice)
-
-
-def _ollama_embedder(settings: Settings, model: str, servers: Answers) -> Check:
-    """The embedder on Ollama. It has no fallback: other vectors would not fit those of the store."""
-    if not model:
-        return Check(
-            "embedder", "failed", "CEMS_WORKBENCH_EMBEDDER names no model after ollama:", OTHER_EMBEDDER_ADVICE
-        )
-    had = servers.ollama
-    if isinstance(had, ModelError):
-        return Check("embedder", "failed", f"{model} on Ollama: {had}", f"ollama serve, or {OTHER_EMBEDDER_ADVICE}")
-    if not among(model, had):
-        finding = f"{model} on Ollama: not there, the server has {_some(had)}"
-        return Check("embedder", "failed", finding, f"ollama pull {model}")
-    where = server_name(settings.ollama_url)
-    return Check("embedder", "ok", f"{model} on Ollama at {where}; late interaction needs an embedder loaded here")
-
-
-def _openai_embedder(settings: Settings, model: str, servers: Answers) -> Check:
-    """The embedder on an OpenAI-compatible server, probed with one text. It has no fallback."""
-    said = servers.embedding
-    if isinstance(said, ModelError) or said is None:
-        advice = f"check CEMS_WORKBENCH_EMBEDDING_URL, the model and CEMS_WORKBENCH_EMBEDDING_KEY, or {OTHER_EMBEDDER_ADVICE}"
-        return Check("embedder", "failed", f"{said}" if not settings.embedding_url else f"{model}: {said}", advice)
-    where = server_name(settings.embedding_url or "")
-    return Check("embedder", "ok", f"{model} at {where}: {said}; late interaction needs an embedder loaded here")
+    advice = "scores and vectors of other machines differ from those made here: label and compare on one machine"
+    return _check(name, "; ".join(findings) or "no packaged model is in use", advice if off else "")
 
 
 def _server(settings: Settings) -> str | None:
@@ -407,13 +406,8 @@ def _llama_server(settings: Settings, config: PipelineConfig, servers: Answers) 
     if not isinstance(said, ModelError):
         return Check("llama.cpp server", "ok", said)
     needed = is_set(settings, "llama_server_url") or "llama_server" in (config.rerank.backend, config.judge.backend)
-    return _absent(
-        "llama.cpp server",
-        needed,
-        str(said),
-        _presets("llama_server"),
-        "llama-server -m MODEL.gguf, and CEMS_WORKBENCH_LLAMA_SERVER_URL if it is elsewhere",
-    )
+    start = "llama-server -m MODEL.gguf, and CEMS_WORKBENCH_LLAMA_SERVER_URL if it is elsewhere"
+    return _absent("llama.cpp server", needed, str(said), _presets("llama_server"), start)
 
 
 def _ollama(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
@@ -426,13 +420,8 @@ def _ollama(settings: Settings, config: PipelineConfig, servers: Answers) -> Che
     if config.rerank.backend == "ollama":
         asked[config.rerank.model] = config.name
     if isinstance(had, ModelError):
-        return _absent(
-            "Ollama",
-            bool(needed) or is_set(settings, "ollama_url"),
-            str(had),
-            _presets("ollama"),
-            "ollama serve, and CEMS_WORKBENCH_OLLAMA_URL if it is elsewhere",
-        )
+        start = "ollama serve, and CEMS_WORKBENCH_OLLAMA_URL if it is elsewhere"
+        return _absent("Ollama", bool(needed) or is_set(settings, "ollama_url"), str(had), _presets("ollama"), start)
     lacking = [model for model in asked if model and not among(model, had)]
     lines = [f"Ollama at {server_name(settings.ollama_url)} has {_some(had)}"]
     lines += [f"{model} ({asked[model]}) is {'not ' * (model in lacking)}among them" for model in asked if model]
@@ -444,13 +433,10 @@ def _llm(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
     model = settings.llm_model
     if not model:
         half = " for CEMS_WORKBENCH_LLM_URL" if settings.llm_url else ""
-        asks = settings.llm_url or config.expansion.backend == "llm" or (config.rerank.backend == "llm")
-        return Check(
-            "LLM",
-            "warning" if asks else "optional",
-            f"no chat model is configured{half}; {WITHOUT_LLM}",
-            "set CEMS_WORKBENCH_LLM_MODEL to a model of Ollama, or of the server at CEMS_WORKBENCH_LLM_URL",
-        )
+        asks = settings.llm_url or "llm" in (config.expansion.backend, config.rerank.backend)
+        finding = f"no chat model is configured{half}; {WITHOUT_LLM}"
+        advice = "set CEMS_WORKBENCH_LLM_MODEL to a model of Ollama, or of the server at CEMS_WORKBENCH_LLM_URL"
+        return Check("LLM", "warning" if asks else "optional", finding, advice)
     had = servers.llm if settings.llm_url else servers.ollama
     place = f"{model} at {_place(settings.llm_url)}" if settings.llm_url else f"{model} on Ollama"
     if isinstance(had, ModelError):
@@ -494,23 +480,21 @@ def _store(settings: Settings, store: Store, answers: Callable[[], Answers], dee
     where = f"{settings.store}" + (f", Chroma at {_place(settings.chroma_url)}" if settings.chroma_url else "")
     count = store.memories.count()
     checks = [
-        Check("store", "ok" if count else "warning", f"{where}: {count} memories", "" if count else "import something")
+        _check("store", f"{where}: {count} memories", "" if count else "import something"),
+        _labels(store),
+        *([_database(store)] if deep else []),
+        _chunks(store),
+        Check("searched text", "ok", str(store.texts.rule)),
+        Check("language", "ok", str(store.language.choice())),
     ]
-    checks.append(_labels(store))
-    if deep:
-        checks.append(_database(store))
-    checks.append(_chunks(store))
-    checks.append(Check("searched text", "ok", str(store.texts.rule)))
-    checks.append(Check("language", "ok", str(store.language.choice())))
     full_text = store.indexes.full_text_state(deep)
     for state in [
         *store.indexes.states(_embedder_id(settings, answers), deep),
         *([full_text] if full_text.fresh or full_text.damaged else []),
     ]:
         note = f"damaged: {state.note}" if state.damaged else state.note or f"content version {state.version}"
-        status: Status = "ok" if state.fresh else "warning"
         advice = "" if state.fresh else "it is rebuilt at the next search" + ", or by doctor --repair" * state.damaged
-        checks.append(Check(f"index {state.name}", status, f"{state.rows} rows, {note}", advice))
+        checks.append(_check(f"index {state.name}", f"{state.rows} rows, {note}", advice))
     checks += [] if away else _embedder_match(settings, store)
     return checks + source_checks(asked(), datetime.now(UTC))
 
@@ -557,7 +541,7 @@ def _source(found: SourceStatus, now: datetime) -> Check:
         advice.append(f"if it is another model, name it: {naming(record.address)}")
     reached = found.problem if found.probe is None else f"{found.probe.engine} answers"
     finding = f"{reached}; {found.rows}; snapshot {snapshot_line(record, now)}; {found.embedder}"
-    return Check(f"source {record.address}", "warning" if advice else "ok", finding, "; ".join(advice))
+    return _check(f"source {record.address}", finding, "; ".join(advice))
 
 
 def _embedder_match(settings: Settings, store: Store) -> list[Check]:
@@ -581,7 +565,7 @@ def _embedder_match(settings: Settings, store: Store) -> list[Check]:
         said = f"the store's vectors were not compared: the embedder took longer than {MATCH_TIMEOUT_S:g} s"
         return [Check(name, "warning", said)]
     advice = "" if found.same or not found.asked else f"they are of another model or setting; {ANEW}"
-    return [Check(name, "warning" if advice else "ok", str(found), advice)]
+    return [_check(name, str(found), advice)]
 
 
 def _matched(store: Store, embeds: QueryEmbedder) -> EmbedderMatch:
@@ -594,12 +578,8 @@ def _database(store: Store) -> Check:
     if not damaged:
         return Check("database", "ok", "every row of every table can be read")
     finding = "; ".join(f"table {table} cannot be read whole: {reason}" for table, reason in damaged.items())
-    return Check(
-        "database",
-        "failed",
-        finding,
-        "doctor --recover-to NEW_STORE writes every row that can be read into a new store",
-    )
+    advice = "doctor --recover-to NEW_STORE writes every row that can be read into a new store"
+    return Check("database", "failed", finding, advice)
 
 
 def _chunks(store: Store) -> Check:
@@ -625,10 +605,10 @@ def _embedder_id(settings: Settings, answers: Callable[[], Answers]) -> str | No
 
 def _absent(name: str, needed: bool, said: str, presets: Sequence[str], command: str) -> Check:
     """A server that does not answer: a warning if it is needed, otherwise a remark."""
-    use = f"; only {', '.join(presets)} would ask it" if not needed and presets else ""
-    return Check(
-        name, "warning" if needed else "optional", f"{said}{use}", f"{'' if needed else 'to have it: '}{command}"
-    )
+    if needed:
+        return Check(name, "warning", said, command)
+    use = f"; only {', '.join(presets)} would ask it" if presets else ""
+    return Check(name, "optional", f"{said}{use}", f"to have it: {command}")
 
 
 def _presets(backend: str) -> list[str]:

@@ -27,7 +27,7 @@ from cems_workbench.evaluation.evidence_stream import Each, EvidenceStream, Stre
 from cems_workbench.evaluation.grades import Grades, agreed_answerable, agreed_grades, as_judged
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.jobs.catalogue import named
-from cems_workbench.jobs.kept_resources import Cache, uncached
+from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.jobs.traced_sets import require_no_config
 from cems_workbench.jobs.traces import require_replayable
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
@@ -116,44 +116,21 @@ def streamed(paths: Sequence[Path]) -> bool:
     return len(paths) > 1 or read_progress(paths[0])[0] > MAX_QUERIES_IN_MEMORY
 
 
-@dataclass(frozen=True)
-class StreamedConfigs:
-    """Configs measured on a stream of evidence, in their order."""
-
-    names: tuple[str, ...]
-    found: StreamEvaluation
-    content_hash: str
-    path: Path
-    """The first file."""
-
-    @property
-    def evaluations(self) -> tuple[Evaluation, ...]:
-        """The evaluation of each config."""
-        return self.found.evaluations
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """Each evaluation as in `EvaluatedConfig.to_json`; for many queries without the values per query."""
-        per_query = len(self.evaluations[0].qids) <= MAX_QUERIES_PRINTED
-        more = {"content_hash": self.content_hash} | ({"lists": self.found.answered} if self.found.answered else {})
-        return [evaluation.to_json(per_query) | more for evaluation in self.evaluations]
-
-
 def evaluate_streamed(
     stream: EvidenceStream,
-    configs: Sequence[tuple[str, PipelineConfig]],
+    configs: Sequence[PipelineConfig],
     measures: Sequence[Measure],
     kind: str | None = None,
     *,
     seed: int = 0,
     each: Each | None = None,
     progress: Progress = silent,
-) -> StreamedConfigs:
-    """Measure configs under their names on a stream of evidence. Raises InputError as `evaluate_stream` does."""
-    require_no_config(stream.names, stream.header, stream.external, (config for _, config in configs))
-    asked = [named(name, config) for name, config in configs]
-    found = evaluate_stream(stream, asked, measures, kind=kind, seed=seed, each=each, progress=progress)
+) -> StreamEvaluation:
+    """Measure configs on a stream of evidence. Raises InputError as `evaluate_stream` does."""
+    require_no_config(stream.names, stream.header, stream.external, configs)
+    found = evaluate_stream(stream, configs, measures, kind=kind, seed=seed, each=each, progress=progress)
     refuse_nothing(found.evaluations[0].qids, stream.path)
-    return StreamedConfigs(tuple(name for name, _ in configs), found, stream.content_hash, stream.path)
+    return found
 
 
 Labelled = Callable[[PipelineConfig], LabelledEvidence | None]

@@ -23,7 +23,7 @@ from cems_workbench.config import (
 )
 from cems_workbench.config.fields import TARGET_TITLES
 from cems_workbench.config.forms.files import SUFFIXES
-from cems_workbench.jobs.kept_resources import Cache, uncached
+from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.platform.atomic_write import write_text
 
 if TYPE_CHECKING:  # an export without evidence measures nothing

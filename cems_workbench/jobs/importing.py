@@ -5,28 +5,38 @@ from __future__ import annotations
 import io
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
 from cems_workbench import formats
-from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.errors import EmbedderMismatchError, InputError, ModelError, WorkbenchError
 from cems_workbench.formats import FORMATS
-from cems_workbench.jobs.traces import import_traces, sets_traced_by, trace_format, undo_traces
+from cems_workbench.jobs.traces import add_input, import_traces, sets_traced_by, trace_format, undo_traces
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import HUMAN, Judgment, ParsedInput, RowError
+from cems_workbench.records import HUMAN, Judgment, ParsedInput, RowError, TextRule
+from cems_workbench.results import Report, Table
 from cems_workbench.store import ImportReport, Store
 from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions
 from cems_workbench.store.imports import STAGES, Undo
+from cems_workbench.store.precomputed_embeddings import read_vectors
 from cems_workbench.store.query_matching import MATCHES, parse_match
 from cems_workbench.store.rows import check_name
 from cems_workbench.store.scales import parse_scale
 from cems_workbench.store.stated_grades import parse_grades
 
+if TYPE_CHECKING:
+    from cems_workbench.pipeline.resources import Resources
+    from cems_workbench.store import RefreshReport
+    from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
+
+MAX_NAMES = 5
+NAME_CHARS = 28
+"""Of an input's name in a table."""
 MAX_NAME_CHARS = 120
 """Used characters of an upload's name: the last ones, which include its suffix."""
 
@@ -101,6 +111,133 @@ def import_options(
         replace=replace,
         queue=queue,
     )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Imported(Report):
+    """What an import brought, input by input, and what the store has then.
+
+    Attributes:
+        reports: of the inputs.
+        errors: rows that were left out, or taken in part, of the inputs and of vectors.
+        unsearchable: why the indexes could not be made; `problems` also says that nothing was taken.
+    """
+
+    reports: Sequence[ImportReport] = ()
+    errors: Sequence[RowError] = ()
+    unsearchable: str = ""
+    problems: Sequence[str] = ()
+
+
+def import_inputs(
+    path: Path,
+    inputs: Sequence[ParsedInput],
+    resources: Resources,
+    options: ImportOptions,
+    rules: tuple[str | None, TextRule | None, str | None] = (None, None, None),
+    vectors: Path | None = None,
+    progress: Progress = silent,
+    *,
+    briefly: bool = False,
+) -> Imported:
+    """Put the inputs of a file or folder (`traces.inputs_of`) into the store, with vectors for them, and refresh its indexes.
+
+    `rules` are those of chunks, of searched text and the language that the store has from now on; None: its own. `briefly` says what is no
+    news of the bundled sample. Raises InputError and StoreError.
+    """
+    store, changed = resources.store, []
+    chosen: tuple[tuple[Any, str], ...] = (
+        (store.chunks, "memories are cut by the rule {} from now on; what that changes is embedded again"),
+        (store.texts, "searched is {} from now on; what that changes is embedded again"),
+        (store.language, "lexical search works in {} from now on; its index is rebuilt"),
+    )
+    for (kept, line), rule in zip(chosen, rules, strict=True):
+        if rule is not None and kept.choose(rule) and store.memories.count():
+            changed.append(line.format(rule))
+    reports = [add_input(parsed, store, progress, options) for parsed in inputs]
+    brought = [memory.id for parsed in inputs for memory in parsed.memories]
+    given, wrong = None, list[RowError]()
+
+    def read_given() -> PrecomputedVectors | None:
+        nonlocal given, wrong
+        if vectors is not None:
+            given, wrong = read_vectors(vectors, brought, resources.embedder.dimension)
+            given = given.restrict_to(brought)
+        return given
+
+    refreshed, unsearchable = refresh(resources, progress, read_given)
+    total, cut, language = store.memories.count(), store.chunks.statistics(), store.language.choice()
+    sets = {one.name: one for report in reports for one in report.query_sets}
+    notes = [
+        f"query set {one.name}, version {one.version}: {one.size} queries, grades {one.scale}" for one in sets.values()
+    ]
+    for form in () if briefly else dict.fromkeys(report.format for report in reports):
+        names = [Path(report.source).name for report in reports if report.format == form]
+        more = f" and {len(names) - MAX_NAMES} more" if names[MAX_NAMES:] else ""
+        notes.append(f"read as {form}: {', '.join(names[:MAX_NAMES])}{more}")
+    skipped = () if briefly else inputs[0].skipped
+    notes += [f"not imported from {path.name or path}: {line}" for line in skipped]
+    notes += [f"{Path(report.source).name}: {note}" for report in reports for note in report.notes]
+    notes += [*changed, *(line for line in (refreshed.notes if refreshed else ()) if line not in store.notices)]
+    if not briefly:
+        notes += [*([str(cut)] if cut.chunks else []), f"language: {language}"]
+    # Without any that are embedded they were known, came with vectors, or an app that has the store open was quicker.
+    embedded = f"{refreshed.embedded} embedded now" if refreshed and refreshed.embedded else "nothing left to embed"
+    texts = "" if refreshed is None else ", ready to search" if briefly else f", {embedded}"
+    taken = "" if given is None else f", {given.used} of {len(given)} given vectors taken"
+    errors = [*(error for report in reports for error in report.errors), *wrong]
+    problems = [line for line in (unsearchable, took_nothing(reports)) if line]
+    rows = tuple(
+        (input_name(report.source, path), kind, counts.added, counts.updated, counts.unchanged)
+        for report in reports
+        for kind, counts in report.counts.items()
+        if counts.total
+    )
+    values = {
+        "inputs": [_plain(report, () if i else skipped) for i, report in enumerate(reports)],
+        "errors": [asdict(error) for error in errors],
+        "memories_in_store": total,
+        "chunks": asdict(cut),
+        "text": asdict(store.texts.rule),
+        "language": asdict(language),
+        "changed": changed,
+        "embedded": refreshed.embedded if refreshed else 0,
+        "vectors_taken": given.used if given else 0,
+        "problem": next(iter(problems), None),
+    }
+    said = f"{total} memories in the store{texts}{taken}"
+    tables = [Table(("input", "rows", "added", "updated", "unchanged"), rows)]
+    return Imported(said, (), tables, [*dict.fromkeys(notes), said], values, reports, errors, unsearchable, problems)
+
+
+def _plain(report: ImportReport, skipped: tuple[str, ...]) -> dict[str, Any]:
+    sets = [{name: getattr(one, name) for name in ("name", "version", "size", "digest")} for one in report.query_sets]
+    counts = {kind: asdict(rows) for kind, rows in report.counts.items()}
+    notes = [*skipped, *report.notes]
+    return {"source": report.source, "format": report.format, **counts, "notes": notes, "query_sets": sets}
+
+
+def input_name(source: str, given: Path) -> str:
+    """What an input is called in a table: its path below the folder that was given, else its name."""
+    path = Path(source)
+    return shortened(str(path.relative_to(given) if path != given and path.is_relative_to(given) else path.name))
+
+
+def shortened(name: str) -> str:
+    """A name of at most `NAME_CHARS`, a longer one without its middle."""
+    return name if len(name) <= NAME_CHARS else f"{name[: NAME_CHARS // 2 - 1]}…{name[-NAME_CHARS // 2 :]}"
+
+
+def refresh(
+    resources: Resources, progress: Progress, given: Callable[[], PrecomputedVectors | None] = lambda: None
+) -> tuple[RefreshReport | None, str]:
+    """Refresh the indexes; the report, and a line if they could not be: what is in the store stays there all the same."""
+    try:
+        return resources.refresh(progress, given()), ""
+    except EmbedderMismatchError as refusal:
+        return None, f"not embedded: {refusal}"
+    except (InputError, ModelError) as refusal:
+        return None, f"not embedded yet, the next search continues: {refusal}"
 
 
 def took_nothing(reports: Iterable[ImportReport]) -> str:

@@ -23,9 +23,9 @@ from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.jobs.evidence_memory import EvidenceMemory
-from cems_workbench.jobs.kept_resources import Cache, uncached
+from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.jobs.query_grades import query_grades
-from cems_workbench.jobs.query_set_evidence import ALL_QUERIES, QuerySelection, ensure_evidence, queries_named
+from cems_workbench.jobs.query_set_evidence import ALL_QUERIES, ensure_evidence, queries_named, selected
 from cems_workbench.jobs.traced_sets import require_no_config
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores
@@ -87,12 +87,18 @@ def uses_in_store(
     known = resources.store.memories.ids()
     for memory_id in followed:
         require_known(memory_id, known)
-    queries, judgments = queries_named(query_set, resources, True)
-    evidence = ensure_evidence(config, QuerySelection(query_set, tuple(queries)), judgments, resources, progress, cache)
+    selection, judgments = selected(query_set, resources, True)
+    evidence = ensure_evidence(config, selection, judgments, resources, progress, cache)
     relevant_from = resources.store.query_sets.relevant_from(query_set)
     config = evidence.header.config if evidence.external else config
     found = memory_uses(
-        queries, evidence.evidences, agreed_grades(judgments, kind), config, relevant_from, k=k, followed=followed
+        selection.queries,
+        evidence.evidences,
+        agreed_grades(judgments, kind),
+        config,
+        relevant_from,
+        k=k,
+        followed=followed,
     )
     return UsesOf(query_set, found, evidence.external, frozenset(known))
 

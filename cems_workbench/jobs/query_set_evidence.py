@@ -44,7 +44,7 @@ from cems_workbench.evaluation.evidence_file import (
     read_some,
     replace_relevant_from,
 )
-from cems_workbench.jobs.kept_resources import Cache, uncached
+from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.jobs.traces import is_traced, read_traced, require_replayable
 from cems_workbench.models.embedder import CachedQueries
 from cems_workbench.pipeline import Evidence
@@ -171,6 +171,16 @@ def sample_queries(queries: Sequence[Query], limit: int | None, seed: int) -> li
         return list(queries)
     chosen = sorted(random.Random(seed).sample(range(len(queries)), limit))
     return [queries[i] for i in chosen]
+
+
+def selected(
+    name: str, resources: Resources, judged: bool, only_project: bool = False, limit: int | None = None, seed: int = 0
+) -> tuple[QuerySelection, list[Judgment]]:
+    """The queries of `queries_named`, or a sample of them, with their judgments. Raises InputError if there are no queries."""
+    queries, judgments = queries_named(name, resources, judged)
+    selection = QuerySelection(name, tuple(sample_queries(queries, limit, seed)), only_project)
+    asked = {query.qid for query in selection.queries}
+    return selection, [row for row in judgments if row.qid in asked]
 
 
 def request_for(query: Query, moment: datetime, only_project: bool = False) -> Request:
@@ -439,14 +449,16 @@ def gather_evidence(
     judgments: Sequence[Judgment],
     resources: Resources,
     progress: Progress = silent,
+    out: Path | None = None,
 ) -> GatherReport:
-    """Gather the evidence of a config into its file, or resume it.
+    """Gather the evidence of a config into its file, or into `out`, or resume it.
 
     Raises as `gather_query_set` does, and InputError while another thread of this process gathers the same.
     """
-    path = evidence_path(config, selection, resources)
+    path = out or evidence_path(config, selection, resources)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if out is None:
+            path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from None
     with exclusive(path):

@@ -45,7 +45,7 @@ from cems_workbench.jobs.evaluation import (
     labelled_file,
     refuse_nothing,
 )
-from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, queries_named
+from cems_workbench.jobs.query_set_evidence import ensure_evidence, selected
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.results import Result, Table
@@ -217,8 +217,8 @@ def watch(
     measurable queries, and ModelError if an embedder is unavailable.
     """
     least = resources.store.query_sets.relevant_from(query_set)
-    queries, judgments = queries_named(query_set, resources, True)
-    evidence = ensure_evidence(config, QuerySelection(query_set, tuple(queries)), judgments, resources, progress)
+    selection, judgments = selected(query_set, resources, True)
+    evidence = ensure_evidence(config, selection, judgments, resources, progress)
     of_set = labelled(evidence, agreed(judgments, None), timed=False)
     refuse_nothing(of_set.batch.queries, query_set)
     measures = tuple(dict.fromkeys([*standard_measures(least), *asserted.measures(least)]))

@@ -6,7 +6,7 @@ Sources are asked in parallel, each for a limited time.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
@@ -206,35 +206,34 @@ def missing_data(config: PipelineConfig, store: Store) -> list[str]:
         lacks.add("relations")
     if config.lists.entities.enabled and not (store.path / ENTITIES_FILE).is_file():
         lacks.add("entities")
-    return list(_lines(config, lacks))
+    return [line for lacking, reads, line in _reads(config) if reads and lacking <= lacks]
 
 
-def _lines(config: PipelineConfig, lacks: set[str]) -> Iterator[str]:
+def _reads(config: PipelineConfig) -> list[tuple[set[str], object, str]]:
+    """What data the config reads, whether it does, and what comes of it where there is none."""
     lists, adjust, fusion = config.lists, config.adjust, config.fusion
-    if "dates" in lacks:
-        if lists.recency.enabled:
-            yield "no date of creation: the recency list is empty, and its weight does nothing"
-        if adjust.time_decay.mode != "none" and "accesses" in lacks:
-            yield "no date: time decay is the same for all"
-        if lists.candidate_set.mode in ("newest_created", "lexical_or_newest"):
-            yield "no date of creation: the newest of the candidate set are the first by id"
-    if "accesses" in lacks:
-        if lists.access.enabled:
-            yield "no access count: the access list gives all the same value, and tells nothing apart"
-        if adjust.count.of == "accesses":
-            yield "no access count: the count factor is 1 for all"
-        if lists.candidate_set.mode == "recent_access":
-            yield "no access: the candidate set is the newest by creation"
-    if "votes" in lacks:
-        if adjust.feedback.enabled:
-            yield "no votes: the feedback factor does nothing"
-        if adjust.count.of == "relevant":
-            yield "no votes: the count factor is 1 for all"
-    if "projects" in lacks and adjust.project.enabled:
-        yield f"no projects: a query with a project multiplies all by {adjust.project.untagged:g}"
-    if "high importance" in lacks and (fusion.importance_bonus_ranks or fusion.importance_floor is not None):
-        yield "no memory of high importance: the bonus for it does nothing"
-    if "entities" in lacks:
-        yield f"no entity links ({ENTITIES_FILE}): the entities list is empty, and no memory is raised by one"
-    if "relations" in lacks:
-        yield "no relations: the relations list is empty, and its weight does nothing"
+    candidates, bonus = lists.candidate_set.mode, fusion.importance_bonus_ranks or fusion.importance_floor is not None
+    undated, unread, dates = {"dates"}, {"accesses"}, {"dates", "accesses"}
+    newest, links = candidates in ("newest_created", "lexical_or_newest"), f"no entity links ({ENTITIES_FILE})"
+    return [
+        (undated, lists.recency.enabled, "no date of creation: the recency list is empty, and its weight does nothing"),
+        (dates, adjust.time_decay.mode != "none", "no date: time decay is the same for all"),
+        (undated, newest, "no date of creation: the newest of the candidate set are the first by id"),
+        (
+            unread,
+            lists.access.enabled,
+            "no access count: the access list gives all the same value, and tells nothing apart",
+        ),
+        (unread, adjust.count.of == "accesses", "no access count: the count factor is 1 for all"),
+        (unread, candidates == "recent_access", "no access: the candidate set is the newest by creation"),
+        ({"votes"}, adjust.feedback.enabled, "no votes: the feedback factor does nothing"),
+        ({"votes"}, adjust.count.of == "relevant", "no votes: the count factor is 1 for all"),
+        (
+            {"projects"},
+            adjust.project.enabled,
+            f"no projects: a query with a project multiplies all by {adjust.project.untagged:g}",
+        ),
+        ({"high importance"}, bonus, "no memory of high importance: the bonus for it does nothing"),
+        ({"entities"}, True, f"{links}: the entities list is empty, and no memory is raised by one"),
+        ({"relations"}, True, "no relations: the relations list is empty, and its weight does nothing"),
+    ]

@@ -41,7 +41,7 @@ from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.formats import FORMATS
 from cems_workbench.formats.base.files import is_packed
 from cems_workbench.formats.base.records import NameOf, Trace, TracedDocument, TracedQuery, Traces, memory_id_of
-from cems_workbench.jobs.kept_resources import Cache, uncached
+from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.jobs.traced_sets import NOT_REPLAYED
 from cems_workbench.jobs.traced_sets import is_traced as is_traced
 from cems_workbench.jobs.traced_sets import traced_header as traced_header

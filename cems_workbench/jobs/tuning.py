@@ -25,7 +25,7 @@ from cems_workbench.evaluation.batch import LabelledBatch, missing_score_lines
 from cems_workbench.evaluation.evidence_file import EvidenceSet, replace_judgments
 from cems_workbench.evaluation.metrics import relevance_words
 from cems_workbench.jobs.evaluation import AgreedGrades, LabelledEvidence, labelled, labelled_selection
-from cems_workbench.jobs.kept_resources import Cache, uncached
+from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.jobs.query_set_evidence import EVIDENCE_FOLDER, QuerySelection
 from cems_workbench.jobs.traces import require_replayable
 from cems_workbench.pipeline.resources import Resources

@@ -16,7 +16,7 @@ from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.jobs.evaluation import LabelledEvidence
-from cems_workbench.jobs.kept_resources import Cache, uncached
+from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.jobs.query_set_evidence import QuerySelection, gather_evidence, read_evidence, sample_queries
 from cems_workbench.jobs.scoring import score_evidence
 from cems_workbench.jobs.tuning import (

@@ -31,6 +31,7 @@ from cems_workbench.mcp.protocol import (
     page,
     picked,
     reply,
+    rows_of,
     text_of,
 )
 from cems_workbench.pipeline.gather import Request
@@ -49,18 +50,10 @@ AGENTS_QUERY_SET = "asked by agents"
 def overview(served: ServedStore, asked: Arguments) -> Reply:
     """What the store holds, and the names that other tools take: query sets, presets, saved configs, projects."""
     store = served.resources.store
-    judged = {row.qid for row in store.judgments.read()}
     projects, kept = store.memories.projects(), served.kept_configs()
     return reply(
         memories=store.memories.count(),
-        query_sets=[
-            {
-                "name": known.name,
-                "queries": known.size,
-                "judged": sum(q.qid in judged or q.answerable is False for q in store.query_sets.queries(known.name)),
-            }
-            for known in store.query_sets.latest()
-        ],
+        query_sets=rows_of(served.store.tables[0]),
         default_config=default_preset(served.settings.preset)[0],
         presets=preset_names(),
         kept_configs=kept[:MAX_NAMES],

@@ -11,7 +11,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -32,6 +32,7 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.records import Memory, Query
+from cems_workbench.results import Result, Table
 from cems_workbench.settings import Settings, settings_for
 from cems_workbench.store.rows import check_name
 
@@ -172,6 +173,30 @@ def text_of(memory: Memory, offset: int = 0, length: int = EXCERPT) -> Reply:
         next_offset=end if end < len(memory.content) else None,
         project=cut(memory.project, TITLE),
     )
+
+
+TEXTS = {"query": QUERY_TEXT, "project": TITLE, "title": TITLE, "content": EXCERPT, "text": EXCERPT}
+"""Columns with what others wrote, and the characters of each in a row."""
+
+
+def rows_of(table: Table, *without: str) -> list[Reply]:
+    """The rows of a table as objects by column, what others wrote under `untrusted`."""
+    return [
+        reply(
+            **{name.replace(" ", "_"): one for name, one in row.items() if name not in (*TEXTS, *without)},
+            untrusted=reply(**{name: cut(row[name], chars) for name, chars in TEXTS.items() if name in row}),
+        )
+        for row in table.records
+    ]
+
+
+def shown(result: Result, asked: Page, **first: Any) -> Reply:
+    """A result: a page of its main table as `rows`, its other tables by their titles, what it says, and its notes."""
+    main, *others = result.tables
+    rows, counts = page(main.rows, asked)
+    further = {table.title.replace(" ", "_"): rows_of(table)[: asked.limit] for table in others}
+    drawn = rows_of(replace(main, rows=tuple(rows)))
+    return reply(**counts, **first, said=result.lines, rows=drawn, **further, notes=result.notes)
 
 
 def query_row(query: Query, **fields: Any) -> Reply:

@@ -10,10 +10,11 @@ from pydantic import Field
 
 from cems_workbench.analysis.blame import BlamedMemory, standing
 from cems_workbench.analysis.edited_evidence import Edit
+from cems_workbench.analysis.of_query import Operation
 from cems_workbench.analysis.ranks import RESULTS, RankDelta, loss, rank_deltas
 from cems_workbench.analysis.side_by_side import FINAL, SideBySide, parts_words, side_by_side
 from cems_workbench.analysis.supersession import stale_words
-from cems_workbench.analysis.what_if import BeforeAfter, EditedRank, absence, applied, new_memory, presence
+from cems_workbench.analysis.what_if import absence, applied, new_memory, presence
 from cems_workbench.analysis.why import Counterfactual, explain, stored_memory
 from cems_workbench.api import single_query
 from cems_workbench.api.memories import blame as blamed
@@ -32,27 +33,43 @@ from cems_workbench.mcp.protocol import (
     Page,
     Reply,
     ServedStore,
+    Tool,
     Variants,
     cut,
     page,
     picked,
     reply,
+    rows_of,
+    shown,
     text_of,
 )
 from cems_workbench.pipeline import Trace
 from cems_workbench.records import Memory
 
-NO_EFFECT = ("off", "kept")
-"""Outcomes of a stage that did not affect a memory."""
 PLACE = "rank lost_at"
 EXCERPT_CHARS, CLAIM_CHARS = 100, 300
 """Characters of a text in rows that are about ranks, and of a claim."""
 
 
-class Search(Page, Asked):
-    """Arguments of `search`."""
+class OfQuery(Page, Asked):
+    """Arguments of an operation on an answered query."""
 
     variants: Variants = None
+
+
+def operation_tool(operation: Operation) -> Tool:
+    """The tool of an operation on an answered query."""
+
+    def answer(served: ServedStore, asked: OfQuery) -> Reply:
+        return shown(_answer(served, asked, asked.variants).ask(operation.name), asked)
+
+    answer.__name__, answer.__doc__ = operation.name.replace("-", "_"), operation.question
+    return Tool(answer, operation.question, OfQuery)
+
+
+class Search(OfQuery):
+    """Arguments of `search`."""
+
     explain: bool = Field(False, description="Also rank, score and its parts in every list and stage.")
 
 
@@ -110,12 +127,8 @@ def why(served: ServedStore, asked: Why) -> Reply:
         config=answer.config.name,
         fix=found.fix and found.fix.sentence,
         vector=found.vector and found.vector.sentence,
-        way=[
-            picked(one, "stage rank score", rank_before=one.rank_in, what=one.words)
-            for one in path.steps
-            if one.words not in NO_EFFECT
-        ],
-        lists=[picked(place, "rank", name=place.list, what=place.words) for place in path.places],
+        way=rows_of(found.way),
+        lists=rows_of(found.in_lists),
         counterfactuals=[_counterfactual(one) for one in rows],
         nearest=found.nearest and _counterfactual(found.nearest),
         notes=[*(f"known mistake: {mistake.line}" for mistake in found.mistakes), *answer.notes],
@@ -215,14 +228,15 @@ def what_if_memory(served: ServedStore, asked: WhatIfMemory) -> Reply:
     assert answer.request is not None
     found = applied(edit, answer.evidence, answer.config, answer.request)
     before, after = found.rank
+    others, in_lists, through_stages = map(rows_of, found.tables)
     return reply(
         memory_id=found.memory_id,
         config=answer.config.name,
         said=[_followed(edit.either, found.after, found.before), found.sentence],
         rank=after,
         before=before,
-        moved=_moved([*found.lists(), *found.stages()]),
-        others=[reply(memory_id=one.memory_id, rank=one.after, before=one.before) for one in found.others()],
+        moved=[*in_lists, *through_stages],
+        others=others,
         notes=[*answer.notes, found.certainty],
     )
 
@@ -326,20 +340,3 @@ def _counted(deltas: Iterable[RankDelta]) -> str:
     if set(moves) <= {"same"}:
         return "The results do not change."
     return f"{moves['new']} came, {moves['gone']} left, {moves['up']} went up, {moves['down']} down, {moves['same']} stayed."
-
-
-def _moved(pairs: Sequence[BeforeAfter]) -> list[Reply]:
-    """The differences, without stages that affect the memory on neither side."""
-    return [
-        reply(where=pair.name, before=_words(pair.before), after=_words(pair.after))
-        for pair in pairs
-        if not pair.same and not all(place is None or place.words in NO_EFFECT for place in (pair.before, pair.after))
-    ]
-
-
-def _words(place: EditedRank | None) -> str | None:
-    if place is None:
-        return None
-    score = "" if place.score is None else f" ({place.score:.4g})"
-    stood = "" if place.rank is None else f"rank {place.rank}{score}"
-    return "; ".join(part for part in (stood, place.words) if part)

@@ -7,7 +7,7 @@ store's evidence cache, and reports its progress; the next call with the same ar
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 
 from anyio import from_thread
@@ -19,6 +19,7 @@ from cems_workbench.analysis.memory_use import memory_uses
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.api import measures
 from cems_workbench.api.evidence import LoadedEvidence
+from cems_workbench.api.memories import MemoryReport
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, significance
@@ -26,6 +27,7 @@ from cems_workbench.evaluation.evaluate import number, stale_lines
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.evaluation import evidence_of, measured_losses
+from cems_workbench.jobs.memory_use import UsesOf
 from cems_workbench.jobs.query_set_evidence import PROGRESS_LABEL
 from cems_workbench.mcp.protocol import (
     MAX_NAME,
@@ -40,6 +42,8 @@ from cems_workbench.mcp.protocol import (
     picked,
     query_row,
     reply,
+    rows_of,
+    shown,
 )
 from cems_workbench.progress import Cancelled
 
@@ -85,20 +89,12 @@ def evaluate(served: ServedStore, asked: Evaluate, context: Context) -> Reply:
         state="measured",
         config=report.config.name,
         queries=len(evaluation.qids),
-        means=[picked(row, "mean low high", measure=str(row.measure)) for row in evaluation.summaries],
-        by_type=_by_type(report),
+        means=rows_of(evaluation.table),
+        by_type=rows_of(report.by_type) if len(report.by_type) > 1 else (),
         worst=[_worst(report, i) for i in rows],
         said=[f"worst: by {evaluation.measures[0]}, the lowest first; not_returned: relevant memories to pass to why"],
         notes=[evaluation.relevance, *stale_lines([evaluation]), *evaluation.remarks],
     )
-
-
-def _by_type(report: measures.EvaluationReport) -> dict[str, Reply]:
-    """The number of queries of each type and their mean of the first measure; empty without types."""
-    kinds, first = report.evaluation.by_type(), str(report.evaluation.measures[0])
-    if len(kinds) < 2:
-        return {}
-    return {kind: reply(**{"queries": row["queries"], first: row[first]}) for kind, row in kinds.items()}
 
 
 def _worst(report: measures.EvaluationReport, i: int) -> Reply:
@@ -138,8 +134,8 @@ def compare(served: ServedStore, asked: Compare, context: Context) -> Reply:
     ]
     report = measures.compare(*reports)
     first, decided = str(report.comparison.evaluations[0].measures[0]), report.verdict()
-    queries = {query.qid: query for query in reports[0].measured.batch.queries}
-    rows, counts = page(report.changed(first).rows, asked)
+    changed = report.changed(first)
+    rows, counts = page(changed.rows, asked)
     return reply(
         **counts,
         state="measured",
@@ -160,7 +156,7 @@ def compare(served: ServedStore, asked: Compare, context: Context) -> Reply:
             )
             for row in report.comparison.compared[0].differences
         ],
-        changed=[query_row(queries[qid], baseline=was, value=now, type=kind) for qid, _, kind, _, was, now, _ in rows],
+        changed=rows_of(replace(changed, rows=tuple(rows)), "config"),
         said=[decided.sentence, _significant(report), f"changed: by {first}, the largest differences first"],
         notes=report.notes,
     )
@@ -250,7 +246,8 @@ class MemoryUse(OfSet):
 def memory(served: ServedStore, asked: MemoryUse, context: Context) -> Reply:
     """One memory across judged queries: how many want, find and return it, or return it although judged irrelevant; where it is lost.
 
-    Without memory_id the hubs: memories returned for many queries that judge them irrelevant. state "searching": call again to resume.
+    Without memory_id hubs (returned for many queries that judge them irrelevant) and orphans (returned for none). state "searching":
+    call again to resume.
     """
     chosen, followed = served.config(asked.config, asked.changes), asked.memory_id
     k = asked.cutoff or target_rank(chosen)
@@ -270,25 +267,8 @@ def memory(served: ServedStore, asked: MemoryUse, context: Context) -> Reply:
         k=k,
         followed=(followed,) if followed else (),
     )
-    rows, counts = page(uses.rows.get(followed, ()) if followed else (), asked)
-    hubs, hub_counts = page([] if followed else uses.hubs(), asked)
-    return reply(
-        **(counts if followed else hub_counts),
-        state="counted",
-        config=chosen.name,
-        cutoff=k,
-        said=[uses.sentence(followed) if followed else uses.hubs_sentence],
-        memories=[
-            picked(use, "memory_id wanted found returned", returned_irrelevant=use.irrelevant)
-            for use in ([uses.of(followed)] if followed else hubs)
-        ],
-        rows=[
-            query_row(
-                row.query, **picked(row, "status grade rank", stage=row.branch and row.branch.stage, what=row.words)
-            )
-            for row in rows
-        ],
-    )
+    report = MemoryReport(UsesOf(asked.query_set, uses), followed or None)
+    return shown(report, asked, state="counted", config=chosen.name, cutoff=k)
 
 
 def _renamed(config: PipelineConfig, baseline: PipelineConfig) -> PipelineConfig:

@@ -28,6 +28,7 @@ from pydantic_core import from_json, to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cems_workbench import __version__
+from cems_workbench.analysis.of_query import OPERATIONS
 from cems_workbench.api.open_store import collect_warnings
 from cems_workbench.errors import InputError, nearest, one_line, short, user_message
 from cems_workbench.jobs.access import may
@@ -82,7 +83,8 @@ class WorkbenchServer(MCPServer):
             log_level="WARNING",
         )
         self.served = served
-        self._tools = {one.name: one for one in TOOLS if not one.writes or may(served.role, "reviewer")}
+        tools = (*TOOLS, *map(queries.operation_tool, OPERATIONS.values()))
+        self._tools = {one.name: one for one in tools if not one.writes or may(served.role, "reviewer")}
 
     async def list_tools(self) -> list[ListedTool]:
         """What a client reads before it asks; tests/integration/test_mcp.py limits its bytes."""

@@ -26,8 +26,22 @@ from cems_workbench.jobs.regression import Regression
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.records import Query
-from cems_workbench.report.figures import SHAPES, Scale, mark_at, number, scale_of, signed, tone
-from cems_workbench.report.page import Facts, Row, Texts, evidence_facts, facts_of, made, render
+from cems_workbench.report.page import (
+    SHAPES,
+    Facts,
+    Row,
+    Scale,
+    Texts,
+    evidence_facts,
+    facts_of,
+    made,
+    mark_at,
+    number,
+    render,
+    scale_of,
+    signed,
+    tone,
+)
 
 MAX_RESULTS = 10
 """Results of each ranking that are shown, and by default queries."""

@@ -19,8 +19,7 @@ from cems_workbench.pipeline.bundle import bundle_from
 from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow, ScorePart, score_parts
 from cems_workbench.records import Memory
-from cems_workbench.report.figures import DASH, Part, Scale, number
-from cems_workbench.report.page import Facts, Row, Texts, made, render
+from cems_workbench.report.page import DASH, Facts, Part, Row, Scale, Texts, made, number, render
 
 FIRST, AROUND = 5, 3
 """Candidates whose contributions are shown: the first, and so many on either side of the memory."""
@@ -55,7 +54,7 @@ def investigation_report(
         memory_text=texts.excerpt(memory.content) if memory else "",
         facts=(
             (path.status, "where it is"),
-            (DASH if path.rank is None else str(path.rank), f"rank; the first {path.k} count"),
+            (number(path.rank, "d"), f"rank; the first {path.k} count"),
             (path.lost_at or DASH, "stage that lost it"),
             (str(len(found.counterfactuals)), "changes that bring it in"),
         ),
@@ -67,10 +66,6 @@ def investigation_report(
         origin=_origin(trace) + made(moment),
         redact=redact,
     )
-
-
-def _whole(value: int | None) -> str:
-    return DASH if value is None else str(value)
 
 
 def _bars(trace: Trace, memory_id: str, texts: Texts) -> tuple[tuple[Row, ...], tuple[tuple[str, str], ...]]:
@@ -109,7 +104,7 @@ def _bar(
         place += width
     words = ", ".join(part.words for part in drawn) or "nothing"
     return {
-        "rank": _whole(row.rank_out),
+        "rank": number(row.rank_out, "d"),
         "memory_id": row.memory_id,
         "title": texts.title(trace.evidence.memories[row.memory_id].title),
         "score": number(row.score),

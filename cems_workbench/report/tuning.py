@@ -29,8 +29,20 @@ from cems_workbench.jobs.tuning_summary import (
     verdict,
 )
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.report.figures import DASH, Scale, mark_at, number, scale_of, signed, tone
-from cems_workbench.report.page import Facts, Row, evidence_facts, made, render
+from cems_workbench.report.page import (
+    DASH,
+    Facts,
+    Row,
+    Scale,
+    evidence_facts,
+    made,
+    mark_at,
+    number,
+    render,
+    scale_of,
+    signed,
+    tone,
+)
 
 MAX_FRONT = 40
 """Configs of the Pareto front that are listed."""

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from cems_workbench.serve.wire import PATIENCE_S, SOCKET, STREAMS, Address, Directory, Wire, ask
 
 if TYPE_CHECKING:
-    from cems_workbench.jobs.kept_resources import KeptResources
+    from cems_workbench.jobs.factory import KeptResources
 
 
 NAMES = ("<stdin>", "<stdout>", "<stderr>")
@@ -130,7 +130,7 @@ MAX_SERVERS = 3
 COMMANDS = "cems_workbench.cli"
 """The module whose `main` runs a command line; it imports this one, so it is imported by name."""
 
-KEEPER = "cems_workbench.jobs.kept_resources"
+KEEPER = "cems_workbench.jobs.factory"
 
 log = logging.getLogger(__name__)
 

@@ -72,6 +72,7 @@ class Trace:
             self.flush()
 
     def flush(self) -> None:
+        """Write the spans kept."""
         lines = []
         with suppress(IndexError):
             while True:

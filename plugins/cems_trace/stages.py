@@ -6,7 +6,6 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextvars import Token, copy_context
-from dataclasses import KW_ONLY, dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from cems_trace.documents import Key, read_documents
@@ -32,21 +31,28 @@ CANDIDATES = (
 )
 
 
-@dataclass(eq=False)
 class Scope:
-    """What `trace.stage(...)` and `trace.retrieval(...)` return: it decorates a function, or opens a `with` block.
+    """What `trace.stage(...)` and `trace.retrieval(...)` return: it decorates a function, or opens a `with` block."""
 
-    `name` of None is the function's.
-    """
-
-    name: str | None
-    kind: str | None
-    _: KW_ONLY
-    query: str | None = None
-    parameter: str | None = None
-    key: Key | None = None
-    results: Callable[[Any], Any] | None = None
-    attributes: Mapping[str, str | int | float | bool] | None = None
+    def __init__(
+        self,
+        name: str | None,
+        kind: str | None,
+        *,
+        query: str | None = None,
+        parameter: str | None = None,
+        key: Key | None = None,
+        results: Callable[[Any], Any] | None = None,
+        attributes: Mapping[str, str | int | float | bool] | None = None,
+    ) -> None:
+        """`name` of None is the function's."""
+        self.name = name
+        self.kind = kind
+        self.query = query
+        self.parameter = parameter
+        self.key = key
+        self.results = results
+        self.attributes = dict(attributes or {})
 
     # A with block.
 
@@ -67,7 +73,7 @@ class Scope:
 
     def _begin(self, query: str | None) -> Span:
         span = begin(self.name or "retrieval", self.kind, query)
-        for name, value in (self.attributes or {}).items():
+        for name, value in self.attributes.items():
             span.set(name, value)
         return span
 

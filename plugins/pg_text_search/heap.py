@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -221,11 +220,12 @@ def text_array_bytes(texts: Sequence[str]) -> bytes:
     return bytes(stored)
 
 
-class _Fixed(NamedTuple):
+class _Fixed:
     """A column of fixed length."""
 
-    size: int
-    alignment: int
+    def __init__(self, size: int, alignment: int) -> None:
+        self.size = size
+        self.alignment = alignment
 
 
 class _Value:

@@ -286,6 +286,7 @@ class InvertedIndex:
         return self.terms[start:end]
 
     def _postings(self, lexeme: str) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        """The texts with a lexeme, and its frequency in each."""
         number = self._numbers.get(lexeme)
         starts = self.columns["starts"]
         span = slice(0, 0) if number is None else slice(starts[number], starts[number + 1])

@@ -145,10 +145,7 @@ def _read_row(reading: _Reading, row: dict[str, Any]) -> None:
 
 def _moved(chat: Any) -> Iterator[tuple[dict[str, Any], int]]:
     """The turns, each with what is added to its id: where the ids begin again in each plan of a chat, the last of the plan before."""
-    # A chat of 10M is plans, `{"plan-3": [batches]}`; a table has the other plans too, as nulls.
-    parted = isinstance(chat, list) and len(chat) > 1
-    parted = parted and all(isinstance(node, dict) and node and all(map(_PLAN.fullmatch, node)) for node in chat)
-    plans = chat if parted else [chat]
+    plans = chat if isinstance(chat, list) and len(chat) > 1 and all(map(_is_plan, chat)) else [chat]
     last = 0
     for plan in plans:
         turns = list(within(plan, lambda node: isinstance(node, dict) and ("content" in node or "role" in node)))
@@ -156,6 +153,11 @@ def _moved(chat: Any) -> Iterator[tuple[dict[str, Any], int]]:
         move = last + 1 if last and ids and min(ids) == 0 else 0
         yield from ((turn, move) for turn in turns)
         last = ids[-1] + move if ids else last
+
+
+def _is_plan(node: Any) -> bool:
+    """Whether a node is one plan of a chat of 10M, `{"plan-3": [batches]}`; a table has the other plans too, as nulls."""
+    return isinstance(node, dict) and bool(node) and all(map(_PLAN.fullmatch, node))
 
 
 def _whole_id(value: Any) -> int | None:

@@ -99,6 +99,7 @@ class Reading:
             self.counted[without].append(query.qid)
 
     def notes(self) -> Iterator[str]:
+        """Lines about the whole file."""
         qids = [query.qid for query in self.queries]
         counted = {"several": qids[1:], "queries": qids, **self.counted}
         for what, line in FORMS[self.form]["notes"].items():
@@ -109,6 +110,7 @@ class Reading:
                 yield from each if line else names
 
     def parsed(self) -> ParsedInput:
+        """All of it."""
         return ParsedInput(
             self.source,
             self.form,

@@ -19,13 +19,20 @@ from cems_workbench.pipeline.text_pieces import OF_TEXT, PIECES
 from cems_workbench.store.search.entries import ChunkHits
 from cems_workbench.store.search.tokenizer import query_words, stop_list
 from cems_workbench.store.text_rule import searched_text
-from workbench_engines import lucene_index
+from workbench_engines.lucene_index import (
+    Clause,
+    LuceneIndex,
+    LuceneRow,
+    lucene_query,
+    read_query,
+    standard_words,
+)
 
 
-def clauses_of(text: str, section: LuceneList) -> tuple[list[lucene_index.Clause], str, int]:
+def clauses_of(text: str, section: LuceneList) -> tuple[list[Clause], str, int]:
     """The clauses of a text, the query that has them, and the number of words. Raises InputError for a query that Lucene refuses."""
     words = query_words(
-        text if section.outside_ascii != "kept" else " ".join(lucene_index.standard_words(text)),
+        text if section.outside_ascii != "kept" else " ".join(standard_words(text)),
         outside=section.outside_ascii,
         also="-_",
         stop_words=stop_list(section.stop_words),
@@ -34,12 +41,12 @@ def clauses_of(text: str, section: LuceneList) -> tuple[list[lucene_index.Clause
         max_words=section.max_words,
     )
     words = [word.lower() for word in words]
-    query = lucene_index.lucene_query(words, section.fuzzy)
+    query = lucene_query(words, section.fuzzy)
     if section.outside_ascii != "kept":
-        return lucene_index.read_query(query), query, len(words)
+        return read_query(query), query, len(words)
     # Not through the query parser, to which signs outside ASCII may be syntax.
     edits = (None, section.fuzzy) if section.fuzzy else (None,)
-    return [lucene_index.Clause(word, each) for word in words for each in edits], query, len(words)
+    return [Clause(word, each) for word in words for each in edits], query, len(words)
 
 
 def search(request: EngineRequest) -> EngineAnswer:
@@ -48,7 +55,7 @@ def search(request: EngineRequest) -> EngineAnswer:
     if request.given is None:
         clauses, query, words = clauses_of(request.text, section)
     else:
-        clauses, query = lucene_index.read_query(request.given), request.given
+        clauses, query = read_query(request.given), request.given
         words = len({clause.word for clause in clauses})
     if not clauses:
         return EngineAnswer([], "", 0, 0)
@@ -56,17 +63,15 @@ def search(request: EngineRequest) -> EngineAnswer:
     if not boosts:
         raise InputError("lists.lucene.fields: every boost is 0, so there is no field to search")
 
-    def build() -> lucene_index.LuceneIndex:
+    def build() -> LuceneIndex:
         rows = documents(request.resources, section.rows)
         if section.documents == "memories" or not boosts.keys() & OF_TEXT:
             whole = {row.memory.id: row.memory for row in rows}
             rule = request.resources.store.texts.rule
             rows = [Document(memory, None, searched_text(memory, rule)) for memory in whole.values()]
-        return lucene_index.LuceneIndex(
+        return LuceneIndex(
             [
-                lucene_index.LuceneRow(
-                    row.memory.id, row.chunk, tuple(PIECES[name](row.memory, row.text) for name in boosts)
-                )
+                LuceneRow(row.memory.id, row.chunk, tuple(PIECES[name](row.memory, row.text) for name in boosts))
                 for row in rows
             ]
         )

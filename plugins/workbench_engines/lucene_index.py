@@ -228,6 +228,11 @@ class LuceneIndex:
         for number in range(len(rows[0].properties) if rows else 0):
             self._properties.append(_Property(len(rows), words(number)))
 
+    @property
+    def row_count(self) -> int:
+        """Number of rows."""
+        return len(self._rows)
+
     def scores(
         self,
         clauses: Sequence[Clause],
@@ -285,6 +290,7 @@ class LuceneIndex:
         return list(zip(best.tolist(), scores[best].tolist(), strict=True)), len(matching)
 
     def row(self, place: int) -> LuceneRow:
+        """The row at a place."""
         return self._rows[place]
 
 

@@ -139,6 +139,7 @@ class SparseIndex:
         return found
 
     def _posting(self, term: str) -> tuple[NDArray[np.int32], Float32]:
+        """The rows with a term, ascending, and its weight in each."""
         number = self._numbers.get(term)
         if number is None:
             return self._rows[:0], self._weights[:0]
@@ -166,6 +167,7 @@ class Lemmatizer:
         self._known: dict[str, str] = {}
 
     def text(self, text: str) -> str:
+        """The lemmas of a text, joined by blanks."""
         return self.texts([text])[0]
 
     def texts(self, texts: Sequence[str], progress: Progress = silent) -> list[str]:

@@ -158,10 +158,7 @@ def _of_json(text: str, source: str, errors: list[RowError]) -> Run | None:
         return _of_lists(RANKED, [(n, row, row.get(ids[0])) for n, row in objects], source, errors) if ids else None
     if isinstance(document, dict) and (results := _of_experiment(document)):
         return _of_lists(SRW, results, source, errors)
-    rankings = list(document.values()) if isinstance(document, dict) else []
-    if not rankings or not all(isinstance(each, dict) and each for each in rankings):
-        return None
-    if not all(isinstance(score, int | float) for each in rankings for score in each.values()):
+    if not isinstance(document, dict) or not document or not all(map(_is_ranking, document.values())):
         return None
     rows = (
         _Row(n, qid, docno, None, finite(score))
@@ -217,6 +214,10 @@ def _of_lists(
     note = f"answers of {len(configs)} search configurations: those of {configs[0]} were read"
     notes = (*run.notes, *([note] if configs[1:] else []))
     return Run(form, {qid: run.results.get(qid, ()) for qid in rows}, words, notes) if rows else None
+
+
+def _is_ranking(value: Any) -> bool:
+    return isinstance(value, dict) and bool(value) and all(isinstance(score, int | float) for score in value.values())
 
 
 def _names_run(names: Iterable[str]) -> bool:

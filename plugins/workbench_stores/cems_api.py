@@ -58,6 +58,7 @@ class SearchOptions(BaseModel):
     per_second: float = Field(2.0, gt=0, le=1_000)
 
     def body(self, query: Query) -> dict[str, Any]:
+        """The request for a query."""
         body = self.model_dump(exclude={"per_second"}) | {"query": query.query}
         return body | {"project": query.project} if query.project else body
 
@@ -126,6 +127,7 @@ class CemsApi:
         self.close()
 
     def close(self) -> None:
+        """Close the connection."""
         self._client.close()
 
     def answers(self, queries: Sequence[Query], progress: Progress = silent) -> Iterator[Answer | RowError]:
@@ -221,6 +223,7 @@ class CemsApi:
             ) from None
 
     def _pause(self, seconds: float) -> None:
+        """Wait; raises what `progress` raises."""
         while seconds > 0:
             self._sleep(min(CANCEL_POLL_S, seconds))
             seconds -= CANCEL_POLL_S

@@ -420,14 +420,17 @@ class FaissIndex:
 
     @property
     def size(self) -> int:
+        """Vectors in the index."""
         return int(self._index.ntotal)
 
     @property
     def dimension(self) -> int:
+        """Length of a vector."""
         return int(self._index.d)
 
     @property
     def distance(self) -> Distance:
+        """How it compares."""
         return "ip" if self._index.metric_type == faiss.METRIC_INNER_PRODUCT else "l2"
 
     @cached_property
@@ -490,6 +493,7 @@ class FaissIndex:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
+        """What one search may change."""
         if self._is_ivf:
             most = self._innermost.nlist
             tries = tuple(str(value) for value in (1, 8, 32, most) if value <= most)

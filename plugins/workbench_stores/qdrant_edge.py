@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from uuid import UUID
 
 from qdrant_client import models
 
@@ -43,6 +42,7 @@ class EdgeClient:
         self._shard = qdrant_edge.EdgeShard.load(folder)
 
     def close(self) -> None:
+        """Close the shard."""
         self._shard.close()
 
     def get_collection(self, name: str) -> models.CollectionInfo:
@@ -75,6 +75,7 @@ class EdgeClient:
         )
 
     def count(self, name: str, count_filter: models.Filter | None = None, exact: bool = True) -> SimpleNamespace:
+        """The number of points that pass."""
         request = self._edge.CountRequest(exact=exact, filter=self._filter(count_filter))
         return SimpleNamespace(count=self._shard.count(request))
 
@@ -101,9 +102,8 @@ class EdgeClient:
     def retrieve(
         self, name: str, ids: Sequence[Any], with_payload: Any = True, with_vectors: Any = False
     ) -> list[SimpleNamespace]:
-        records = self._shard.retrieve(
-            [each if isinstance(each, int) else UUID(each) for each in ids], with_payload, with_vectors
-        )
+        """Points by id."""
+        records = self._shard.retrieve([_edge_id(each) for each in ids], with_payload, with_vectors)
         return [_point(each) for each in records]
 
     def query_points(
@@ -117,6 +117,7 @@ class EdgeClient:
         limit: int = 10,
         with_payload: Any = True,
     ) -> SimpleNamespace:
+        """Points by a query, best first."""
         parts = [
             self._edge.Prefetch(
                 limit=each.limit,
@@ -173,6 +174,12 @@ class EdgeClient:
 def _known(vector: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of a vector that decide whether and how it is read."""
     return {name: vector[name] for name in ("size", "distance", "multivector_config") if name in vector}
+
+
+def _edge_id(given: Any) -> Any:
+    from uuid import UUID
+
+    return given if isinstance(given, int) else UUID(given)
 
 
 def _point(found: Any) -> SimpleNamespace:

@@ -24,9 +24,9 @@ from uuid import uuid4
 from cems_workbench.errors import InputError, StoreError, WorkbenchError, one_line
 from cems_workbench.platform.process_lock import ACQUIRE_TIMEOUT_S
 from cems_workbench.platform.waiting import NOTICES, close_socket_after
-from cems_workbench.store import team as tables
 from cems_workbench.store.schema.migrations import migrations
 from cems_workbench.store.team import ENV_VARIABLE, Row, SharedTables, TeamAwayError, TeamTables, counts
+from workbench_team.claims import TableClaims
 from workbench_team.push import missing_queries, push
 
 if TYPE_CHECKING:
@@ -96,42 +96,6 @@ class PostgresSession:
                 copy.write_row(row)
         yield
         self.change(f"DROP TABLE {name}")
-
-
-class TableClaims:
-    """Claims in the table `label_claims` of a team's database, timed by that server's clock."""
-
-    def __init__(self, team: TeamTables) -> None:
-        self._team = team
-
-    def claim(self, reviewer: str, choose: tables.Choose) -> tables.Pair | None:
-        return self._team.persist(lambda: self._claimed(reviewer, choose))
-
-    def _claimed(self, reviewer: str, choose: tables.Choose) -> tables.Pair | None:
-        # A separate lock: claims wait for each other, not for the labels of other people.
-        with self._team.transaction(of="claims") as session:
-            rows = session.rows(
-                "SELECT reviewer, qid, memory_id FROM label_claims "
-                f"WHERE reviewer <> ? AND since > localtimestamp - INTERVAL '{tables.CLAIM_TIMEOUT_S:g} seconds'",
-                [reviewer],
-            )
-            chosen = choose({who: (qid, memory_id) for who, qid, memory_id in rows})
-            if chosen is None:
-                session.change("DELETE FROM label_claims WHERE reviewer = ?", [reviewer])
-            else:
-                session.change(
-                    "INSERT INTO label_claims VALUES (?, ?, ?, localtimestamp) ON CONFLICT (reviewer) DO UPDATE SET "
-                    "qid = excluded.qid, memory_id = excluded.memory_id, since = excluded.since",
-                    [reviewer, *chosen],
-                )
-        return chosen
-
-    def release(self, reviewer: str) -> None:
-        def released() -> None:
-            with self._team.transaction(of="claims") as session:
-                session.change("DELETE FROM label_claims WHERE reviewer = ?", [reviewer])
-
-        self._team.persist(released)
 
 
 class PostgresTables:
@@ -227,6 +191,7 @@ class PostgresTables:
             return found
 
     def state(self) -> PostgresState:
+        """See TeamTables; without retries."""
         try:
             with self.reading() as session:
                 ((version, schema),) = session.rows(
@@ -477,6 +442,7 @@ def _arguments(address: str) -> dict[str, Any]:
 
 
 def _public_address(arguments: Mapping[str, Any]) -> str:
+    """The address without secrets, for display."""
     host, port, user = (str(arguments.get(name) or "") for name in ("host", "port", "user"))
     place, socket = ("", f"?host={host}") if host.startswith("/") else (host, "")
     return f"postgresql://{f'{user}@' if user else ''}{place}{f':{port}' if port else ''}/{arguments.get('dbname') or ''}{socket}"
@@ -502,6 +468,7 @@ def _driver_sql(sql: str) -> bytes:
 
 @lru_cache(1024)
 def _lock_number(name: str) -> int:
+    """The key of an advisory lock."""
     # Signed: an advisory lock's key is a bigint.
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big", signed=True)
 

@@ -25,13 +25,25 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats import responses
 from cems_workbench.formats.base import fields, payload
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import SAMPLE_LINES, Sample, read_records, type_name
 from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.memory_fields import TEXTS
 from cems_workbench.formats.base.records import MemoryRead, collect, memories_of
+from cems_workbench.formats.responses import (
+    CHROMA,
+    DISTANCES,
+    LETTA,
+    SCORES,
+    SEARCH,
+    Answers,
+    answers_in,
+    flat,
+    flat_of,
+    is_scored,
+    shape_of,
+)
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput, Relation, RowError
 
@@ -52,7 +64,7 @@ def parse_record(row: dict[str, Any]) -> MemoryRead:
 
 def unread(row: dict[str, Any]) -> list[str]:
     """The fields of such a row that no field of a memory is read from."""
-    return payload.unread(row, ANY_NAME, (*IDS, *responses.SCORES, *responses.DISTANCES, "_node_content"))
+    return payload.unread(row, ANY_NAME, (*IDS, *SCORES, *DISTANCES, "_node_content"))
 
 
 def _read_records(path: Path, progress: Progress) -> ParsedInput:
@@ -65,39 +77,39 @@ def _read_records(path: Path, progress: Progress) -> ParsedInput:
 
 def _rows(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, row in read_records(path, errors, progress):
-        shape = responses.shape_of(row)
-        found = responses.answers_in(row) if shape is None else None
+        shape = shape_of(row)
+        found = answers_in(row) if shape is None else None
         if found is None:
-            yield number, responses.flat_of(row, shape)
+            yield number, flat_of(row, shape)
             continue
         items = [item for items in found.rows for item in items]
         for place, item in enumerate(items, start=1):
-            if isinstance(item, dict) or responses.is_scored(item):
-                yield place, responses.flat(item)
+            if isinstance(item, dict) or is_scored(item):
+                yield place, flat(item)
             else:
                 errors.append(RowError(str(path), place, f"must be an object, found {type_name(item)}"))
 
 
 def _has_text(row: Any) -> bool:
-    return isinstance(row, dict) and payload.text_of(None, responses.flat(row), ANY_NAME) is not None
+    return isinstance(row, dict) and payload.text_of(None, flat(row), ANY_NAME) is not None
 
 
 def _is_record(row: Any) -> bool:
     """Whether a row is one of a memory library: it has its shape, an id, and a text under a name that says so."""
     if not isinstance(row, dict):
         return False
-    if responses.shape_of(row) is None:
+    if shape_of(row) is None:
         return _has_id(row) and any(isinstance(row.get(name), str) for name in TEXTS)
-    return _has_text(row) and _has_id(responses.flat(row))
+    return _has_text(row) and _has_id(flat(row))
 
 
 def _has_id(row: Mapping[str, Any]) -> bool:
     return any(row.get(name) is not None for name in IDS)
 
 
-def _answers(sample: Sample) -> responses.Answers:
-    found = None if sample.document is None else responses.answers_in(sample.document)
-    return responses.Answers(responses.SEARCH, [sample.rows]) if found is None else found
+def _answers(sample: Sample) -> Answers:
+    found = None if sample.document is None else answers_in(sample.document)
+    return Answers(SEARCH, [sample.rows]) if found is None else found
 
 
 def _sniff_records(sample: Sample) -> bool:
@@ -106,7 +118,7 @@ def _sniff_records(sample: Sample) -> bool:
     rows = [row for rows in found.rows for row in rows][:SAMPLE_LINES]
     if found.is_of_query:
         return False
-    if found.system in (responses.CHROMA, responses.LETTA):
+    if found.system in (CHROMA, LETTA):
         return any(map(_has_text, rows))
     bare = {"id", "text"}
     if sample.path.stem.lower().startswith("memor") and all(
@@ -122,7 +134,7 @@ def doubt(sample: Sample) -> str:
     rows = [row for rows in found.rows for row in rows][:SAMPLE_LINES]
     if not found.is_of_query or not any(map(_has_text, rows)):
         return ""
-    whose = "a query" if found.system == responses.SEARCH else f"a query of {found.system}"
+    whose = "a query" if found.system == SEARCH else f"a query of {found.system}"
     return f"may be memories, or what {whose} found: fidelity FILE compares that with the results here"
 
 
@@ -203,9 +215,14 @@ def _is_graph(row: dict[str, Any]) -> bool:
     return isinstance(entities, list) and any(isinstance(each, dict) and "observations" in each for each in entities)
 
 
-def _is_part(row: dict[str, Any]) -> bool:
-    said = {ENTITY: "observations", RELATION: "relationType"}.get(str(row.get("type")))
-    return said in row or _is_graph(row)
+def _sniff_server(sample: Sample) -> bool:
+    return sample.mostly(
+        lambda row: (
+            (row.get("type") == ENTITY and "observations" in row)
+            or (row.get("type") == RELATION and "relationType" in row)
+            or _is_graph(row)
+        )
+    )
 
 
-SERVER = described(__file__, "mcp-memory-server", lambda sample: sample.mostly(_is_part), _read_server)
+SERVER = described(__file__, "mcp-memory-server", _sniff_server, _read_server)

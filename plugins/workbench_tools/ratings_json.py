@@ -260,6 +260,11 @@ def _parse_ranx(row: tuple[str, Any, Any]) -> Judgment:
     return graded("grade", grade, lambda whole: Judgment(*ids, whole))
 
 
+def _sniff_ranx(sample: Sample) -> bool:
+    """An object of objects of whole numbers."""
+    return bool(numbers := _numbers(sample)) and None not in map(whole_grade, numbers)
+
+
 def _write_ranx(judgments: Iterable[Judgment]) -> str:
     """The judgments as ranx reads them; the judge is not written: there must be one grade per pair."""
     grades: dict[str, dict[str, int]] = {}
@@ -293,7 +298,7 @@ def _doubt(sample: Sample) -> str:
 RANX = described(
     __file__,
     "ranx-json",
-    lambda sample: bool(numbers := _numbers(sample)) and None not in map(whole_grade, numbers),
+    _sniff_ranx,
     _read_ranx,
     judgments=JudgmentWriter(lambda judgments, words: _write_ranx(judgments), judges=False, place=7),
     doubt=_doubt,

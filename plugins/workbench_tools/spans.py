@@ -115,17 +115,17 @@ class Span:
     """In upper case; RETRIEVER for the searches of GenAI."""
     start: int | None
     """Microseconds since 1970."""
-    ms: float | None = None
-    error: str | None = None
+    ms: float | None
+    error: str | None
     """Why it failed, empty without words; None if it did not."""
-    query: str | None = None
-    qid: str | None = None
-    output: Documents | None = None
-    input: Documents | None = None
-    stage_name: str | None = None
-    stage_kind: str | None = None
-    ranked: bool = True
-    problem: str | None = None
+    query: str | None
+    qid: str | None
+    output: Documents | None
+    input: Documents | None
+    stage_name: str | None
+    stage_kind: str | None
+    ranked: bool
+    problem: str | None
     """Why the tracer could not read what it returned or was given."""
     dropped: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
     lost: str | None = None

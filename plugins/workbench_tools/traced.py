@@ -125,7 +125,23 @@ def _stand_in(orphans: Sequence[_Node]) -> Span:
     orphans = sorted(orphans, key=lambda node: node.span.ended)
     first = orphans[0].span
     asked = next((node.span.query for node in orphans if node.span.query), None)
-    return Span(first.row, first.trace_id, first.parent_id, "", "results", "CHAIN", first.start, query=asked)
+    return replace(
+        first,
+        span_id=first.parent_id,
+        parent_id="",
+        name="results",
+        kind="CHAIN",
+        ms=None,
+        error=None,
+        query=asked,
+        qid=None,
+        output=None,
+        input=None,
+        stage_name=None,
+        stage_kind=None,
+        problem=None,
+        dropped={},
+    )
 
 
 def _outermost(node: _Node) -> Iterator[_Node]:
@@ -346,6 +362,7 @@ class _Reading:
         return [*(outer if inner else []), *left, returned]
 
     def _taken(self, kind: str, there: list[_Source], read: Hits | None, output: Hits | None) -> list[_Source]:
+        """What of what is there the stage reads."""
         if read is not None:
             keys = {key for key, _ in read}
             whole = [one for one in there if keys <= {key for key, _ in one.hits}]

@@ -111,6 +111,7 @@ class _Spill:
         self._end = 0
 
     def add(self, span: Span) -> None:
+        """Append a span."""
         line = pickle.dumps(span)  # which this process alone reads back
         self._file.write(line)
         self._trace.append(self._traces.setdefault(span.trace_id, len(self._traces)))
@@ -158,12 +159,15 @@ def warning_notes(queries: Iterable[TracedQuery]) -> list[str]:
     return [f"{several} stages that contradict themselves, which its trace names: {stage}: {lines[0]}"]
 
 
+def has_stages(path: Path) -> bool:
+    """Whether a file of spans says anywhere that it has stages. Raises InputError when it cannot be read."""
+    with open_file(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return any(content.find(mark) >= 0 for mark in MARKS)
+
+
 def sniff(sample: Sample) -> bool:
     """Spans of which one is a stage."""
-    if not are_spans(sample.rows):
-        return False
-    with open_file(sample.path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return any(content.find(mark) >= 0 for mark in MARKS) or _nested(sample)
+    return are_spans(sample.rows) and (has_stages(sample.path) or _nested(sample))
 
 
 def _nested(sample: Sample) -> bool:

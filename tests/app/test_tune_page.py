@@ -17,7 +17,7 @@ from cems_workbench.cli.main import commands
 from cems_workbench.config import FORMS, import_config
 from cems_workbench.config.sections.ranking import FUSION_METHODS
 from cems_workbench.evaluation.evidence_file import read_evidence_file
-from cems_workbench.jobs.kept_resources import RecentCache
+from cems_workbench.jobs.factory import RecentCache
 from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.records import ParsedInput, Query
 from cems_workbench.store import Store

@@ -283,7 +283,7 @@ def test_with_write_labels_are_those_of_a_model_and_can_be_taken_back(store: Pat
         assert (row.memory_id, row.grade, row.judge, row.kind) == ("pager", 2, "fable", "model")
         assert (await call("label", memory_id="pager", grade=3, query="whose pager"))["replaced"] == 2
         assert (await call("undo_label"))["grade_again"] == 2
-        assert [one["name"] for one in (await call("overview"))["query_sets"]] == ["agents", "t"]
+        assert [one["query_set"] for one in (await call("overview"))["query_sets"]] == ["agents", "t"]
         for arguments, words in (
             ({"grade": 7, "qid": "q1"}, "not on the scale"),
             ({"grade": 1, "qid": "q11"}, "did you mean q1"),

@@ -37,6 +37,8 @@ from cems_workbench.pipeline.gather import Request
 from workbench_fidelity.nearest import MAX_SCORES
 from workbench_fidelity.parameters import MAX_CONFIGS
 
+OPTIONS = described_in(Path(options.__file__).parent)
+
 
 def test_a_wide_table_goes_on_below_with_its_first_column(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")

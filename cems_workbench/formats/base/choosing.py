@@ -13,9 +13,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cems_workbench.errors import InputError, one_line
-from cems_workbench.formats.base import files
+from cems_workbench.errors import InputError, nearest, one_line
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of
+from cems_workbench.formats.base.files import (
+    OBJECTS,
+    TABLES,
+    Sample,
+    is_comment,
+    parse_json,
+    regular_file,
+    take_sample,
+    type_name,
+    unpacked,
+)
 from cems_workbench.formats.base.format import (
     FORMATS,
     DataSet,
@@ -48,7 +58,7 @@ class Recognised:
     note: str = ""
 
 
-def recognise(sample: files.Sample) -> Recognised:
+def recognise(sample: Sample) -> Recognised:
     """The one format that a file fits. Raises InputError when it fits two of the same breadth, or none."""
     fitting = _fitting(sample)
     if len(fitting) > 1:
@@ -61,7 +71,7 @@ def recognise(sample: files.Sample) -> Recognised:
     return Recognised(named, f"nothing in it says what it is; its name decided for {named.name}")
 
 
-def _fitting(sample: files.Sample) -> list[Format]:
+def _fitting(sample: Sample) -> list[Format]:
     """The formats of the narrowest breadth that say yes."""
     found: list[Format] = []
     for form in sorted(FORMATS.values(), key=lambda form: form.breadth):
@@ -73,7 +83,7 @@ def _fitting(sample: files.Sample) -> list[Format]:
     return found
 
 
-def _by_name(sample: files.Sample) -> Format | None:
+def _by_name(sample: Sample) -> Format | None:
     """The one format that begins as the file is called, if the file has neither an object nor a header to contradict it."""
     if sample.rows or sample.document is not None or _header(sample):
         return None
@@ -82,7 +92,7 @@ def _by_name(sample: files.Sample) -> Format | None:
     return named[0] if len(named) == 1 else None
 
 
-def _two(sample: files.Sample, fitting: Sequence[Format]) -> str:
+def _two(sample: Sample, fitting: Sequence[Format]) -> str:
     """What a file says that fits several formats, and where they differ: in its rows, or in what each would read of all."""
     firsts = {form.name: _first_row(sample, form) for form in fitting}
     names = " and ".join(f"{form.name} ({form.shape})" if form.shape else form.name for form in fitting)
@@ -94,19 +104,17 @@ def _two(sample: files.Sample, fitting: Sequence[Format]) -> str:
     return f"fits {names}: {DECIDE}"
 
 
-def _first_row(sample: files.Sample, form: Format) -> int | None:
+def _first_row(sample: Sample, form: Format) -> int | None:
     """The first row, counted from 1, that makes a file one of this format; None if no row alone does."""
     for number, row in enumerate(sample.rows, start=1):
-        alone = (
-            files.Sample(sample.path, objects=(row,)) if sample.objects else files.Sample(sample.path, document=[row])
-        )
+        alone = Sample(sample.path, objects=(row,)) if sample.objects else Sample(sample.path, document=[row])
         with FORMATS.guarded(form.name, InputError):
             if form.sniff(alone):
                 return number
     return None
 
 
-def _none(sample: files.Sample) -> str:
+def _none(sample: Sample) -> str:
     """Why no format takes a file: what was found in it, and what the formats nearest to it need beside that."""
     with sample.path.open("rb") as file:
         head = file.read(1_000)
@@ -128,7 +136,7 @@ def _none(sample: files.Sample) -> str:
     return f"the format is not recognised{seen}{f'; {near}' if near else ''}; {DECIDE}"
 
 
-def _is_run(sample: files.Sample, names: Sequence[str]) -> str:
+def _is_run(sample: Sample, names: Sequence[str]) -> str:
     """What to say of the results of a system, which have the names of judgments and are none."""
     lines = [line for line in sample.lines if not line.lstrip().startswith("#")]
     if lines and all(map(_RUN.fullmatch, lines)):
@@ -139,7 +147,7 @@ def _is_run(sample: files.Sample, names: Sequence[str]) -> str:
     return ""
 
 
-def _header(sample: files.Sample) -> list[str]:
+def _header(sample: Sample) -> list[str]:
     """The names in the first line of a table, if it has at least one that a format knows."""
     line = sample.header
     tried = [line.split() if len(line) < 1_000 else [], *(columns_of(line, mark) for mark in DELIMITERS)]
@@ -149,15 +157,15 @@ def _header(sample: files.Sample) -> list[str]:
     return [name for name in names if name.strip()] if best else []
 
 
-def _names(sample: files.Sample) -> list[str]:
+def _names(sample: Sample) -> list[str]:
     return list(sample.rows[0]) if sample.rows else _header(sample)
 
 
-def _said(sample: files.Sample, names: Sequence[str]) -> str:
+def _said(sample: Sample, names: Sequence[str]) -> str:
     if names or sample.rows:
         where = "its first object has" if sample.rows else "its header has"
         return f"{where} {one_line(', '.join(names[:MAX_NAMES])) or 'no field'}{' …' if names[MAX_NAMES:] else ''}"
-    if sample.lines and all(map(files.is_comment, sample.lines)):
+    if sample.lines and all(map(is_comment, sample.lines)):
         return "it has nothing but comments"
     if not sample.lines:
         return "" if sample.document is not None else "it has no line of text"
@@ -166,15 +174,15 @@ def _said(sample: files.Sample, names: Sequence[str]) -> str:
         width = widths.pop() if len(widths) == 1 and len(sample.lines) > 1 else 0
         return f"its lines have {width} columns without a header" if width > 1 else ""
     try:
-        return f"its first line is {files.type_name(files.parse_json(sample.lines[0]))}, not an object"
+        return f"its first line is {type_name(parse_json(sample.lines[0]))}, not an object"
     except ValueError as error:
         return f"its first line {error}"
 
 
-def _nearest(sample: files.Sample, names: Iterable[str]) -> list[str]:
+def _nearest(sample: Sample, names: Iterable[str]) -> list[str]:
     """The formats of which the fewest names are missing, each with what is missing of it."""
     there = {plain(name) for name in names}
-    carriers = {*(files.OBJECTS if sample.rows else files.TABLES)}
+    carriers = {*(OBJECTS if sample.rows else TABLES)}
     found = []
     for form in FORMATS.values():
         missing = [need for need in form.needs if not there & {plain(name) for name in need}]
@@ -206,8 +214,8 @@ def detect(path: Path) -> str:
 
     Raises InputError for a file that cannot be read, that fits two formats, or that none recognises, with what the nearest need.
     """
-    with files.unpacked(Path(path)) as plain:
-        return recognise(files.take_sample(plain)).form.name
+    with unpacked(Path(path)) as plain:
+        return recognise(take_sample(plain)).form.name
 
 
 def log_format(path: Path) -> str | None:
@@ -268,8 +276,8 @@ def _read(found: Recognised | None, path: Path, progress: Progress) -> ParsedInp
     """What a file or data set holds, read in a format, or in the one that it is recognised as."""
     if os.path.isdir(path) and found is not None:
         return _read_plain(found, path, progress)
-    with files.unpacked(path) as plain:
-        parsed = _read_plain(found or recognise(files.take_sample(plain)), plain, progress)
+    with unpacked(path) as plain:
+        parsed = _read_plain(found or recognise(take_sample(plain)), plain, progress)
     if plain == path:
         return parsed
     errors = (replace(error, source=str(path)) for error in parsed.errors)
@@ -310,7 +318,7 @@ def _sources(
         try:
             _check_name(entry)
             if not entry.is_dir():
-                files.regular_file(entry)
+                regular_file(entry)
         except InputError as error:
             errors.append(RowError(_encodable(entry), 0, _without_path(error, Path(_encodable(entry)))))
             continue
@@ -322,8 +330,8 @@ def _sources(
                 skipped.append((entry.name, f"is a directory{_inside(entry)}; import it by its own path"))
             continue
         try:
-            with files.unpacked(entry) as plain:
-                found = recognise(files.take_sample(plain))
+            with unpacked(entry) as plain:
+                found = recognise(take_sample(plain))
         except InputError as error:
             skipped.append((entry.name, _without_path(error, entry).removesuffix(f"; {DECIDE}")))
             continue
@@ -401,7 +409,9 @@ def _without_path(error: InputError, file: Path) -> str:
 def _named(name: str) -> Format:
     if name in FORMATS:
         return FORMATS[name]
-    raise unknown(name, ("auto", *sorted(FORMATS)))
+    near = nearest(name, FORMATS)
+    hint = f"; did you mean {near}?" if near else ""
+    raise InputError(f"format: {name!r} is not one of auto, {', '.join(sorted(FORMATS))}{hint}")
 
 
 @dataclass(frozen=True, slots=True)

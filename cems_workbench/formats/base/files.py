@@ -49,8 +49,9 @@ _DECODER = json.JSONDecoder(object_pairs_hook=lambda pairs: _object(pairs))
 @cache
 def data_beside(module: str, name: str) -> dict[str, Any]:
     """The object of a JSON file beside the file of a module, its lists as tuples."""
-    found: dict[str, Any] = _as_tuples(json.loads(Path(module).with_name(name).read_text("utf-8")))
-    return found
+    return {
+        key: _as_tuples(value) for key, value in json.loads(Path(module).with_name(name).read_text("utf-8")).items()
+    }
 
 
 def _as_tuples(value: Any) -> Any:

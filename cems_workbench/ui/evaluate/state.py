@@ -28,7 +28,7 @@ from cems_workbench.jobs.evaluation import (
     labelled_file,
     labelled_selection,
 )
-from cems_workbench.jobs.kept_resources import RecentCache
+from cems_workbench.jobs.factory import RecentCache
 from cems_workbench.jobs.query_set_evidence import QuerySelection, request_for
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Query, RowError

@@ -320,9 +320,8 @@ def _drawn(facts: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
 
 def _draw_connected(report: ConnectReport) -> None:
     st.markdown("## Last import")
-    names = HELP["memories:source:counts"]
-    rows = [tuple(map(row.get, names)) for snapshot in report.sources for row in snapshot.counts]
-    draw_values(list(names), rows, key="memories:source:counts", most=len(rows))
+    rows = [row for table in report.tables for row in table.rows]
+    draw_values(report.tables[0].columns, rows, key="memories:source:counts", most=len(rows))
     for snapshot in report.sources:
         html.draw("memories/source_said.html", lines=snapshot.lines)
         count = len(snapshot.problems) + snapshot.more_problems

@@ -18,8 +18,8 @@ from cems_workbench.analysis.near_duplicates import NearDuplicates
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.connecting import ConnectReport
+from cems_workbench.jobs.factory import RecentCache
 from cems_workbench.jobs.importing import FileImport
-from cems_workbench.jobs.kept_resources import RecentCache
 from cems_workbench.jobs.store_status import SourceStatus
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from cems_workbench.jobs.kept_resources import RecentCache
+from cems_workbench.jobs.factory import RecentCache
 from cems_workbench.jobs.tuning import SearchResult, TuningData, scored_queries
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.tuning.objective import Scored

@@ -62,6 +62,7 @@ class Table:
 
     @property
     def vectors(self) -> list[Column]:
+        """Columns with vectors."""
         return [column for column in self.columns.values() if column.type in VECTOR_TYPES]
 
 
@@ -203,6 +204,12 @@ def stated_note(options: Mapping[str, str], client_sets: str, index: VectorIndex
     if client_sets and index is not None:
         return f"{client_sets}, which the database does not record; ?hnsw.ef_search=N in the address says it"
     return None
+
+
+def scan_exactly(reader: Reader) -> None:
+    """Make searches exact for the rest of the transaction: without index scans no vector index is used."""
+    for name, value in (("enable_indexscan", "off"), ("enable_seqscan", "on"), ("enable_sort", "on")):
+        reader.set(name, value)
 
 
 def dimension(reader: Reader, table: Table, column: Column, condition: sql.Composable | None = None) -> int | None:

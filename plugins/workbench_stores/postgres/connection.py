@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
 from typing import Any, LiteralString, TypeAlias
@@ -32,8 +32,6 @@ CONNECT_TIMEOUT_S = 10
 UNRESPONSIVE_S = 15
 """How long after the statement timeout a server that does not respond is given up."""
 _OPTIONS: Mapping[str, tuple[str, ...]] = data_beside(__file__, "names.json")["options"]
-_PROBLEMS: Sequence[tuple[Sequence[str], str]] = data_beside(__file__, "names.json")["problems"]
-"""What libpq says of a connection that failed, by words that are in it, as a line."""
 OWN_OPTIONS = _OPTIONS["own"]
 """Options of an address that the workbench defines; the others are libpq's."""
 SETTING_OPTIONS = _OPTIONS["settings"]
@@ -54,6 +52,7 @@ class Reader:
 
     @property
     def role(self) -> str:
+        """The connected role."""
         return self._connection.info.user
 
     def rows(self, query: Query, parameters: Mapping[str, Any] | None = None) -> list[Row]:
@@ -63,6 +62,7 @@ class Reader:
             return cursor.execute(self._sent(query, parameters), parameters).fetchall()
 
     def row(self, query: Query, parameters: Mapping[str, Any] | None = None) -> Row:
+        """The first row."""
         return self.rows(query, parameters)[0]
 
     def pages(self, query: Query, parameters: Mapping[str, Any] | None, size: int) -> Iterator[list[Row]]:
@@ -110,6 +110,10 @@ class Database:
         self._connection: psycopg.Connection[Row] | None = None
         self._lock = threading.RLock()
 
+    def new_connection(self) -> Database:
+        """The same database with another connection."""
+        return Database(self.address, self.timeout)
+
     @contextmanager
     def transaction(self) -> Iterator[Reader]:
         """A transaction of one snapshot. Raises SourceError, also for psycopg's errors in the block."""
@@ -133,6 +137,7 @@ class Database:
         )
 
     def close(self) -> None:
+        """Close the connection."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -212,17 +217,25 @@ def _missing_privilege(line: str, role: str) -> str:
 
 
 def _connection_problem(message: str, line: str, address: Address) -> str:
-    who = address.user or "this user"
-    said = {
-        "where": _server(address),
-        "who": who,
-        "secret": f" (from {address.secret_from})" if address.secret_from else "",
-        "database": address.path or who,
-        "host": address.host or address.options.get("host", ""),
-        "short": _short(line),
-    }
-    found = (problem for words, problem in _PROBLEMS if all(word in message for word in words))
-    return next(found, "{short}").format(**said)
+    where, who = _server(address), address.user or "this user"
+    if "no password supplied" in message:
+        return f"{where} asks for {who}'s password; set PGPASSWORD or use .pgpass"
+    if "password authentication failed" in message:
+        return f"{where} refused {who}'s password" + (f" (from {address.secret_from})" if address.secret_from else "")
+    if "does not exist" in message and "database" in message:
+        return f"there is no database {address.path or who!r} on {where}"
+    if "does not exist" in message and "role" in message:
+        return f"there is no role {who!r} on {where}"
+    if any(
+        known in message
+        for known in ("translate host name", "failed to resolve", "Name or service not known", "Errno -")
+    ):
+        return f"the host {address.host or address.options.get('host', '')!r} is not known"
+    if "Connection refused" in message or "No such file or directory" in message:
+        return f"nothing listens on {where}"
+    if "pg_hba.conf" in message:
+        return f"{where} does not admit {who} from here ({_short(line)})"
+    return _short(line)
 
 
 def _short(line: str) -> str:

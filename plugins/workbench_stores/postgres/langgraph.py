@@ -29,7 +29,7 @@ from cems_workbench.formats.base.payload import Names, Payload
 from cems_workbench.records import RowProblem, TakenChunk, place_of_chunk
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError, Vector
-from workbench_stores import mapping
+from workbench_stores.mapping import OUTERS, WHOLE, content_of, embedded_text, in_order, steps
 from workbench_stores.postgres import catalog
 from workbench_stores.postgres.catalog import VECTOR_TYPES, Table
 from workbench_stores.postgres.connection import Reader
@@ -50,19 +50,19 @@ class _Texts(Chunks):
     def number(self, place: Any) -> int | None:
         # The field_name of the hit, then all of its item.
         own, *names = place
-        return sorted(names, key=mapping.in_order).index(own) if len(names) > 1 else None
+        return sorted(names, key=in_order).index(own) if len(names) > 1 else None
 
     def label(self, name: Any) -> str:
         return str(name)
 
     def order(self, name: Any) -> Any:
-        return mapping.in_order(name)
+        return in_order(name)
 
     def text_of(self, name: Any, text: str | None, payload: Payload) -> str | None:
-        return mapping.embedded_text(payload.get("value"), name)
+        return embedded_text(payload.get("value"), name)
 
     def content(self, text: str | None, texts: Mapping[Any, str], payload: Payload) -> str:
-        return mapping.content_of(payload.get("value"), texts)
+        return content_of(payload.get("value"), texts)
 
     def numbered(self, content: str, parts: Sequence[tuple[int, Any, str, Vector | None]]) -> Sequence[TakenChunk]:
         if [text for *_, text, _ in parts] == [content]:
@@ -93,8 +93,8 @@ def layout(reader: Reader, table: Table, address: Address) -> Layout:
     rows = reader.rows(
         sql.SQL("SELECT DISTINCT field_name FROM (SELECT field_name FROM {} LIMIT 1000) s").format(table.sql)
     )
-    keys = {mapping.steps(row[0])[0] for row in rows if row[0] != mapping.WHOLE}
-    own = (f"{outer}.{name}" for name in (*NAMES["content"], *NAMES["author"]) for outer in mapping.OUTERS)
+    keys = {steps(row[0])[0] for row in rows if row[0] != WHOLE}
+    own = (f"{outer}.{name}" for name in (*NAMES["content"], *NAMES["author"]) for outer in OUTERS)
     times = [name for name in ("created_at", "updated_at", "expires_at") if name in store.columns]
     last = sql.SQL("CASE WHEN strpos(m.prefix, '.') > 0 THEN split_part(m.prefix, '.', -1) END")
     authors = [text_at(store, f"value.{name}") for name in NAMES["author"]]
@@ -135,7 +135,7 @@ def layout(reader: Reader, table: Table, address: Address) -> Layout:
             **read_columns(store, ["value", *times]),
             "author": sql.SQL("COALESCE({})").format(sql.SQL(", ").join([*authors, last])),
         },
-        Names({"author": "author"}, mapping.OUTERS),
+        Names({"author": "author"}, OUTERS),
         condition=sql.SQL(" AND ").join(conditions) if conditions else None,
         known=frozenset(("prefix", "key", "ttl_minutes", *(f"value.{key}" for key in keys), *own)),
         notes=(

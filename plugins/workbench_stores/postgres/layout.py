@@ -406,6 +406,7 @@ def layouts(functions: Mapping[str, Sequence[Callable[..., Any]]]) -> tuple[Post
 
 
 def listed(names: Collection[str]) -> str:
+    """Names in one line."""
     more = len(names) - MOST_NAMED
     return ", ".join([*names][:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 

@@ -98,6 +98,7 @@ class Lexical:
 
     @property
     def rank(self) -> sql.Composed:
+        """The score of a row."""
         return sql.SQL("{}({}, words.q)").format(sql.SQL(self.list), self.document)
 
     @property

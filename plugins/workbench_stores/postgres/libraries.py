@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import LiteralString
 
 from psycopg import sql
 
@@ -233,9 +232,14 @@ def _letta(reader: Reader, table: Table, address: Address) -> Layout:
     return replace(made, width=int(width), padded=padded, notes=(*made.notes, note))
 
 
+def _of_archives(tables: Sequence[Table]) -> list[Table]:
+    return [table for table in tables if any(name in table.columns for name in OWNERS)]
+
+
 _HINDSIGHT: Mapping[str, Sequence[str]] = data_beside(__file__, "names.json")["hindsight"]
 HINDSIGHT_READ, HINDSIGHT_UNUSED = _HINDSIGHT["read"], _HINDSIGHT["unused"]
-"""Columns of memory_units that are read, and those for its own bookkeeping."""
+
+"""Columns for its own bookkeeping."""
 FACT_TYPES = ("world", "experience", "observation")
 MOST_SHARING = 50
 """Facts of an entity from which on the entity relates none to another: all would be related to all."""
@@ -290,16 +294,6 @@ def _bank(reader: Reader, table: Table, address: Address) -> tuple[str | None, s
     raise wrong_choice(address, "bank", banks)
 
 
-_HINDSIGHT_LINKS: Mapping[str, LiteralString] = {
-    "memory_links": "SELECT from_unit_id::text, to_unit_id::text, link_type, weight::float8 FROM {} "
-    "WHERE from_unit_id IN ({facts}) AND to_unit_id IN ({facts}) ORDER BY 1, 2, 3",
-    "unit_entities": "WITH few AS (SELECT entity_id, unit_id FROM (SELECT entity_id, unit_id, "
-    "count(*) OVER (PARTITION BY entity_id) AS n FROM {} WHERE unit_id IN ({facts})) e WHERE n <= {most}) "
-    "SELECT a.unit_id::text, b.unit_id::text, 'entity', tanh(0.5 * count(*))::float8 FROM few a JOIN few b "
-    "ON a.entity_id = b.entity_id AND a.unit_id < b.unit_id GROUP BY 1, 2 ORDER BY 1, 2",
-}
-
-
 def _hindsight_links(reader: Reader, table: Table, bank: str | None) -> list[sql.Composed]:
     """Queries of (source, target, kind, weight): the links between facts of the bank, and the facts that share an entity."""
     facts = sql.SQL("SELECT id FROM {} WHERE {}").format(
@@ -307,10 +301,24 @@ def _hindsight_links(reader: Reader, table: Table, bank: str | None) -> list[sql
         sql.SQL("TRUE") if bank is None else sql.SQL("bank_id = {}").format(sql.Literal(bank)),
     )
     queries = []
-    for name, select in _HINDSIGHT_LINKS.items():
-        found = catalog.table(reader, f"{table.schema}.{name}")
-        if found is not None and all(column.readable for column in found.columns.values()):
-            queries.append(sql.SQL(select).format(found.sql, facts=facts, most=sql.Literal(MOST_SHARING)))
+    links = catalog.table(reader, f"{table.schema}.memory_links")
+    if links is not None and all(column.readable for column in links.columns.values()):
+        queries.append(
+            sql.SQL(
+                "SELECT from_unit_id::text, to_unit_id::text, link_type, weight::float8 FROM {} "
+                "WHERE from_unit_id IN ({facts}) AND to_unit_id IN ({facts}) ORDER BY 1, 2, 3"
+            ).format(links.sql, facts=facts)
+        )
+    shared = catalog.table(reader, f"{table.schema}.unit_entities")
+    if shared is not None and all(column.readable for column in shared.columns.values()):
+        queries.append(
+            sql.SQL(
+                "WITH few AS (SELECT entity_id, unit_id FROM (SELECT entity_id, unit_id, count(*) OVER (PARTITION BY entity_id) AS n "
+                "FROM {} WHERE unit_id IN ({facts})) e WHERE n <= {most}) "
+                "SELECT a.unit_id::text, b.unit_id::text, 'entity', tanh(0.5 * count(*))::float8 FROM few a JOIN few b "
+                "ON a.entity_id = b.entity_id AND a.unit_id < b.unit_id GROUP BY 1, 2 ORDER BY 1, 2"
+            ).format(shared.sql, facts=facts, most=sql.Literal(MOST_SHARING))
+        )
     return queries
 
 
@@ -322,6 +330,6 @@ LIBRARIES = layouts(
         "langchain_pgvectorstore": (_pgvectorstore, _named_as_langchain_does),
         "llamaindex": (_llamaindex,),
         "haystack": (_haystack,),
-        "letta": (_letta, lambda tables: [table for table in tables if not table.columns.keys().isdisjoint(OWNERS)]),
+        "letta": (_letta, _of_archives),
     }
 )

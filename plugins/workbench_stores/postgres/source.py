@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base import memory_fields
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS
-from cems_workbench.formats.base.payload import memory_of
+from cems_workbench.formats.base.payload import found_values
 from cems_workbench.records import DELETED_MARK, SUPERSEDES, Relation, RowProblem, TakenChunk, TakenMemory
 from cems_workbench.sources.rows import Page, PagedSnapshot, Recognised, embedded_texts, usable_vector
 from cems_workbench.sources.source import (
@@ -96,6 +97,7 @@ class TableSource:
 
     @property
     def address(self) -> str:
+        """The address without any secret."""
         return self._database.address.plain
 
     def probe(self) -> SourceInfo:
@@ -152,7 +154,7 @@ class TableSource:
     @contextmanager
     def snapshot(self) -> Iterator[TableSnapshot]:
         """The rows as of now, on a separate connection. Raises SourceError."""
-        own = Database(self._database.address, self._database.timeout)
+        own = self._database.new_connection()
         try:
             with own.transaction() as reader:
                 rows = self._rows(reader)
@@ -181,11 +183,8 @@ class TableSource:
             by_words = {name: search.by_words(asked[name]) for name in names if name in ("ts_rank", "ts_rank_cd")}
             near_rows, words_rows = fusion.rows(asked.get("source_hybrid", 0)) if fusion else (0, 0)
             fused_words = search.by_words(words_rows) if "source_hybrid" in names else ([], 0.0)
-            if (
-                trial.exact
-            ):  # Without index scans no vector index is used; after the lexical lists, which may use indexes.
-                for setting, value in (("enable_indexscan", "off"), ("enable_seqscan", "on"), ("enable_sort", "on")):
-                    reader.set(setting, value)
+            if trial.exact:  # After the lexical lists, which may use indexes.
+                catalog.scan_exactly(reader)
             lists = []
             for name in names:
                 if name == "source_hybrid" and fusion:
@@ -224,6 +223,7 @@ class TableSource:
             raise InputError(f"{self.address}: {error}") from None
 
     def close(self) -> None:
+        """Close the connection."""
         self._database.close()
 
     def _plan(self, reader: Reader, rows: Rows, dimension: int | None) -> catalog.SearchPlan:
@@ -268,11 +268,13 @@ class _Search:
     distance: Distance
 
     def by_distance(self, asked: int) -> Hits:
+        """The nearest rows."""
         where, values = self.rows.searched(self.query.scope)
         values |= {"vector": _literal(self.query.vector, self.rows.layout), "asked": asked}
         return self._hits(_nearest(self.rows.layout, self.distance, where), values)
 
     def by_words(self, asked: int) -> Hits:
+        """The best rows by the layout's lexical list."""
         layout = self.rows.layout
         if layout.lexical is None:
             return [], 0.0
@@ -312,6 +314,7 @@ class TableSnapshot(PagedSnapshot):
 
     @cached_property
     def total(self) -> int:
+        """Number of rows."""
         count = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(self._rows.layout.rows, self._rows.where)
         return int(self._reader.row(count, self._rows.values)[0])
 
@@ -370,12 +373,7 @@ class TableSnapshot(PagedSnapshot):
             page=page,
         )
         if layout.table.has_blocks:
-            (blocks,) = self._reader.row(
-                "SELECT pg_relation_size(%(table)s::oid::regclass) / current_setting('block_size')::bigint",
-                {"table": layout.table.oid},
-            )
-            for start in range(0, blocks, PAGE_BLOCKS):
-                place = {"from": f"({start},0)", "to": f"({start + PAGE_BLOCKS},0)"}
+            for place in _block_ranges(self._reader, layout.table.oid):
                 yield self._page(self._reader.rows(query, {**rows.values, **place}), place)
             return
         last = None
@@ -503,8 +501,10 @@ class TableSnapshot(PagedSnapshot):
         elif layout.chunks is None:
             # pgvector stores numbers only.
             vector = usable_vector(id, layout.vector.name, vector, self._dimension, problems, finite=True)
+        paths, values = found_values(payload, layout.names)
+        called = {field: path for field, path in paths.items() if "." in path or field == "valid_until"}
         try:
-            memory, unused = memory_of(id, text, payload, layout.names)
+            memory, unused = memory_fields.memory_of(id, text, values, called)
         except FieldError as error:
             problems.append(RowProblem(id, error.field, f"{error.reason}; the row was left out"))
             return None
@@ -608,6 +608,15 @@ def _best(
         source=source,
         where=where,
     )
+
+
+def _block_ranges(reader: Reader, table: int) -> Iterator[dict[str, str]]:
+    """Ranges of ctid that cover the file of a table, as parameters `from` and `to` (exclusive)."""
+    (blocks,) = reader.row(
+        "SELECT pg_relation_size(%(table)s::oid::regclass) / current_setting('block_size')::bigint", {"table": table}
+    )
+    for start in range(0, blocks, PAGE_BLOCKS):
+        yield {"from": f"({start},0)", "to": f"({start + PAGE_BLOCKS},0)"}
 
 
 def vectors(sent: Sequence[bytes | None], kind: str) -> list[Vector | None]:

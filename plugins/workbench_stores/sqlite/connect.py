@@ -209,6 +209,7 @@ def known_layout(schema: Schema, address: Address, mapping: Mapping[str, Any] | 
 
 
 def layout_of(reader: Reader, schema: Schema, address: Address, mapping: Mapping[str, Any] | None) -> Layout:
+    """The layout. Raises InputError and SourceError."""
     known = known_layout(schema, address, mapping)
     check_options(address, (*OPTIONS, *(known.options if known is not None else ())))
     if known is not None:

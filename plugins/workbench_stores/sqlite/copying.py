@@ -140,6 +140,7 @@ def copy_once(path: str, target: str) -> State:
 
 
 def copy(path: str, folder: str, seconds: float) -> dict[str, Any]:
+    """Copy until it succeeds or the time is over."""
     target, end = os.path.join(folder, "copy.db"), time.monotonic() + seconds
     while True:
         # FileNotFoundError: the owner removed its journal meanwhile.

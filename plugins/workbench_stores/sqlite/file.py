@@ -224,6 +224,7 @@ class DatabaseFile:
         self._check_header()
 
     def close(self) -> None:
+        """Delete the copy."""
         with self._lock:
             if self._folder is not None:
                 self._folder.cleanup()

@@ -107,6 +107,7 @@ class Schema:
         return table is not None and all(column in table.columns for column in columns)
 
     def virtual(self, module: str) -> list[Table]:
+        """The virtual tables of a module."""
         return [table for table in self.tables.values() if table.module == module]
 
     @property
@@ -117,6 +118,7 @@ class Schema:
 
 
 def read_schema(reader: Reader) -> Schema:
+    """The schema. Raises SourceError."""
     found = reader.rows(
         "SELECT name, type, sql FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name"
     )

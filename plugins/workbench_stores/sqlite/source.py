@@ -100,9 +100,11 @@ class SqliteSource:
 
     @property
     def address(self) -> str:
+        """The address."""
         return self._file.plain
 
     def close(self) -> None:
+        """Delete the copy of the file."""
         self._file.close()
 
     def probe(self) -> SourceInfo:
@@ -401,6 +403,7 @@ class SqliteSnapshot(PagedSnapshot):
 
     @property
     def total(self) -> int:
+        """Number of rows."""
         if self._total < 0:
             layout, read = self._read.layout, self._read
             select = f"SELECT {layout.key or '1'} FROM {layout.source} WHERE {read.where}"

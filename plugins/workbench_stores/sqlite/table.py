@@ -148,14 +148,7 @@ def table_layout(
 
     What else it has is read if it is a field by name or holds JSON. An FTS5 table whose content it is gives the list fts5.
     """
-    paths = (given or {}).values()
-    heads = {path if path in table.columns else (split_path(table, path) or ("",))[0] for path in paths}
-    # Those that may be a field of a memory by name, and those of a mapping.
-    columns = {
-        name: f"{ALIAS}.{quoted(name)}"
-        for name, column in table.columns.items()
-        if name not in (id, text) and (name in heads or (name in FIELD_NAMES and "blob" not in column.type))
-    }
+    columns = {name: f"{ALIAS}.{quoted(name)}" for name in _field_columns(table, given or {}, (id, text))}
     json_columns = _json_columns(reader, table)
     columns |= {name: f"{ALIAS}.{quoted(name)}" for name in json_columns}
     outers = (*json_columns, *(f"{name}.{inner}" for name in json_columns for inner in NESTED))
@@ -268,6 +261,7 @@ def check_readable(reader: Reader, table: Table) -> None:
 
 
 def listed(tables: Sequence[Table]) -> str:
+    """Names in one line."""
     names = [table.name for table in tables]
     more = len(names) - MAX_LISTED
     return (", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")) or "no table"
@@ -336,6 +330,16 @@ def _joins(reader: Reader, table: Table, vectors: vec0.Vec0Table) -> bool:
     )
     there, known = rows[0]
     return bool(there) and there == known
+
+
+def _field_columns(table: Table, given: Mapping[str, str], without: Sequence[str | None]) -> list[str]:
+    """The columns that may be a field of a memory by name, and those of a mapping."""
+    heads = {path if path in table.columns else (split_path(table, path) or ("",))[0] for path in given.values()}
+    return [
+        name
+        for name, column in table.columns.items()
+        if name not in without and (name in heads or (name in FIELD_NAMES and "blob" not in column.type))
+    ]
 
 
 def _json_columns(reader: Reader, table: Table) -> list[str]:

@@ -166,8 +166,8 @@ def test_a_mapped_table_gives_what_the_mapping_says(database: Connection, opened
     assert one.created_at == datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC) and found["2"].memory.created_at is None
     assert {(problem.memory_id, problem.field): problem.reason for batch in batches for problem in batch.problems} == {
         ("3", "emb"): "is missing: the row can be read and not found by its vector",
-        ("3", "seen"): "must be a whole number from 0, found -4",
-        ("3", "rank"): "must be a number 1.0–2.0, found 'high'",
+        ("3", "access_count"): "must be a whole number from 0, found -4",
+        ("3", "priority"): "must be a number 1.0–2.0, found 'high'",
         ("4", "text"): "is empty; the row was left out",
     }
     assert found["2"].vector is not None and found["2"].vector.tolist() == [0, 2, 0, 0, 0]

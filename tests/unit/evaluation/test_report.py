@@ -41,8 +41,8 @@ from cems_workbench.pipeline import Hit, RankedList, Variant, replay
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.records import Memory, Query
 from cems_workbench.report.comparison import comparison_report
-from cems_workbench.report.figures import number, signed
 from cems_workbench.report.investigation import investigation_report
+from cems_workbench.report.page import number, signed
 from cems_workbench.ui.kit.html import csv_bytes
 from workbench_fidelity.runs import run_of
 

@@ -25,8 +25,7 @@ from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import LabelQueue, make_queue
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.jobs.evaluation import EvaluatedConfig, agreed, evaluate_configs, labelled, labelled_file
-from cems_workbench.jobs.factory import servers
-from cems_workbench.jobs.kept_resources import RecentCache
+from cems_workbench.jobs.factory import RecentCache, servers
 from cems_workbench.jobs.labelling import add_to_set, give_grade, own_grade
 from cems_workbench.jobs.query_grades import stored_query
 from cems_workbench.jobs.query_set_evidence import measurable

@@ -43,7 +43,7 @@ from cems_workbench.pipeline.stages.abstain import ABSTAIN
 from cems_workbench.pipeline.table import Ints
 from cems_workbench.progress import Cancelled, silent
 from cems_workbench.records import Judgment, Memory, Query
-from cems_workbench.report.figures import number, signed
+from cems_workbench.report.page import number, signed
 from cems_workbench.report.tuning import tuning_report
 from cems_workbench.tuning.holdout import Gain, HoldoutLooks, gain, looks_path, split
 from cems_workbench.tuning.objective import Goal, parse_goal, parse_guard

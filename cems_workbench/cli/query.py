@@ -1,24 +1,26 @@
-"""`why`, `what-if`, `memory` and `blame`: what dropped a memory and what would return it, one memory across all queries, hubs and
-orphans, a query without a memory or with one that does not exist yet, and the memories that an answer of an agent rests on.
-"""
+"""`search`, `replay`, `why`, `what-if`, `memory` and `blame`: one query, one memory, and the memories that an agent's answer rests on."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
-from contextlib import closing
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.builtin import preset_names
-from cems_workbench.cli.measuring import JudgeKindOption
+from cems_workbench.cli.measuring import JudgeKindOption, default_config, evidence_files
 from cems_workbench.cli.options import (
     Asked,
     AskedInFull,
     ConfigChoice,
     CutoffOption,
     JsonOption,
+    QueryArgument,
+    ReportOption,
     StoreOption,
     chosen_config,
     given_options,
@@ -30,19 +32,144 @@ from cems_workbench.cli.options import (
     settings_for,
 )
 from cems_workbench.cli.terminal import put_json, repeated, request_options, say, say_next, say_wrapped
-from cems_workbench.command_words import command_line, words_of
+from cems_workbench.command_words import asked_options, command_line, words_of
+from cems_workbench.command_words import why_command as why_words
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.blame import Next
+    from cems_workbench.analysis.known_mistakes import NextStep
+    from cems_workbench.analysis.of_query import Operation
     from cems_workbench.analysis.why import Why
     from cems_workbench.api.memories import MemoryReport
-    from cems_workbench.api.single_query import Explanation
-    from cems_workbench.config import PipelineConfig
+    from cems_workbench.api.single_query import Answer, Explanation
     from cems_workbench.evaluation.evidence_file import Header
-    from cems_workbench.jobs.memory_use import UsesOf
-    from cems_workbench.pipeline import Evidence
+    from cems_workbench.pipeline import Evidence, Trace
     from cems_workbench.pipeline.gather import Request
+
+
+def search_command(
+    query: str,
+    choice: ConfigChoice,
+    asked: AskedInFull,
+    bundle: Path | None = None,
+    redact: bool = False,
+    explain: bool = False,
+    stages: bool = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the pipeline for one query.
+
+    Shows the ranking first, and what each stage did with --stages.
+    """
+    if redact and bundle is None:
+        raise InputError("--redact needs a --bundle to write")
+    with asked.answer(query, choice.read(), store, as_json, "results") as (opened, answer, _):
+        from cems_workbench.analysis.known_mistakes import next_step
+        from cems_workbench.jobs.query_grades import QueryGrades, query_grades
+
+        assert answer.request is not None
+        judged = QueryGrades() if as_json and not explain else query_grades(answer.request, opened.resources.store)
+    if bundle is not None:
+        answer.save(bundle, redact=redact)
+    _print(answer, as_json, stages, explain, judged.grades)
+    if as_json:
+        return
+    step = next_step(answer.trace, judged.grades, judged.relevant_from, judged.answerable)
+    if step.kind not in ("nothing", "superseded", "expired"):  # printed with the ranking
+        say_wrapped(step.words)
+    label = words_of("app", options=given_options(store=store)) if step.place == "label" else None
+    again = asked_options(**asked.fields(), without=answer.off)
+    say_next(*_after_search(step, answer.trace, again, choice.words(store)), label)
+
+
+def _after_search(step: NextStep, trace: Trace, asked: Sequence[str], options: Sequence[str]) -> list[list[str]]:
+    """What to type after a search: what explains it, or for a query without judgments the first memory that is not returned."""
+
+    def why(memory_id: str, k: int | None = None) -> list[str]:
+        return why_words(trace.evidence.query, memory_id, cutoff=k, options=asked).words(options)
+
+    if step.place in ("why", "supersession") and step.memory_id is not None:
+        return [why(step.memory_id, step.k)]
+    if step.place in ("stages", "lists", "abstain"):
+        return [repeated("--stages")] if "--stages" not in sys.argv else [words_of("doctor", options=options)]
+    if step.place == "evaluate":
+        return [words_of("evaluate", "all", options=["--losses", *options])]
+    returned = {row.memory_id for row in trace.results}
+    found = (hit.memory_id for ranked in trace.evidence.lists for hit in ranked.hits)
+    below = next((memory_id for memory_id in found if memory_id not in returned), None)
+    return [why(below)] if below is not None else [words_of("doctor", options=options)]
+
+
+def replay_command(
+    bundle: Path,
+    choice: ConfigChoice,
+    explain: bool = False,
+    stages: bool = False,
+    spans: Path | None = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Replay an evidence bundle under a config.
+
+    The same bundle and config give the same trace on any machine. No store and no model is needed.
+    """
+    chosen = choice.read()
+    from cems_workbench.api.single_query import Answer
+    from cems_workbench.pipeline import read_bundle, replay
+    from cems_workbench.pipeline.trace_spans import trace_spans
+    from cems_workbench.platform.atomic_write import write_text
+
+    evidence = read_bundle(bundle)
+    answer = Answer(replay(evidence, chosen, clock=time.perf_counter))
+    if spans is not None:
+        write_text(spans, "".join(f"{line}\n" for line in trace_spans(answer.trace)))
+    _print(answer, as_json, stages, explain)
+    if as_json:
+        return
+    missing = next((memory_id for memory_id in evidence.memories if memory_id not in answer.ids), None)
+    if missing is not None:
+        options = ["--evidence", str(bundle), *choice.words()]
+        say_next(why_words(evidence.query, missing, options=options).words())
+
+
+def _print(answer: Answer, as_json: bool, stages: bool, explain: bool, grades: Mapping[str, int] | None = None) -> None:
+    """Print an answer, with `explain` the parts of each score, with `stages` a row for each stage; `grades` are by memory id."""
+    if as_json and explain:
+        from cems_workbench.analysis.side_by_side import side_by_side
+
+        return put_json(answer.to_json() | {"side_by_side": side_by_side(answer.trace, grades).to_json()})
+    present(answer, as_json, also=[answer.parts(grades)] if explain and not as_json else [])
+    if (stages or explain) and not as_json:  # the judge changes no ranking: it warns only if the stages are shown
+        for line in answer.judge_warnings:
+            say(line, err=True)
+    if stages and not as_json:
+        say()
+        print_rows(answer.stages)
+
+
+def operation_command(operation: Operation) -> Callable[..., None]:
+    """The command of an operation on an answered query."""
+
+    def run(
+        query: QueryArgument,
+        choice: ConfigChoice,
+        asked: AskedInFull,
+        html: ReportOption = None,
+        store: StoreOption = None,
+        as_json: JsonOption = False,
+    ) -> None:
+        with asked.answer(query, choice.read(), store, as_json) as (_, answer, _):
+            found = answer.ask(operation.name)
+        if html is not None:
+            from cems_workbench.platform.atomic_write import write_text
+            from cems_workbench.report.page import result_report
+
+            write_text(html, result_report(found, datetime.now(UTC)))
+        present(found, as_json)
+
+    run.__doc__ = operation.question
+    return run
 
 
 def why_command(
@@ -94,16 +221,9 @@ def explained(
     quiet: bool,
 ) -> Explanation:
     """Why a memory is not in the store's answer to a query. A judge is asked only where it decides."""
-    chosen = asked.config(choice.read())
-    from cems_workbench.analysis.why import stored_memory
-    from cems_workbench.api.single_query import answered, explanation
-    from cems_workbench.pipeline.evidence import Request
+    with asked.answer(query, choice.read(), store, quiet) as (opened, answer, progress):
+        from cems_workbench.api.single_query import explanation
 
-    request = Request(query, **asked.fields())
-    with progress_bar(quiet) as progress, opened_store(store) as opened:
-        stored_memory(memory_id, opened.resources)  # refused before the search
-        asked.check_project(opened.resources.store)
-        answer = answered(opened, request, chosen, asked.without or (), named="--without-variant", judge="decisive")
         return explanation(answer, memory_id, opened, cutoff, labelled, progress=progress)
 
 
@@ -227,18 +347,13 @@ def what_if_command(
         raise InputError("pass one of --without MEMORY_ID, --with TEXT and --with-file FILE")
     if scope not in ("personal", "shared"):
         raise InputError(f"--scope {scope[:40]}: expected personal or shared")
-    chosen = choice.read()
-    from cems_workbench.api.memories import what_if
-    from cems_workbench.api.single_query import answered
-    from cems_workbench.pipeline.evidence import Request
-    from cems_workbench.platform.parsing import read_text
+    with asked.answer(query, choice.read(), store, as_json) as (opened, answer, progress):
+        from cems_workbench.api.memories import what_if
+        from cems_workbench.platform.parsing import read_text
 
-    request = Request(query, **asked.fields())
-    with progress_bar(as_json) as progress, opened_store(store) as opened:
-        asked.check_project(opened.resources.store)
         found = what_if(
             opened,
-            answered(opened, request, chosen, judge="decisive"),
+            answer,
             without=without,
             text=text if text_file is None else read_text(text_file, "text of a memory"),
             title=title,
@@ -254,7 +369,8 @@ def what_if_command(
     if queries is None and any_judged:
         say_next(repeated("--queries", "all"))
     else:
-        say_next(words_of("search", query, options=[*request_options(request), *choice.words(store)]))
+        assert answer.request is not None
+        say_next(words_of("search", query, options=[*request_options(answer.request), *choice.words(store)]))
 
 
 def memory_command(
@@ -272,19 +388,35 @@ def memory_command(
 
     Evidence files need neither store nor model. Each row ends with the command that explains it.
     """
-    from cems_workbench.api.memories import MemoryReport
+    from cems_workbench.api.memories import memory_use
+    from cems_workbench.evaluation.evidence_stream import EvidenceStream
+    from cems_workbench.jobs.query_set_evidence import ALL_QUERIES
 
     given = list(names or ())
     if not (hubs or orphans) and not given:
         raise InputError("name a memory: memory MEMORY_ID; or ask for --hubs or --orphans")
     memory_id, sources = (None, given) if hubs or orphans else (given[0], given[1:])
-    uses, used = _uses(sources, choice, judge_kind, cutoff, memory_id, store, as_json)
+    chosen, paths = (
+        choice.read() if choice.preset or choice.config else None,
+        evidence_files(sources) if sources else None,
+    )
+    if paths is not None:
+        with EvidenceStream(paths) as stream:
+            used = chosen or default_config(stream.header, choice.changes)
+        with progress_bar(as_json) as progress:
+            found = memory_use(paths, memory_id, used, k=cutoff, judges=judge_kind, progress=progress)
+    else:
+        used, query_set = chosen or chosen_config(None, None, choice.changes), sources[0] if sources else ALL_QUERIES
+        with progress_bar(as_json) as progress, opened_store(store) as opened:
+            found = memory_use(
+                opened, memory_id, used, query_set=query_set, k=cutoff, judges=judge_kind, progress=progress
+            )
     options = choice.words(store)
-    if uses.external:  # `why` finds the recorded stages there, and no config changes them
+    if found.found.external:  # `why` finds the recorded stages there, and no config changes them
         options = ["--evidence", sources[0], *given_options(store=store)]
     elif not (choice.preset or choice.config) and sources and used.name in preset_names():
         options = ["--preset", used.name, *options]  # of the evidence
-    found = MemoryReport(uses, memory_id, tuple(options))
+    found = replace(found, options=tuple(options))
     if memory_id is not None:
         return put_json(found.to_json()) if as_json else _print_memory(found)
     listed = (
@@ -304,51 +436,12 @@ def memory_command(
         say_next(words_of("memory", *sources, options=["--orphans" if hubs else "--hubs", *options]))
 
 
-def _uses(
-    sources: Sequence[str],
-    choice: ConfigChoice,
-    judges: str | None,
-    k: int | None,
-    memory_id: str | None,
-    store: Path | None,
-    quiet: bool,
-) -> tuple[UsesOf, PipelineConfig]:
-    """The uses by the named files, query set or all judged queries, and the config."""
-    from cems_workbench.config import parse_assignment, with_values
-    from cems_workbench.evaluation.evidence_file import is_evidence_file
-    from cems_workbench.evaluation.evidence_stream import EvidenceStream
-    from cems_workbench.jobs.factory import open_filled
-    from cems_workbench.jobs.memory_use import uses_in_files, uses_in_store
-    from cems_workbench.jobs.query_set_evidence import ALL_QUERIES
-
-    chosen = choice.read() if choice.preset or choice.config else None
-    followed = () if memory_id is None else (memory_id,)
-    paths = [Path(name) for name in sources]
-    are_files = [is_evidence_file(path) for path in paths]
-    if len(paths) > 1 and not all(are_files):
-        raise InputError(f"{paths[are_files.index(False)]}: of several names each has to be an evidence file")
-    if paths and all(are_files):
-        with EvidenceStream(paths) as stream:
-            gathered = stream.header.config
-        if chosen is None:
-            chosen = with_values(gathered, dict(parse_assignment(text) for text in choice.changes or ()), "--set")
-        with progress_bar(quiet) as progress:
-            return uses_in_files(paths, chosen, kind=judges, k=k, followed=followed, progress=progress), chosen
-    config = chosen or chosen_config(None, None, choice.changes)
-    with closing(open_filled(settings_for(store))) as resources, progress_bar(quiet) as progress:
-        query_set = sources[0] if sources else ALL_QUERIES
-        return (
-            uses_in_store(config, resources, query_set, kind=judges, k=k, followed=followed, progress=progress),
-            config,
-        )
-
-
 def _print_memory(found: MemoryReport) -> None:
     """Print a line for each query, and on one line, so that it can be copied, the command that explains it."""
     for line in found.lines:
         say(line)
     (table,) = found.tables
-    for _, status, grade, _, words, command in table.rows[: table.shown]:
+    for _, _, status, grade, _, words, command in table.rows[: table.shown]:
         say_wrapped(f"{status}{'' if grade is None else f' (grade {grade})'}: {words}")
         say(f"  next: {command_line(shlex.split(command))}")
     if not table:
