@@ -98,7 +98,8 @@ def test_a_conversation_leaves_the_store_and_comes_into_another_unchanged(
     arguments = ("--format", "beir", "--query-set", "talk", "--project", "locomo/7", "--out", out, "--store", small)
     finished = command("dataset", *arguments)
     assert (finished.code, finished.err) == (0, "")
-    assert finished.out.startswith(f"12 memories, 1 queries, 2 judgments written to {out} as beir\n")
+    said = " ".join(finished.out.split())
+    assert said.startswith(f"12 memories, 1 queries, 2 judgments written to {out} as beir next:")
     (parsed,) = read_path(out)
     with Store.open(tmp_path / "other") as other, Store.open(small, create=False) as first:
         other.add(parsed)
