@@ -213,7 +213,8 @@ class OpenStore(Result):
             )
             for one in sets.latest()
         )
-        return (Table(("query set", "queries", "judged", "version", "relevant from"), tuple(rows)),)
+        columns = ("query set", "queries", "judged", "version", "relevant from")
+        return (Table(columns, tuple(rows), unshown=("judged",)),)
 
     def close(self) -> None:
         """Release the store; closing it twice is no error."""
