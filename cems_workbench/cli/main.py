@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from cems_workbench import __version__, extensions
-from cems_workbench.analysis.of_query import OPERATIONS
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.cli.options import grouped, open_existing_store
 from cems_workbench.cli.terminal import first_search, say, say_next
@@ -88,6 +87,8 @@ class Command:
 ADDED = extensions.Registry(extensions.COMMANDS, Command, taken=COMMANDS)
 
 if TYPE_CHECKING:
+    from cems_workbench.analysis.of_query import Operation
+
     commands: typer.Typer
 
 
@@ -113,10 +114,10 @@ def _registered(names: tuple[str, ...]) -> typer.Typer:
     root.callback()(_root)
     for name in names:
         kind = None
-        if name not in COMMANDS and name in OPERATIONS:
+        if name not in COMMANDS and name in _operations():
             from cems_workbench.cli.query import operation_command
 
-            command = operation_command(OPERATIONS[name])
+            command = operation_command(_operations()[name])
         elif name in COMMANDS:
             module_name, _, attribute = COMMANDS[name].partition(":")
             module = import_module(f"cems_workbench.cli.{module_name}")
@@ -130,11 +131,18 @@ def _registered(names: tuple[str, ...]) -> typer.Typer:
     return root
 
 
+def _operations() -> Mapping[str, Operation]:
+    """The operations on an answered query, which are commands too."""
+    from cems_workbench.analysis.of_query import OPERATIONS
+
+    return OPERATIONS
+
+
 def _all() -> tuple[str, ...]:
     """The names of all commands in the order of their places."""
     places = {name: 10 * i for i, name in enumerate(COMMANDS, 1)}
     places |= {name: added.place for name, added in ADDED.items()}
-    places |= {name: added.place for name, added in OPERATIONS.items()}
+    places |= {name: added.place for name, added in _operations().items()}
     return tuple(sorted(places, key=places.__getitem__))
 
 
@@ -170,7 +178,7 @@ def _command(arguments: Sequence[str]) -> Callable[..., Any]:
 
 def _is_command(name: str) -> bool:
     """Whether there is a command of this name; the entry points are read only for one that is not ours."""
-    return name in COMMANDS or name in ADDED or name in OPERATIONS
+    return name in COMMANDS or name in ADDED or name in _operations()
 
 
 @cache
