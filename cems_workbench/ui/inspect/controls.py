@@ -181,22 +181,12 @@ def _optional_number(control: Control) -> None:
 
 
 def _slider(control: Control, label: str, value: float, **arguments: Any) -> None:
-    low, high = control.range
-    if control.spec.type is int:
-        step = int(control.spec.step or 1)
-        st.slider(label, int(low), int(high), int(value), step, **control.on_change(), **arguments)
-    else:
-        width = float(control.spec.step or 0.01)
-        st.slider(
-            label,
-            float(low),
-            float(high),
-            float(value),
-            width,
-            format=_format(width),
-            **control.on_change(lambda picked: round(picked, 10)),
-            **arguments,
-        )
+    of, whole = control.spec.type, control.spec.type is int
+    low, high, now, step = (
+        of(number) for number in (*control.range, value, control.spec.step or (1 if whole else 0.01))
+    )
+    form, rounded = None if whole else _format(step), control.on_change(lambda picked: round(picked, 10))
+    st.slider(label, low, high, now, step, format=form, **rounded, **arguments)
 
 
 def _format(step: float) -> str:

@@ -136,26 +136,16 @@ def spread_figure(reading: Reading, kinds: dict[str, Floats]) -> Figure:
             marker={"color": colour, "symbol": mark, "size": 6, "opacity": 0.8},
             hovertemplate=hover(kind, "%{x:.4g}"),
         )
-    lines = [
+    for value, name, colour, dash, corner in (
         (reading.value, "this query", QUERY_COLOUR, "solid", "top right"),
         (reading.threshold, "threshold", THRESHOLD_COLOUR, "dash", "top left"),
-    ]
-    for value, name, colour, dash, corner in lines:
+    ):
         if value is not None:
-            figure.add_vline(
-                x=value,
-                line={"color": colour, "width": 2, "dash": dash},
-                annotation_text=f"{name} {value:.4g}",
-                annotation_position=corner,
-                annotation_font={"size": 12},
-            )
-    kinds_axis = {
-        "tickvals": [1, 0],
-        "ticktext": [f"{kind} · {len(values)}" for kind, values in kinds.items()],
-        "range": [-0.6, 1.6],
-        "showgrid": False,
-        "color": GREY,
-    }
+            note = {"annotation_text": f"{name} {value:.4g}", "annotation_position": corner}
+            line = {"color": colour, "width": 2, "dash": dash}
+            figure.add_vline(x=value, line=line, annotation_font={"size": 12}, **note)
+    names = [f"{kind} · {len(values)}" for kind, values in kinds.items()]
+    kinds_axis = {"tickvals": [1, 0], "ticktext": names, "range": [-0.6, 1.6], "showgrid": False, "color": GREY}
     figure.update_layout(layout(260, {"title": CONFIDENCE_FEATURES[reading.name].title}, kinds_axis, margin={"t": 28}))
     return figure
 
