@@ -183,24 +183,20 @@ COSINES = TokenCosines(
 )
 
 
-def test_a_rare_token_warms_more_than_a_common_one() -> None:
-    heat = token_similarity(COSINES)
-    assert heat.strength.tolist() == pytest.approx(
-        [0.5, 0.2, 0.15]
-    )  # max of 0.5 and 0.2/4, of 0.1 and 0.8/4, of 0 and 0.6/4
-    assert heat.nearest.tolist() == [0, 1, 1]
-    assert heat.cosine.tolist() == pytest.approx([0.5, 0.8, 0.6])
-
-
-def test_a_query_token_meets_the_nearest_text_token() -> None:
-    assert token_similarity(COSINES).met_by == ((0,), (1,), ())
-
-
-def test_one_token_alone_shows_its_own_cosines_and_meeting() -> None:
-    heat = token_similarity(COSINES, only=0)
-    assert heat.strength.tolist() == pytest.approx([0.5, 0.1, 0.0])
-    assert heat.nearest.tolist() == [0, 0, 0]
-    assert heat.met_by == ((0,), (), ())
+@pytest.mark.parametrize(
+    ("only", "strength", "nearest", "met_by"),
+    [
+        # Of all: max of 0.5 and 0.2/4, of 0.1 and 0.8/4, of 0 and 0.6/4.
+        (None, [0.5, 0.2, 0.15], [0, 1, 1], ((0,), (1,), ())),
+        (0, [0.5, 0.1, 0.0], [0, 0, 0], ((0,), (), ())),
+    ],
+    ids=["a rare token warms more than a common one", "one token alone shows its own cosines"],
+)
+def test_heat_of_query_tokens(only, strength, nearest, met_by) -> None:
+    heat = token_similarity(COSINES, only)
+    assert heat.strength.tolist() == pytest.approx(strength)
+    assert (heat.nearest.tolist(), heat.met_by) == (nearest, met_by)
+    assert heat.cosine.tolist() == pytest.approx([COSINES.cosine[token, i] for i, token in enumerate(nearest)])
 
 
 def test_words_without_any_rarity_leave_the_text_cold() -> None:
@@ -224,13 +220,16 @@ def test_a_chunk_is_found_where_it_was_cut(selection: str, size: int) -> None:
     assert chunk[place[1] - place[0] :] in ("", ".", ". ")
 
 
-def test_a_chunk_of_another_text_has_no_place() -> None:
-    assert chunk_place("what it says now", "what it said") is None
-
-
-def test_an_end_that_was_put_there_is_no_part_of_the_place() -> None:
-    assert chunk_place("one. two", "two. ") == (5, 8)
-    assert chunk_place("one. two", "one. two.") == (0, 8)
+@pytest.mark.parametrize(
+    ("content", "chunk", "place"),
+    [
+        ("what it says now", "what it said", None),
+        ("one. two", "two. ", (5, 8)),  # an end that was put there is no part of the place
+        ("one. two", "one. two.", (0, 8)),
+    ],
+)
+def test_the_place_of_a_chunk(content, chunk, place) -> None:
+    assert chunk_place(content, chunk) == place
 
 
 def test_the_cut_is_the_end_of_the_last_word_that_fits() -> None:
@@ -281,22 +280,19 @@ def test_blocks_give_the_same_and_say_how_far_they_are(monkeypatch: pytest.Monke
     assert said == [("comparing embeddings", 3, 4), ("comparing embeddings", 4, 4)]
 
 
-def test_who_was_missed_is_named_with_rank_and_cosine() -> None:
-    found = recall_at(ranking(0.9, 0.8, 0.7, 0.6), [("m1", 0.9), ("m3", 0.7), ("m4", 0.6)], 3)
-    assert (found.k, found.found, found.value) == (3, 2, pytest.approx(2 / 3))
-    assert found.missed == (Missed("m2", 2, 0.8),)
-
-
-def test_only_the_first_k_of_the_answer_count() -> None:
-    assert recall_at(ranking(0.9, 0.8, 0.7), [("m3", 0.7), ("m2", 0.8), ("m1", 0.9)], 1).missed == (
-        Missed("m1", 1, 0.9),
-    )
-
-
-def test_of_memories_that_tie_with_the_last_place_any_will_do() -> None:
-    exact = ranking(0.9, 0.5, 0.5, 0.5)
-    assert recall_at(exact, [("m1", 0.9), ("m4", 0.5)], 2).missed == ()
-    assert recall_at(exact, [("m1", 0.9)], 3) == exact_search.Recall(3, 1, (Missed("m2", 2, 0.5), Missed("m3", 3, 0.5)))
+@pytest.mark.parametrize(
+    ("cosines", "answer", "k", "missed"),
+    [
+        ((0.9, 0.8, 0.7, 0.6), "m1 m3 m4", 3, (Missed("m2", 2, 0.8),)),
+        ((0.9, 0.8, 0.7), "m3 m2 m1", 1, (Missed("m1", 1, 0.9),)),  # only the first k of the answer count
+        ((0.9, 0.5, 0.5, 0.5), "m1 m4", 2, ()),  # of memories that tie with the last place any will do
+        ((0.9, 0.5, 0.5, 0.5), "m1", 3, (Missed("m2", 2, 0.5), Missed("m3", 3, 0.5))),
+    ],
+)
+def test_who_was_missed_is_named_with_rank_and_cosine(cosines, answer, k, missed) -> None:
+    found = recall_at(ranking(*cosines), [(name, 0.0) for name in answer.split()], k)
+    assert (found.k, found.found, found.missed) == (k, k - len(missed), missed)
+    assert found.value == pytest.approx(found.found / k)
 
 
 def test_the_largest_difference_of_scores_is_found() -> None:
