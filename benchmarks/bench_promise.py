@@ -17,7 +17,7 @@ import numpy as np
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import preset
 from cems_workbench.evaluation.grades import agreed_grades
-from cems_workbench.evaluation.metrics.measure import graded
+from cems_workbench.evaluation.metrics import graded
 from cems_workbench.evaluation.metrics.ranked import ndcg
 from cems_workbench.settings import Settings
 from workbench_fidelity.fidelity import asked_queries, measure_fidelity, setting_for, store_of_folder

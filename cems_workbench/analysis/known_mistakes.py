@@ -52,8 +52,7 @@ from cems_workbench.analysis.supersession import first_result_stale, first_resul
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.grades import relevant
 from cems_workbench.pipeline.fusion_methods import fusion_method
-from cems_workbench.pipeline.list_scores import as_cosine
-from cems_workbench.pipeline.list_sources import list_label, ordinal
+from cems_workbench.pipeline.list_sources import as_cosine, list_label, ordinal
 from cems_workbench.pipeline.replay import Trace
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import ABSTAIN, DEDUP, SUPERSESSION

@@ -438,7 +438,7 @@ class StageMistakes:
         self, name: str, found: StageArrays[Any, Any], recorded: RecordedTable, grades: tuple[Ints, Ints] | None
     ) -> None:
         """Each query whose fusion reads all that the lists found."""
-        from cems_workbench.evaluation.metrics.measure import discounts
+        from cems_workbench.evaluation.metrics import discounts
 
         shares = self._fusions.setdefault(name, FusionShares())
         for q, lists in enumerate(recorded.lists):
@@ -522,7 +522,7 @@ class StageMistakes:
         """The nDCG of what a stage returned, and of as many of its input: a stage that also cuts is not blamed for having cut."""
         if grades is None or found.passed:
             return
-        from cems_workbench.evaluation.metrics.measure import discounts
+        from cems_workbench.evaluation.metrics import discounts
 
         grade, ideal = (np.maximum(one, 0) for one in grades)
         weights = discounts(MEASURED)

@@ -210,7 +210,7 @@ class Answer(Result):
     def _remarks(self) -> Iterator[str]:
         from cems_workbench.config import depth_notes
         from cems_workbench.pipeline.effects import effect_lines, later_words
-        from cems_workbench.pipeline.list_provenance import answered_lists, searched_lines
+        from cems_workbench.pipeline.list_sources import answered_lists, searched_lines
         from cems_workbench.pipeline.stages.assembly import ASSEMBLY
         from cems_workbench.pipeline.stages.lists import LISTS
 
@@ -467,7 +467,7 @@ class Explanation(Result):
     def notes(self) -> tuple[str, ...]:
         """How to read the changes, what project and moment do, and who answered; warnings of recorded stages."""
         from cems_workbench.pipeline.effects import effect_lines
-        from cems_workbench.pipeline.list_provenance import answered_lists
+        from cems_workbench.pipeline.list_sources import answered_lists
 
         evidence, asked = self.answer.evidence, self.answer.request
         answered = answered_lists(evidence.notes, [ranked.name for ranked in evidence.lists])

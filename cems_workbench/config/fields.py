@@ -269,10 +269,13 @@ def specs(model: type[BaseModel], prefix: str = "") -> Iterator[FieldSpec]:
 @cache
 def _texts() -> dict[str, dict[str, tuple[str, str]]]:
     """Label and help of each parameter, by the class of its section and its name there."""
-    texts: dict[str, dict[str, tuple[str, str]]] = json.loads(
-        Path(__file__).with_name("parameters.json").read_text("utf-8")
-    )
+    texts: dict[str, dict[str, tuple[str, str]]] = packaged("config/parameters.json")
     return texts
+
+
+def packaged(name: str) -> Any:
+    """A JSON file of this package by its path in it, such as a table of texts: read once, when what declares them is."""
+    return json.loads((Path(__file__).parents[1] / name).read_text("utf-8"))
 
 
 def _spec(model: type[BaseModel], name: str, path: str, info: FieldInfo) -> FieldSpec:

@@ -25,7 +25,7 @@ from cems_workbench.evaluation.grades import (
     own_document,
     without_own,
 )
-from cems_workbench.evaluation.metrics.measure import GradedRankings, ideal_grades
+from cems_workbench.evaluation.metrics import GradedRankings, ideal_grades
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.missing_evidence import SCORED_WITH, unmet
 from cems_workbench.pipeline.recorded import merged_names

@@ -13,8 +13,7 @@ import numpy as np
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, number, stale_lines
-from cems_workbench.evaluation.metrics import MEASURES, Measure
-from cems_workbench.evaluation.metrics.measure import rbo
+from cems_workbench.evaluation.metrics import MEASURES, Measure, rbo
 from cems_workbench.evaluation.statistics import (
     bootstrap_test,
     effect_size,

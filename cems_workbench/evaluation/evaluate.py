@@ -16,8 +16,7 @@ import numpy as np
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation import grades
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings, missing_score_lines
-from cems_workbench.evaluation.metrics import Measure, relevance_words
-from cems_workbench.evaluation.metrics.measure import GradedRankings
+from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance_words
 from cems_workbench.evaluation.statistics import bootstrap, bounds, interval, means, resample
 from cems_workbench.pipeline.table import Floats, Ints
 from cems_workbench.results import Table

@@ -32,7 +32,7 @@ from cems_workbench.errors import InputError, one_line
 from cems_workbench.evaluation import evidence_rows
 from cems_workbench.evaluation.evidence_rows import arrow
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.list_provenance import provenance
+from cems_workbench.pipeline.list_sources import provenance
 from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.recorded import RECORDED
 from cems_workbench.platform.parsing import MAX_CHARS, json_values

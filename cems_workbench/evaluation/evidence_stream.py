@@ -34,11 +34,10 @@ from cems_workbench.evaluation.batch import LabelledBatch, Rankings
 from cems_workbench.evaluation.comparison import Comparison, compare, overlap_of
 from cems_workbench.evaluation.evaluate import Evaluation, cost_of, not_improved, stale_queries, summarise
 from cems_workbench.evaluation.evidence_file import EvidenceSet, Header, PortionedFile, mismatch
-from cems_workbench.evaluation.metrics import MEASURES, Measure
-from cems_workbench.evaluation.metrics.measure import NO_GRADE, GradedRankings
+from cems_workbench.evaluation.metrics import MEASURES, NO_GRADE, GradedRankings, Measure
 from cems_workbench.evaluation.statistics import bootstrap, bounding_values, means
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.list_provenance import provenance
+from cems_workbench.pipeline.list_sources import provenance
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 from cems_workbench.progress import Progress, silent

@@ -32,7 +32,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from cems_workbench.evaluation.metrics.measure import MEASURES, NO_GRADE, GradedRankings, Measure
+from cems_workbench.evaluation.metrics import MEASURES, NO_GRADE, GradedRankings, Measure
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 
 RESAMPLES = 1000

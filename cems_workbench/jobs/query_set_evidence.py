@@ -49,7 +49,7 @@ from cems_workbench.jobs.traces import is_traced, read_traced, require_replayabl
 from cems_workbench.models.embedder import CachedQueries
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather, notes_superseded
-from cems_workbench.pipeline.list_provenance import asked_between
+from cems_workbench.pipeline.list_sources import asked_between
 from cems_workbench.pipeline.missing_evidence import portable_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import RERANK

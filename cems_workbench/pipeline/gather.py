@@ -490,7 +490,7 @@ class _Searches:
         config, resources, request = self.config, self.resources, self.request
         if not asks_source(config):
             return
-        from cems_workbench.pipeline.list_provenance import engine_note
+        from cems_workbench.pipeline.list_sources import engine_note
         from cems_workbench.sources.address import redact_address
         from cems_workbench.sources.source import SourceError
 

@@ -28,7 +28,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.models.http import CircuitBreaker
 from cems_workbench.models.protocol import Float32
-from cems_workbench.pipeline.list_scores import SCALE_WORDS, Scale, expecting_cosines
+from cems_workbench.pipeline.list_sources import SCALE_WORDS, Scale, expecting_cosines
 from cems_workbench.sources.address import Address, parse_saved, short_name
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.score_meanings import meaning_of

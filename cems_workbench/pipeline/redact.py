@@ -32,8 +32,7 @@ import numpy as np
 
 from cems_workbench.config.sections.gathering import Detectors
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, ModelScore, RankedList
-from cems_workbench.pipeline.list_provenance import without_source
-from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.list_sources import SOURCES, without_source
 from cems_workbench.pipeline.missing_evidence import LEFT_OUT
 from cems_workbench.pipeline.recorded import NOT_RETURNED, RECORDED, RecordedList, RecordedStages, Scored
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect

@@ -17,7 +17,8 @@ from cems_workbench.config import config_hash
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.bundle import bundle_from
 from cems_workbench.pipeline.list_sources import list_label
-from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow, ScorePart, score_parts
+from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow
+from cems_workbench.pipeline.stages.result import ScorePart
 from cems_workbench.records import Memory
 from cems_workbench.report.page import DASH, Facts, Part, Row, Scale, Texts, made, number, render
 
@@ -75,7 +76,7 @@ def _bars(trace: Trace, memory_id: str, texts: Texts) -> tuple[tuple[Row, ...], 
     here = next((i for i, row in enumerate(kept) if row.memory_id == memory_id), None)
     around = range(0) if here is None else range(max(0, here - AROUND), min(len(kept), here + AROUND + 1))
     rows = [kept[i] for i in sorted({*range(min(FIRST, len(kept))), *around})]
-    split = {row.memory_id: score_parts(row, stage.fields) for row in rows}
+    split = {row.memory_id: stage.score_parts(row.memory_id) for row in rows}
     names = list(dict.fromkeys(_name(part) for parts in split.values() for part in parts))
     colours = {name: f"c{i % LIST_COLOURS}" for i, name in enumerate(names)}
     sums = [sum(part.value for part in parts if part.value > 0) for parts in split.values()]

@@ -6,8 +6,7 @@ import inspect
 import re
 import sys
 
-from cems_workbench.evaluation.metrics import MEASURES, STANDARD, MeasureFamily
-from cems_workbench.evaluation.metrics.measure import NO_ANSWER
+from cems_workbench.evaluation.metrics import MEASURES, NO_ANSWER, STANDARD, MeasureFamily
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
 from docs.reference_pages.markdown import code, notice, table, table_cell
 

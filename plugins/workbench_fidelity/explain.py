@@ -20,7 +20,7 @@ from cems_workbench.analysis.why.counterfactual import distance, ends, others, s
 from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, preset, preset_names, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.metrics.measure import rbo
+from cems_workbench.evaluation.metrics import rbo
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.missing_evidence import unmet
 from cems_workbench.pipeline.replay import run, single_table, to_table

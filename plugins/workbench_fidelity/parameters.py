@@ -32,7 +32,7 @@ from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import UNSCORED, Block, LabelledBatch
-from cems_workbench.evaluation.metrics.measure import rbo
+from cems_workbench.evaluation.metrics import rbo
 from cems_workbench.jobs.recorded_answers import Production
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.effects import idle_parameters

@@ -13,7 +13,7 @@ from cems_workbench.config import list_depths
 from cems_workbench.config.model import candidate_set_size
 from cems_workbench.pipeline.evidence import RankedList
 from cems_workbench.pipeline.gather import CANDIDATE_SETS, MAX_DEPTH, inner_depth, search_filter
-from cems_workbench.pipeline.list_provenance import provenance_of
+from cems_workbench.pipeline.list_sources import provenance_of
 from cems_workbench.pipeline.live_engine import LiveEngine
 from cems_workbench.store.search.entries import best_per_memory
 from cems_workbench.store.search.vector_index import EXACT_ROWS

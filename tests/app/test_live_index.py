@@ -19,7 +19,7 @@ from cems_workbench.jobs.catalogue import PRESENT_NAME
 from cems_workbench.jobs.connecting import take_snapshot
 from cems_workbench.jobs.importing import import_files
 from cems_workbench.jobs.traced_sets import traced_sets
-from cems_workbench.pipeline.list_provenance import provenance_of
+from cems_workbench.pipeline.list_sources import provenance_of
 from cems_workbench.progress import silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, TakenMemory
 from cems_workbench.settings import Settings

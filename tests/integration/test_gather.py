@@ -22,7 +22,7 @@ from cems_workbench.models.minilm_embedder import MiniLMEmbedder
 from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge, available
 from cems_workbench.pipeline import Evidence, read_bundle, replay, write_bundle
 from cems_workbench.pipeline.gather import Request, gather, gather_lists
-from cems_workbench.pipeline.list_provenance import searched_lines
+from cems_workbench.pipeline.list_sources import searched_lines
 from cems_workbench.pipeline.rerankers import cross_encoder
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.understanding import SHIPPED

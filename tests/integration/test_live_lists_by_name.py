@@ -28,7 +28,7 @@ from cems_workbench.jobs.query_set_evidence import require_answered
 from cems_workbench.models.http import CircuitBreaker
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather
-from cems_workbench.pipeline.list_provenance import OWN, answered_by, answered_lists, score_meaning
+from cems_workbench.pipeline.list_sources import OWN, answered_by, answered_lists, score_meaning
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.records import Memory, Relation

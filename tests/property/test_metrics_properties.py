@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.evaluation.metrics import Measure, graded, parse_measures
-from cems_workbench.evaluation.metrics.measure import rbo
+from cems_workbench.evaluation.metrics import Measure, graded, parse_measures, rbo
 from cems_workbench.evaluation.statistics import bounds, holm, means, randomisation_test
 from cems_workbench.pipeline.table import _places
 from tests.oracle import judged_run, oracle

@@ -16,7 +16,6 @@ from cems_workbench.config import PipelineConfig, preset, preset_names, with_val
 from cems_workbench.jobs.recorded_answers import match_results
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.stages import ADJUST, FUSION, RERANK, THRESHOLD, candidate_stages
-from cems_workbench.pipeline.stages.fusion import score_parts
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.records import Returned
 from cems_workbench.ui.inspect.searched import path_html
@@ -98,7 +97,7 @@ def test_bars_words_and_the_followed_row_add_up_to_the_score_that_orders(evidenc
     fusion = trace.stage(FUSION)
     for row in fusion.kept:
         assert math.isclose(
-            sum(part.value for part in score_parts(row, fusion.fields)), row.score, rel_tol=1e-9, abs_tol=1e-12
+            sum(part.value for part in fusion.score_parts(row.memory_id)), row.score, rel_tol=1e-9, abs_tol=1e-12
         )
     drawn = contributions_figure(trace, len(fusion.kept))
     totals = np.sum([bar.x for bar in drawn.data], axis=0) if drawn.data else np.zeros(len(fusion.kept))

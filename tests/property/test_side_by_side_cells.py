@@ -17,7 +17,7 @@ from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION, JUDGE, LISTS, RERANK
 from cems_workbench.pipeline.stages.adjust import AdjustRow
-from cems_workbench.pipeline.stages.fusion import FusionRow, score_parts
+from cems_workbench.pipeline.stages.fusion import FusionRow
 from cems_workbench.pipeline.stages.judge import JudgeRow
 from cems_workbench.pipeline.stages.rerank import RerankRow
 from cems_workbench.pipeline.stages.result import StageRow
@@ -50,7 +50,7 @@ def _assert_cell(cell: Cell, row: StageRow, trace: Trace, final: bool) -> None:
     assert cell.score == (row.raw if isinstance(row, JudgeRow) else row.score)
     expected: list[tuple[str, float | None]] = []
     if isinstance(row, FusionRow):
-        given = score_parts(row, trace.stage(FUSION).fields) if row.kept else ()
+        given = trace.stage(FUSION).score_parts(row.memory_id) if row.kept else ()
         expected = [(f"{list_label(p.list)} {p.kind}" if p.list else p.kind, p.value) for p in given]
         assert not row.kept or math.isclose(sum(v for _, v in cell.parts), row.score or 0, rel_tol=1e-9, abs_tol=1e-12)
     elif isinstance(row, RerankRow):

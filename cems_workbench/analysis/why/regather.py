@@ -39,8 +39,7 @@ from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_s
 from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
 from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores, search_filter
-from cems_workbench.pipeline.list_provenance import provenance_of
-from cems_workbench.pipeline.list_sources import LIST_SOURCES, Source, ordinal
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, Source, ordinal, provenance_of
 from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of

@@ -24,8 +24,7 @@ import numpy as np
 from cems_workbench.analysis.ranks import kendall, rbo
 from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
 from cems_workbench.config import PipelineConfig
-from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance_words
-from cems_workbench.evaluation.metrics.measure import ideal_grades
+from cems_workbench.evaluation.metrics import GradedRankings, Measure, ideal_grades, relevance_words
 from cems_workbench.evaluation.verdict import Verdict, verdict_of_values
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.replay import run, to_table

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cems_workbench.evaluation.metrics.measure import GradedRankings, MeasureFamily
+from cems_workbench.evaluation.metrics import GradedRankings, MeasureFamily
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 
 BLOCK_SIZE = 2_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cems_workbench.evaluation.metrics.measure import GradedRankings, MeasureFamily, discounts
+from cems_workbench.evaluation.metrics import GradedRankings, MeasureFamily, discounts
 from cems_workbench.pipeline.table import Floats, Ints
 
 

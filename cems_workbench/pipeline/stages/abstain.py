@@ -25,10 +25,8 @@ import numpy as np
 
 from cems_workbench.config import PipelineConfig, field_spec, list_depths, with_values
 from cems_workbench.pipeline.evidence import VARIANT_KINDS
-from cems_workbench.pipeline.list_scores import own_scale
-from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.list_sources import INSIDE, SOURCES, own_scale
 from cems_workbench.pipeline.stages.judge import judges_of
-from cems_workbench.pipeline.stages.lists import INSIDE
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed, StageArrays, StageFields, StageRow, plain_fields
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch

@@ -36,12 +36,11 @@ from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.stages.fusion import by_relations
 from cems_workbench.pipeline.stages.result import (
     PartColumn,
-    RowContract,
     StageArrays,
     StageFields,
     StageRow,
     StageTrace,
-    optional_numbers,
+    rows_of,
 )
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking, memoized, ranked
@@ -116,16 +115,12 @@ def apply_adjust(
         score = np.clip(score, 0.0, 1.0)
     age = cache(lambda: _ages(table, config.time_decay, by_relation))  # only the trace reads it
 
-    def row(q: int) -> Callable[[int, RowContract], AdjustRow]:
-        ages, unclamped_of = optional_numbers(age()[q]), unclamped[q].tolist()
-        columns = [(name, f.multiplier[q].tolist(), f.applies[q].tolist()) for name, f in factors.items()]
-        return lambda c, contract: AdjustRow(
-            *contract,
-            {name: values[c] for name, values, applies in columns if applies[c]},
-            ages[c],
-            unclamped_of[c],
-            _age_from(table, config.time_decay, by_relation, q, c),
-        )
+    def applied(q: int) -> list[dict[str, float]]:
+        columns = [(name, one.multiplier[q].tolist(), one.applies[q].tolist()) for name, one in factors.items()]
+        return [{name: values[c] for name, values, applies in columns if applies[c]} for c in range(len(table.ids[q]))]
+
+    def age_from(q: int) -> list[AgeFrom]:
+        return [_age_from(table, config.time_decay, by_relation, q, c) for c in range(len(table.ids[q]))]
 
     def product() -> Floats:
         multiplied = np.ones(table.shape)
@@ -137,7 +132,7 @@ def apply_adjust(
         entered=before.alive,
         before=before,
         after=ranked(score, before.alive, (lambda: before.key) if before.stable else None),
-        row=row,
+        row=lambda q: rows_of(AdjustRow, applied, age(), unclamped, age_from)(q),
         parts=lambda q: [
             PartColumn(name, None, np.where(factor.applies[q], factor.multiplier[q], np.nan))
             for name, factor in factors.items()

@@ -45,19 +45,18 @@ import numpy as np
 
 from cems_workbench.config import list_depths
 from cems_workbench.config.sections.ranking import AssemblyConfig
-from cems_workbench.pipeline.list_scores import VECTOR_SCALES, own_scale
-from cems_workbench.pipeline.list_sources import SOURCES, ordinal
+from cems_workbench.pipeline.list_sources import SOURCES, VECTOR_SCALES, ordinal, own_scale
 from cems_workbench.pipeline.stages.fusion import best_version, by_relations
 from cems_workbench.pipeline.stages.query import aggregations
 from cems_workbench.pipeline.stages.result import (
     PartColumn,
-    RowContract,
     StageArrays,
     StageFields,
     StageRow,
     StageTrace,
     field_names,
     plain_fields,
+    rows_of,
 )
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import (
@@ -217,10 +216,6 @@ def apply_assembly(
         picked = selection(q)
         return c not in picked.skipped and c not in picked.left_out and not (low[q, c] and c in picked.chosen)
 
-    def row(q: int) -> Callable[[int, RowContract], AssemblyRow]:
-        counts, mmr, skipped = tokens[q].tolist(), selection(q).mmr, frozenset(selection(q).skipped)
-        return lambda c, contract: AssemblyRow(*contract, counts[c], mmr.get(c), c in skipped)
-
     def parts(q: int) -> list[PartColumn]:
         looked_at = selection(q).mmr
         if not looked_at:
@@ -267,7 +262,12 @@ def apply_assembly(
         entered=before.alive,
         before=before,
         after=chosen_in_order(alive, before.score, chosen),
-        row=row,
+        row=rows_of(
+            AssemblyRow,
+            tokens,
+            lambda q: [selection(q).mmr.get(c) for c in range(table.shape[1])],
+            lambda q: [c in selection(q).skipped for c in range(table.shape[1])],
+        ),
         fields=fields,
         parts=parts,
         reason=reason,

@@ -8,13 +8,12 @@ Source: ACE stage 4 (similarity 0.90); docs/internals/specification.md, "dedup".
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from cems_workbench.config.sections.ranking import DedupConfig
-from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow
+from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, rows_of
 from cems_workbench.pipeline.stages.stage import Stage, Switch
 from cems_workbench.pipeline.table import CandidateTable, Ints, Ranking, reranked_by
 
@@ -34,27 +33,25 @@ def apply_dedup(table: CandidateTable, before: Ranking, config: DedupConfig) -> 
         original[q] = _duplicates(table, before.order(q), config.similarity, q)
     kept = before.alive & (original < 0)
 
-    def duplicate_of(q: int, c: int) -> str | None:
-        return table.ids[q][original[q, c]] if original[q, c] >= 0 else None
+    def duplicates(q: int) -> list[str | None]:
+        return [table.ids[q][c] if c >= 0 else None for c in original[q].tolist()]
 
-    def cosine(q: int, c: int) -> float | None:
-        return float(table.cosines(q)[0][c, original[q, c]]) if original[q, c] >= 0 else None
+    def cosines(q: int) -> list[float | None]:
+        found = table.cosines(q)[0]
+        return [float(found[c, of]) if of >= 0 else None for c, of in enumerate(original[q].tolist())]
 
     def reason(q: int, c: int) -> str:
-        return f"duplicates {duplicate_of(q, c)} (cosine {cosine(q, c):.3f})"
+        return f"duplicates {duplicates(q)[c]} (cosine {cosines(q)[c]:.3f})"
 
     def warnings(q: int) -> list[str]:
         bare = int((before.alive[q] & ~table.cosines(q)[1]).sum())
         return [f"{bare} candidates have no embedding and cannot be deduplicated"] if bare else []
 
-    def row(q: int) -> Callable[[int, RowContract], DedupRow]:
-        return lambda c, contract: DedupRow(*contract, duplicate_of(q, c), cosine(q, c))
-
     return StageArrays(
         entered=before.alive,
         before=before,
         after=reranked_by(kept, before),
-        row=row,
+        row=rows_of(DedupRow, duplicates, cosines),
         reason=reason,
         warnings=warnings,
     )

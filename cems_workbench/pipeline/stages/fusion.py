@@ -48,11 +48,11 @@ from cems_workbench.pipeline.fusion_methods import (
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source, list_label, ordinal
 from cems_workbench.pipeline.stages.result import (
     PartColumn,
-    RowContract,
     StageArrays,
     StageFields,
     StageRow,
     StageTrace,
+    rows_of,
 )
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import (
@@ -119,43 +119,6 @@ class FusionFields(StageFields):
 PartKind = Literal["base", "top-rank bonus", "importance bonus", "importance floor", "score blend", "minmax"]
 
 
-@dataclass(frozen=True, slots=True)
-class ScorePart:
-    """One addend of the score after fusion, and the list that it is from, if it is from one."""
-
-    kind: PartKind
-    list: str | None
-    value: float
-
-
-def score_parts(row: FusionRow, fields: FusionFields) -> tuple[ScorePart, ...]:
-    """The addends of the score after fusion that are not 0: those of the lists in their order, then the others.
-
-    Each term of the raw score is multiplied by normalised / sum of the terms and by 1 - score_blend, so that boost, divisor and cap are in
-    all of them. With combine = max only the largest counts. If the terms come to 0, what minmax makes of that is a separate addend.
-    """
-    share = 1 - fields.score_blend
-    terms: Sequence[Contribution] = row.contributions
-    if fields.combine == "max":
-        terms = [max(terms, key=lambda term: term.base + term.bonus)] if terms else []
-    alone = (row.best_rank_bonus, row.importance_bonus, row.importance_floor)
-    every = [*[value for term in terms for value in (term.base, term.bonus)], *alone]
-    total = sum(every)
-    # Terms that cancel out leave rounding behind, which is no scale.
-    counts = abs(total) > 1e-12 * max(map(abs, every), default=0.0) and row.raw != 0
-    scale = share * row.normalized / total if counts else 0.0
-    parts = []
-    for term in terms:
-        parts.append(ScorePart("base", term.list, scale * term.base))
-        parts.append(ScorePart("top-rank bonus", term.list, scale * term.bonus))
-    parts.append(ScorePart("top-rank bonus", None, scale * row.best_rank_bonus))
-    parts.append(ScorePart("importance bonus", None, scale * row.importance_bonus))
-    parts.append(ScorePart("importance floor", None, scale * row.importance_floor))
-    parts.append(ScorePart("score blend", None, fields.score_blend * row.best_list_score))
-    parts.append(ScorePart("minmax", None, 0.0 if counts else share * row.normalized))
-    return tuple(part for part in parts if part.value)
-
-
 def _part_columns(
     terms: Terms,
     names: Sequence[str],
@@ -166,7 +129,11 @@ def _part_columns(
     alive: Bools,
     fields: FusionFields,
 ) -> list[PartColumn]:
-    """`score_parts` of all living candidates of query q at once, addend by addend in the same order: the same numbers, NaN for 0."""
+    """The addends of the scores of query q after fusion, NaN for 0: those of the lists in their order, then the others.
+
+    Each term of the raw score is multiplied by normalised / sum of the terms and by 1 - score_blend, so that boost, divisor and cap are in
+    all of them. With combine = max only the largest counts. If the terms come to 0, what minmax makes of that is a separate addend.
+    """
     member, bases, bonuses = terms.member[q], terms.base[q], terms.bonus[q]
     if fields.combine == "max":
         largest = np.where(member, bases + bonuses, -np.inf).argmax(axis=0) if len(member) else np.zeros(0, np.int64)
@@ -178,6 +145,7 @@ def _part_columns(
     for values in every:  # one after the other, as `sum` adds them: another order would round differently
         total, most = total + values, np.maximum(most, np.abs(values))
     share = 1 - fields.score_blend
+    # Terms that cancel out leave rounding behind, which is no scale.
     counts = (np.abs(total) > 1e-12 * most) & (raw != 0)
     scale = np.divide(share * normalised, total, out=np.zeros_like(raw), where=counts)
     columns: list[tuple[PartKind, str | None, Floats]] = []
@@ -310,30 +278,6 @@ def apply_fusion(
         dense = _terms(table, lists, hits, weight, base, extra, floor)
         return _bypass(dense, table, lists, bypassed) if bypassed.any() else dense
 
-    def row(q: int) -> Callable[[int, RowContract], FusionRow]:
-        given, account = contributions(table, terms(), q), terms()
-        columns = [
-            values[q].tolist()
-            for values in (
-                raw,
-                normalised,
-                account.best_rank_bonus,
-                account.importance_bonus,
-                account.boost,
-                best,
-                account.importance_floor,
-            )
-        ]
-        raws, normals, best_ranks, importances, boosts, bests, floors = columns
-
-        def make(c: int, contract: RowContract) -> FusionRow:
-            terms_of = tuple(given.get(c, ()))
-            return FusionRow(
-                *contract, raws[c], normals[c], terms_of, best_ranks[c], importances[c], boosts[c], bests[c], floors[c]
-            )
-
-        return make
-
     def reason(q: int, c: int) -> str:
         if config.candidates_from and (hits.alive[q, c] or bypassed[q]):
             return f"only in lists whose hits cannot enter; candidates come from {', '.join(config.candidates_from)}"
@@ -353,7 +297,17 @@ def apply_fusion(
         entered=before.alive,
         before=before,
         after=ranked(score, alive, _ties_of_scores(table, lists, config)),
-        row=row,
+        row=lambda q: rows_of(
+            FusionRow,
+            raw,
+            normalised,
+            lambda q: contributions(table, terms(), q),
+            terms().best_rank_bonus,
+            terms().importance_bonus,
+            terms().boost,
+            best,
+            terms().importance_floor,
+        )(q),
         fields=fields,
         parts=lambda q: _part_columns(
             terms(), table.lists.names[q], q, raw[q], normalised[q], best[q], alive[q], fields(q)
@@ -486,15 +440,15 @@ def _newest(table: CandidateTable) -> Ints:
     return memoized(table.memo, "newest", None, places)
 
 
-def contributions(table: CandidateTable, terms: Terms, q: int) -> dict[int, list[Contribution]]:
-    """By candidate index of query q, a contribution of each list that contains it, in the order of the lists."""
-    found: dict[int, list[Contribution]] = {}
+def contributions(table: CandidateTable, terms: Terms, q: int) -> list[tuple[Contribution, ...]]:
+    """(C) of query q, a contribution of each list that contains the candidate, in the order of the lists."""
+    found: list[list[Contribution]] = [[] for _ in range(table.shape[1])]
     names, weights = table.lists.names[q], terms.weight[q].tolist()
     candidates, hit = np.nonzero(terms.member[q].T)
     columns = [values[q, hit, candidates].tolist() for values in (terms.rank, terms.base, terms.bonus)]
     for c, i, rank, base, bonus in zip(candidates.tolist(), hit.tolist(), *columns, strict=True):
-        found.setdefault(c, []).append(Contribution(names[i], rank, weights[i], base, bonus))
-    return found
+        found[c].append(Contribution(names[i], rank, weights[i], base, bonus))
+    return list(map(tuple, found))
 
 
 def _hits(table: CandidateTable, lists: ListArrays, method: FusionMethod, list_config: ListsConfig) -> Hits:
@@ -729,7 +683,7 @@ def _words(row: FusionRow, stage: StageTrace[FusionRow, FusionFields]) -> str:
     """ "3rd of 20: vector 0.0159 + lexical 0.0164 + score blend 0.12 = 0.1523": the addends of the score."""
     given = [
         f"{'' if part.list is None else list_label(part.list)} {'' if part.kind == 'base' else part.kind} {part.value:.4f}"
-        for part in score_parts(row, stage.fields)
+        for part in stage.score_parts(row.memory_id)
     ]
     total = f" = {row.score:.4f}" if len(given) > 1 else ""
     return f"{ordinal(row.rank_out or 0)} of {stage.candidates_out}: {' + '.join(' '.join(part.split()) for part in given)}{total}"

@@ -9,7 +9,7 @@ Source: ACE, cross-encoder relevance threshold; docs/internals/specification.md,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -20,15 +20,16 @@ from cems_workbench.config.sections.ranking import JudgeConfig
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key, to_unit
 from cems_workbench.pipeline.stages.result import (
     PartColumn,
-    RowContract,
     StageArrays,
     StageFields,
     StageRow,
     StageTrace,
+    optional_numbers,
     pass_through,
+    rows_of,
 )
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
-from cems_workbench.pipeline.table import CandidateTable, Ranking, memoized
+from cems_workbench.pipeline.table import CandidateTable, Floats, Ranking, memoized
 from cems_workbench.records import MS_MARCO, JudgeScale
 
 BANDS = ("highly relevant", "relevant", "weak", "irrelevant")
@@ -80,24 +81,23 @@ def apply_judge(
     def scale(q: int) -> JudgeScale:
         return scale_of(table.notes[q], names[q], config)
 
-    def score(q: int, c: int) -> float | None:
-        raw = table.judges[name].raw[q, c] if (name := names[q]) else np.nan
-        return None if np.isnan(raw) else float(raw)
+    def raw(q: int) -> Floats:
+        name = names[q]
+        return np.full(table.shape[1], np.nan) if name is None else table.judges[name].raw[q]
 
-    def sigmoid(q: int, c: int) -> float | None:
-        raw = score(q, c)
-        return None if raw is None else float(to_unit(np.array([[raw]]), np.array([[True]]), "sigmoid")[0, 0])
+    def sigmoid(q: int) -> Floats:
+        return to_unit(raw(q), ~np.isnan(raw(q)), "sigmoid")
 
-    def band(q: int, c: int) -> str | None:
-        raw = score(q, c)
-        return None if raw is None else BANDS[sum(raw <= low for low in scale(q).bands)]
+    def bands(q: int) -> list[str | None]:
+        return [None if np.isnan(one) else BANDS[sum(one <= low for low in scale(q).bands)] for one in raw(q).tolist()]
 
-    def relevant(q: int, c: int) -> bool | None:
-        raw = score(q, c)
-        return None if raw is None else raw > scale(q).threshold
+    def relevant(q: int) -> list[bool | None]:
+        return [None if one is None else one > scale(q).threshold for one in optional_numbers(raw(q))]
 
-    def error(q: int, c: int) -> str | None:
-        return table.judges[name].errors[q].get(c) if (name := names[q]) else None
+    def errors(q: int) -> list[str | None]:
+        name = names[q]
+        found: Mapping[int, str] = {} if name is None else table.judges[name].errors[q]
+        return [found.get(c) for c in range(table.shape[1])]
 
     def same_model(q: int, name: str, label: str) -> list[str]:
         """Value of judgments by a model that also ranked: none, little, or a second look at another text."""
@@ -120,19 +120,14 @@ def apply_judge(
         same = ranked_by is not None and label is not None and label == table.notes[q].get("models", {}).get("reranker")
         if (name := names[q]) and (name == ranked_by or same):
             found += same_model(q, name, label or name)
-        scores = [raw for c in np.flatnonzero(results.alive[q]) if (raw := score(q, int(c))) is not None]
-        bands = {band(q, int(c)) for c in np.flatnonzero(results.alive[q])} - {None}
-        if len(scores) > 1 and bands in ({BANDS[0]}, {BANDS[-1]}):
+        scored = results.alive[q] & ~np.isnan(raw(q))
+        scores, said = raw(q)[scored], {name for name, there in zip(bands(q), scored, strict=True) if there}
+        if len(scores) > 1 and said in ({BANDS[0]}, {BANDS[-1]}):
             found.append(
-                f"every result is judged {bands.pop()}: the bands may not fit this judge, whose scores here are "
+                f"every result is judged {said.pop()}: the bands may not fit this judge, whose scores here are "
                 f"{min(scores):.2f} to {max(scores):.2f}"
             )
         return found
-
-    def row(q: int) -> Callable[[int, RowContract], JudgeRow]:
-        return lambda c, contract: JudgeRow(
-            *contract, score(q, c), sigmoid(q, c), band(q, c), relevant(q, c), error(q, c)
-        )
 
     def fields(q: int) -> JudgeFields:
         if not names[q]:
@@ -140,16 +135,20 @@ def apply_judge(
         return JudgeFields(config.backend, names[q], scale(q), label_of(table.notes[q], names[q]))
 
     def parts(q: int) -> list[PartColumn]:
-        if (name := names[q]) is None:
-            return []
-        raw = table.judges[name].raw[q]
-        return [PartColumn("raw", None, raw), PartColumn("sigmoid", None, to_unit(raw, ~np.isnan(raw), "sigmoid"))]
+        return [PartColumn("raw", None, raw(q)), PartColumn("sigmoid", None, sigmoid(q))] if names[q] else []
 
     return StageArrays(
         entered=results.alive,
         before=results,
         after=results,
-        row=row,
+        row=rows_of(
+            JudgeRow,
+            lambda q: optional_numbers(raw(q)),
+            lambda q: optional_numbers(sigmoid(q)),
+            bands,
+            relevant,
+            errors,
+        ),
         fields=fields,
         parts=parts,
         warnings=warnings,

@@ -22,16 +22,26 @@ from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.config.sections.gathering import ListsConfig
 from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.list_scores import NORMALISATIONS, SCALE_WORDS, VECTOR_SCALES, own_scale, scale_of
-from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source, list_index, list_label, ordinal
+from cems_workbench.pipeline.list_sources import (
+    INSIDE,
+    LIST_SOURCES,
+    NORMALISATIONS,
+    SCALE_WORDS,
+    SOURCES,
+    VECTOR_SCALES,
+    Source,
+    list_index,
+    list_label,
+    ordinal,
+    own_scale,
+    scale_of,
+)
 from cems_workbench.pipeline.stages.query import aggregations, is_aggregation
 from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, ListArrays, Places, memoized, unranked
 
 VECTOR, TS_RANK, HYBRID = SOURCES.index("vector"), SOURCES.index("ts_rank"), SOURCES.index("hybrid")
-INSIDE: tuple[Source, ...] = ("vector", "ts_rank")
-"""The lists inside a hybrid list."""
 NORMALISED = tuple(source for source in SOURCES if "normalization" in type(getattr(ListsConfig(), source)).model_fields)
 """Lists whose scores a config can normalise."""
 # Every replay reads these of all lists, so one call does it.

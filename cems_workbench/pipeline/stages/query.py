@@ -21,13 +21,14 @@ docs/internals/specification.md, "query".
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from cems_workbench.config.fields import packaged
 from cems_workbench.config.sections.gathering import Conversational, Detectors
 from cems_workbench.pipeline.evidence import LANGUAGE
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, field_names, plain_fields
@@ -35,48 +36,14 @@ from cems_workbench.pipeline.stages.stage import Stage, StageInput
 from cems_workbench.pipeline.table import Bools, CandidateTable, Ranking, memoized, unranked
 from cems_workbench.records import ENGLISH
 
-
-def _signals(**words: str) -> dict[str, tuple[str, ...]]:
-    """By detector its signals, which are written with commas between them."""
-    return {detector: tuple(" ".join(signal.split()) for signal in text.split(",")) for detector, text in words.items()}
-
-
-SIGNALS = _signals(
-    preference="""
-        recommend, suggest, advice, resources, tools, accessories, what should, would you, based on my, given my
-    """,
-    temporal="""
-        first, last, before, after, when, how many days, how long, earliest, latest, most recent, happened first
-    """,
-    aggregation="""
-        how many, how much, total, combined, all the times, how often, different, various, all the different
-    """,
-)
-
-CEMS_SIGNALS = _signals(
-    preference="""
-        recommend, suggest, suggestion, advice, any recommendations, any suggestions, what would you, what should, what
-        could, would you, could you, can you recommend, resources, tools, accessories, equipment, publications, books,
-        articles, tutorials, complement, go with, pair with, match with, compatible, work with, works well, might like,
-        might enjoy, might find interesting, based on my, given my, considering my, setup, workflow, routine, practice,
-        any tips, tips for, any ideas, i've been feeling, been feeling, i've been struggling, been struggling, i've been
-        thinking about, thinking about making, i'm thinking of, thinking of inviting, thinking of trying, i was thinking
-        of, was thinking of trying, what should i serve, should i serve, i'm getting excited about, activities that i
-        can do, show or movie, movie for me, i'm planning, i am planning, planning a trip, planning my, any suggestions
-        on what to, do you think, what do you think, i noticed, i've noticed, i've got some free time, got some free
-        time, could there be a reason
-    """,
-    temporal="""
-        first, last, before, after, when, how many days, how many weeks, how many months, how long, earliest, latest,
-        most recent, happened first, happened last, which came first, start, began, ended, finished
-    """,
-    aggregation="""
-        how many, how much, number of, count of, total, altogether, in total, combined, sum of, all the, all the times,
-        every time, each time, how often, how frequently, different, various, all the different, how many different,
-        throughout, across all, over the past, in the past, in the last
-    """,
-)
-"""CEMS 0.9.3's lists; those of the guide are an excerpt of an earlier version."""
+_WORDS = packaged("pipeline/lexicons/query_words.json")
+SIGNALS: Mapping[str, Sequence[str]] = _WORDS["guide"]
+CEMS_SIGNALS: Mapping[str, Sequence[str]] = _WORDS["cems"]
+"""By detector its signals: CEMS 0.9.3's lists; those of the guide are an excerpt of an earlier version."""
+STOPWORDS = frozenset[str](_WORDS["stopwords"])
+"""ACE's list. It differs from the lexical index's stopwords (store/search/tokenizer.py), which have no "working" and no "wired"."""
+WRITTEN_LIKE_CODE = frozenset[str](_WORDS["written_like_code"])
+"""Names of things, in lower case, that have a capital inside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +84,6 @@ def cuts_a_word(query: str, match: PatternMatch) -> bool:
     return before.isalnum() or after.isalnum()
 
 
-_ACE_STOPWORDS = """
-    is this that the a an and or in on at to for it be was were been being have has had do does did will would could should
-    may might must can i you we they me my your working work up out with of from about wired
-"""
-STOPWORDS = frozenset(_ACE_STOPWORDS.split())
-"""ACE's list. It differs from the lexical index's stopwords (store/search/tokenizer.py), which have no "working" and no "wired"."""
-
 _SUFFIXES = (
     "py|pyi|ipynb|js|jsx|ts|tsx|mjs|java|kt|go|rs|c|h|cc|cpp|hpp|cs|rb|php|swift|sh|sql|json|"
     "jsonl|ya?ml|toml|ini|cfg|conf|env|xml|html|css|md|txt|csv|tsv|lock|log|pdf"
@@ -148,13 +108,6 @@ CODE: dict[str, re.Pattern[str]] = {
     "SQL": re.compile(r"\b(?:SELECT\b.+\bFROM|INSERT INTO|DELETE FROM|CREATE TABLE|ALTER TABLE)\b"),
 }
 """Patterns of code in a query. and/or, he/she/they, 24/7, 12/05/2024, file(s), e.g., MacDonald and [note] do not."""
-
-_NAMES = """
-    ebay ios ipad ipados iphone ipod imac icloud itunes linkedin macbook macos openai paypal phd playstation tiktok watchos
-    whatsapp wordpress youtube
-"""
-WRITTEN_LIKE_CODE = frozenset(_NAMES.split())
-"""Names of things, in lower case, that have a capital inside."""
 
 _AROUND = ".,;:!?…\"'`“”‘’«»()[]{}<>*–—-"
 _MAYBE_NAME = ("camel case", "file name")

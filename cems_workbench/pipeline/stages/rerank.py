@@ -57,8 +57,8 @@ from cems_workbench.pipeline.stages.result import (
     StageFields,
     StageRow,
     StageTrace,
-    optional_numbers,
     plain_fields,
+    rows_of,
 )
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import (
@@ -540,30 +540,27 @@ def _reason(
 def _row(
     model: ModelTable, blend: Blend, before: Ranking, few: Bools
 ) -> Callable[[int], Callable[[int, RowContract], RerankRow]]:
-    def row(q: int) -> Callable[[int, RowContract], RerankRow]:
-        if few[q]:
-            return lambda c, contract: RerankRow(*contract, outcome="skipped")
-        raw, unit, weight, retrieval = (
-            optional_numbers(values[q])
-            for values in (blend.raw, blend.unit, blend.retrieval_weight, blend.retrieval_score)
-        )
-        rank = np.where(blend.reranked[q], before.rank[q], 0).tolist()
-        head, good, failed, skipped = (
-            values[q].tolist() for values in (blend.head, blend.good, blend.failed, blend.skipped)
-        )
+    def outcomes(q: int) -> list[Outcome]:
+        cases = [~blend.head[q], blend.failed[q], blend.good[q], blend.skipped[q]]
+        names: list[Outcome] = ["tail", "failed", "scored", "not_read"]
+        found: list[Outcome] = np.select(cases, names, "not_scored").tolist()
+        return found
 
-        def make(c: int, contract: RowContract) -> RerankRow:
-            outcome: Outcome = "tail"
-            if head[c]:
-                outcome = "failed" if failed[c] else "scored" if good[c] else "not_read" if skipped[c] else "not_scored"
-            error = model.errors[q].get(c) if failed[c] else None
-            return RerankRow(
-                *contract, raw[c], unit[c], rank[c] or None, weight[c], retrieval[c], failed[c], outcome, error
-            )
+    def errors(q: int) -> list[str | None]:
+        return [model.errors[q].get(c) if failed else None for c, failed in enumerate(blend.failed[q].tolist())]
 
-        return make
-
-    return row
+    read = rows_of(
+        RerankRow,
+        blend.raw,
+        blend.unit,
+        lambda q: [rank or None for rank in np.where(blend.reranked[q], before.rank[q], 0).tolist()],
+        blend.retrieval_weight,
+        blend.retrieval_score,
+        blend.failed,
+        outcomes,
+        errors,
+    )
+    return lambda q: (lambda c, contract: RerankRow(*contract, outcome="skipped")) if few[q] else read(q)
 
 
 def _part_columns(blend: Blend, config: RerankConfig, q: int) -> list[PartColumn]:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, ListArrays, Ranking
 
@@ -107,6 +108,29 @@ class PartColumn:
     values: Floats
 
 
+@dataclass(frozen=True, slots=True)
+class ScorePart:
+    """One number that a candidate's score is made of: its kind, and the list that it is from, if it is from one."""
+
+    kind: str
+    list: str | None
+    value: float
+
+
+Column = NDArray[Any] | Callable[[int], Sequence[Any]]
+"""(Q, C) numbers or truths, NaN where there is none, or by query the value of each candidate."""
+
+
+def rows_of(kind: type[RowT], *columns: Column) -> Callable[[int], Callable[[int, RowContract], RowT]]:
+    """For `StageArrays.row`: rows of this kind, whose own columns have these values."""
+
+    def row(q: int) -> Callable[[int, RowContract], RowT]:
+        values = [optional_numbers(one[q]) if isinstance(one, np.ndarray) else one(q) for one in columns]
+        return lambda c, contract: kind(*contract, *[column[c] for column in values])
+
+    return row
+
+
 def _plain_row(q: int) -> Any:
     return lambda c, contract: StageRow(*contract)
 
@@ -167,7 +191,7 @@ class StageArrays(Generic[RowT, FieldsT]):
         return ordered
 
 
-def optional_numbers(values: Floats) -> list[float | None]:
+def optional_numbers(values: NDArray[Any]) -> list[Any]:
     """(C) numbers with None for NaN."""
     return [None if value != value else value for value in values.tolist()]
 
@@ -222,6 +246,16 @@ class StageTrace(Generic[RowT, FieldsT]):
     def fields(self) -> FieldsT:
         """The stage's data beyond its rows, such as the thresholds visited."""
         return self._arrays.fields(self._q)
+
+    @cached_property
+    def _parts(self) -> Sequence[PartColumn]:
+        return self._arrays.parts(self._q)
+
+    def score_parts(self, memory_id: str) -> tuple[ScorePart, ...]:
+        """The numbers that a candidate's score after the stage is made of."""
+        c = self._table.ids[self._q].index(memory_id)
+        found = ((part, float(part.values[c])) for part in self._parts)
+        return tuple(ScorePart(part.kind, part.list, value) for part, value in found if value == value)
 
     @property
     def candidates_in(self) -> int:

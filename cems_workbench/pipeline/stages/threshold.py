@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config.sections.ranking import ThresholdConfig
-from cems_workbench.pipeline.list_scores import as_cosine
-from cems_workbench.pipeline.list_sources import SOURCES, list_label
+from cems_workbench.pipeline.list_sources import SOURCES, as_cosine, list_label
 from cems_workbench.pipeline.stages.result import (
     RowContract,
     StageArrays,

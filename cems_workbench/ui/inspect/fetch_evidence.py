@@ -25,7 +25,7 @@ from cems_workbench.jobs.query_set_evidence import evidence_files
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request, gather, gather_lists, gather_scores
-from cems_workbench.pipeline.list_provenance import provenance
+from cems_workbench.pipeline.list_sources import provenance
 from cems_workbench.pipeline.missing_evidence import Need
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import wanted_scores, without_failures

@@ -10,7 +10,7 @@ import streamlit as st
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import preset, preset_names
 from cems_workbench.pipeline.effects import Effect, as_of_effect, idle_parameters, project_effect
-from cems_workbench.pipeline.list_scores import cosine_remarks
+from cems_workbench.pipeline.list_sources import cosine_remarks
 from cems_workbench.ui.inspect import baseline, state
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
 from cems_workbench.ui.inspect.picker_tables import draw_picker

@@ -29,7 +29,7 @@ from cems_workbench.jobs.traces import traced_mistakes, traced_path, traced_quer
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.effects import later_words
 from cems_workbench.pipeline.evidence import Request
-from cems_workbench.pipeline.list_provenance import answered_lists
+from cems_workbench.pipeline.list_sources import answered_lists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS

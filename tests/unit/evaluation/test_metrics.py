@@ -23,15 +23,16 @@ from cems_workbench.evaluation.evidence_file import read_evidence_file, replace_
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.labelling.pooling import coverage
 from cems_workbench.evaluation.metrics import (
+    NO_ANSWER,
     GradedRankings,
     Measure,
     graded,
     offered_measures,
     parse_measure,
     parse_measures,
+    rbo,
 )
 from cems_workbench.evaluation.metrics.confidence import curve
-from cems_workbench.evaluation.metrics.measure import NO_ANSWER, rbo
 from cems_workbench.evaluation.report import experiment_card, read_comparison
 from cems_workbench.evaluation.statistics import (
     bootstrap,

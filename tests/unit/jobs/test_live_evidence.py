@@ -20,7 +20,7 @@ from cems_workbench.jobs.query_set_evidence import (
 )
 from cems_workbench.models.http import CircuitBreaker
 from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.pipeline.list_provenance import asked_between, provenance
+from cems_workbench.pipeline.list_sources import asked_between, provenance
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.records import ParsedInput, Query
 from cems_workbench.sources.source import NO_TRIAL, EngineHit, EngineList, EngineQuery, SourceError, Trial

@@ -20,7 +20,7 @@ from cems_workbench.pipeline.fusion_methods import FUSION_METHODS, FusionMethod,
 from cems_workbench.pipeline.fusion_methods.rrf import FUSION_METHOD as RRF
 from cems_workbench.pipeline.scoring import without_failures
 from cems_workbench.pipeline.stages import FUSION
-from cems_workbench.pipeline.stages.fusion import linear_in_weights, score_parts
+from cems_workbench.pipeline.stages.fusion import linear_in_weights
 from cems_workbench.pipeline.stages.rerank import (
     BandWeight,
     RerankRow,
@@ -493,7 +493,7 @@ def test_mem0s_sum_of_similarity_keyword_and_boost(words: int) -> None:
     assert fusion.fields.divisor == 2.5
     assert dropped(fusion) == dict.fromkeys("ek", "only in lists whose hits cannot enter; candidates come from vector")
     for row in fusion.kept:
-        assert sum(part.value for part in score_parts(row, fusion.fields)) == pytest.approx(row.score, rel=1e-12)
+        assert sum(part.value for part in fusion.score_parts(row.memory_id)) == pytest.approx(row.score, rel=1e-12)
 
 
 def test_mem0s_score_is_at_most_1_and_alone_it_is_not_divided() -> None:
@@ -556,7 +556,7 @@ def test_engrams_recall_sums_relevance_recency_and_access() -> None:
     )
     assert fusion.by_id["c"].importance_floor == pytest.approx(0.15 - 0.35 * 0.1)
     for row in fusion.rows:
-        assert sum(part.value for part in score_parts(row, fusion.fields)) == pytest.approx(row.score, rel=1e-12)
+        assert sum(part.value for part in fusion.score_parts(row.memory_id)) == pytest.approx(row.score, rel=1e-12)
     assert not warned(fusion, "leaves out")
 
 

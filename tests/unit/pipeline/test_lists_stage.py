@@ -13,7 +13,7 @@ from cases import configured, dropped, evidence, falling, kept, stage, trace, wa
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Variant, retrievers
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.list_scores import VECTOR_SCALES, cosine_remarks
+from cems_workbench.pipeline.list_sources import VECTOR_SCALES, cosine_remarks
 from cems_workbench.pipeline.live_engine import order_note, own_scale_remarks, rescaled, scale_note
 from cems_workbench.pipeline.retrievers import RETRIEVERS, Retriever, SearchRequest, added_lists
 from cems_workbench.store import Filter

@@ -28,7 +28,7 @@ from cems_workbench.pipeline import (
     replay,
     write_bundle,
 )
-from cems_workbench.pipeline.list_provenance import provenance_of
+from cems_workbench.pipeline.list_sources import provenance_of
 from cems_workbench.pipeline.redact import Pseudonyms, redacted
 from cems_workbench.pipeline.stages.query import SIGNALS
 from cems_workbench.records import Memory

@@ -10,10 +10,8 @@ from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.analysis.text_evidence import chunk_words
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.fusion_methods import Contribution, fusion_method
-from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
-from cems_workbench.pipeline.list_scores import VECTOR_SCALES
-from cems_workbench.pipeline.list_sources import list_label
-from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow, PartKind, score_parts
+from cems_workbench.pipeline.list_sources import VECTOR_SCALES, answered_lists, list_label, provenance_of
+from cems_workbench.pipeline.stages.fusion import FUSION, FusionRow, PartKind
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.ui.inspect.baseline import delta_sign
 from cems_workbench.ui.inspect.context import InspectContext
@@ -71,7 +69,7 @@ def draw(context: InspectContext) -> None:
 
 
 def contributions_figure(trace: Trace, top: int = MAX_CANDIDATES, against: RankComparison | None = None) -> Figure:
-    """Stacked bars of each candidate's score after fusion (`score_parts`): per list its base (solid) and bonus (hatched), then parts that
+    """Stacked bars of each candidate's score after fusion: per list its base (solid) and bonus (hatched), then parts that
     belong to no single list. The bars of a row add up to the score used for sorting.
 
     With a baseline, labels include the rank difference after fusion.
@@ -85,8 +83,9 @@ def contributions_figure(trace: Trace, top: int = MAX_CANDIDATES, against: RankC
         start = excerpt(trace.evidence.memories[row.memory_id].content, 28)
         names.append(f"{row.rank_out}{delta}  {literal(short_id(row.memory_id))}  {literal(start)}")
     figure = go.Figure()
-    fields = trace.stage(FUSION).fields
-    parts = [{(part.kind, part.list): part.value for part in score_parts(row, fields)} for row in rows]
+    stage = trace.stage(FUSION)
+    fields = stage.fields
+    parts = [{(part.kind, part.list): part.value for part in stage.score_parts(row.memory_id)} for row in rows]
 
     def add(kind: PartKind, name: str | None, title: str, colour: str, hovers: list[str], **more: Any) -> None:
         values = [given.get((kind, name), 0.0) for given in parts]
@@ -134,7 +133,7 @@ def parts_rows(trace: Trace, top: int = MAX_CANDIDATES) -> list[dict[str, str | 
     parts = [
         {
             part.kind if part.list is None else f"{list_label(part.list)} {part.kind}": part.value
-            for part in score_parts(row, stage.fields)
+            for part in stage.score_parts(row.memory_id)
         }
         for row in rows
     ]

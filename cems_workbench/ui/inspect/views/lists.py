@@ -12,9 +12,15 @@ import streamlit as st
 
 from cems_workbench.config import PipelineConfig, depth_notes
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.list_provenance import answered_by, answered_lists, score_meaning
-from cems_workbench.pipeline.list_scores import VECTOR_SCALES, as_cosine
-from cems_workbench.pipeline.list_sources import LIST_SOURCES, list_label
+from cems_workbench.pipeline.list_sources import (
+    LIST_SOURCES,
+    VECTOR_SCALES,
+    answered_by,
+    answered_lists,
+    as_cosine,
+    list_label,
+    score_meaning,
+)
 from cems_workbench.pipeline.stages.lists import LISTS, ListEntry, ListUse, inner_ranks, shown_only
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
 from cems_workbench.ui.inspect.context import RAW, InspectContext, about

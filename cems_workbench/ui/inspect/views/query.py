@@ -14,7 +14,7 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.list_provenance import searched_lines
+from cems_workbench.pipeline.list_sources import searched_lines
 from cems_workbench.pipeline.stages import ASSEMBLY, EXPANSION, QUERY
 from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.query import DetectorMatch, limits_met

@@ -22,8 +22,7 @@ from cems_workbench.analysis.ranks import (
     rank_flow,
 )
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.list_provenance import answered_lists, provenance_of
-from cems_workbench.pipeline.list_sources import list_label
+from cems_workbench.pipeline.list_sources import answered_lists, list_label, provenance_of
 from cems_workbench.pipeline.stages import JUDGE, LISTS
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import delta_sign
