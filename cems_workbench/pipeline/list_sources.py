@@ -37,7 +37,7 @@ Source: docs/internals/specification.md, "lists" and "fusion"; CEMS plan, phase 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -283,24 +283,6 @@ def own_scale(table: CandidateTable) -> Bools:
         return own
 
     return memoized(table.memo, "own scale", None, found)
-
-
-def expecting_cosines(config: PipelineConfig) -> list[str]:
-    """The parameters of a config that expect a cosine in the vector list, so that they leave a list on another scale alone."""
-    raw = config.lists.vector.normalization == "none"
-    threshold = config.threshold
-    read: Sequence[tuple[str, bool]] = (
-        (
-            "threshold.fixed" if threshold.mode == "fixed" else "threshold.adaptive.max",
-            raw and threshold.mode != "none" and "vector" in threshold.applies_to,
-        ),
-        ("fusion.score_blend", raw and bool(config.fusion.score_blend)),
-        ("fusion.single_list", raw and config.fusion.single_list != "fuse"),
-        ("assembly.min_vector_score", config.assembly.min_vector_score is not None),
-        ("abstain.vector", config.abstain.vector is not None),
-        ("lists.vector.scale", config.lists.vector.scale != "cosine"),
-    )
-    return [path for path, reads in read if reads]
 
 
 OWN = "the workbench's own"

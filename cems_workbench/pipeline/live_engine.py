@@ -20,15 +20,14 @@ import time
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.models.http import CircuitBreaker
 from cems_workbench.models.protocol import Float32
-from cems_workbench.pipeline.list_sources import SCALE_WORDS, Scale, expecting_cosines
+from cems_workbench.pipeline.list_sources import SCALE_WORDS, Scale
 from cems_workbench.sources.address import Address, parse_saved, short_name
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.score_meanings import meaning_of
@@ -109,15 +108,6 @@ def order_note(distance: Distance, lengths: VectorLengths) -> str:
         f"by cosine; the source compares by {DISTANCE_WORDS[distance]} and its vectors have lengths {lengths.words}, so its own order is "
         "another (lists.answered_by: source)"
     )
-
-
-def own_scale_remarks(config: PipelineConfig, distance: str, lengths: VectorLengths) -> dict[str, str]:
-    """By path, that a parameter which expects a cosine leaves the source's live list alone; empty where that has cosines."""
-    if distance not in SCALES or distance == "cosine" or lengths.unit:
-        return {}
-    scores = SCALE_WORDS[SCALES[cast("Distance", distance)]]
-    said = f"does not apply to the source's vector list, which has {scores}: vectors of lengths {lengths.words}"
-    return dict.fromkeys(expecting_cosines(config), said)
 
 
 Answer = TypeVar("Answer")

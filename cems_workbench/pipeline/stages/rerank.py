@@ -746,65 +746,20 @@ class BandWeight:
         return self.effective is not None and (self.nominal - 0.5) * (self.effective - 0.5) < 0
 
 
-@dataclass(frozen=True, slots=True)
-class Blended:
-    """The terms of one reranked candidate: its score is weight * retrieval + (1 - weight) * unit."""
-
-    rank: int
-    weight: float
-    retrieval: float
-    unit: float
-    score: float
-
-    @property
-    def at_most(self) -> float:
-        """Its score had the reranker given it a unit score of 1."""
-        return self.weight * self.retrieval + (1 - self.weight)
-
-
 def effective_weights(rows: Iterable[RerankRow], bands: Sequence[Band]) -> list[BandWeight]:
     """Each band that has reranked candidates, in order."""
     found = []
     first = 1
-    blended = _blended(rows)
+    blended = [row for row in rows if row.rank_before is not None and row.unit is not None]
     for i, band in enumerate(bands):
         last = None if i == len(bands) - 1 else band.max_rank
-        inside = [terms for terms in blended if first <= terms.rank <= (last or np.inf)]
+        inside = [row for row in blended if first <= (row.rank_before or 0) <= (last or np.inf)]
         if inside:
-            retrieval = np.std([terms.weight * terms.retrieval for terms in inside])
-            reranker = np.std([(1 - terms.weight) * terms.unit for terms in inside])
-            found.append(BandWeight(first, last, len(inside), band.retrieval, float(retrieval), float(reranker)))
+            terms = [(row.retrieval_weight, row.retrieval_score, row.unit) for row in inside]
+            weight, retrieval, unit = np.array(terms, dtype=np.float64).T
+            spreads = float(np.std(weight * retrieval)), float(np.std((1 - weight) * unit))
+            found.append(BandWeight(first, last, len(inside), band.retrieval, *spreads))
         if last is None:
             break
         first = max(first, last + 1)
     return found
-
-
-def overtaking(rows: Iterable[RerankRow], config: RerankConfig) -> tuple[Blended, Blended] | None:
-    """An example of a candidate of the last band that overtook rank 1 under 1/(k + r), and rank 1; None if there is none.
-
-    Candidates that the reranker scored below rank 1 come first; of those the lowest score.
-    """
-    if config.combine != "position_bands" or config.retrieval_score != "rrf" or len(config.bands) < 2:
-        return None
-    blended = _blended(rows)
-    first = next((terms for terms in blended if terms.rank == 1), None)
-    past = config.bands[-2].max_rank
-    if first is None or past is None:
-        return None
-    passed = [terms for terms in blended if terms.rank > past and terms.score > first.score]
-    if not passed:
-        return None
-    return min(passed, key=lambda terms: (terms.unit, terms.rank)), first
-
-
-def _blended(rows: Iterable[RerankRow]) -> list[Blended]:
-    return [
-        Blended(row.rank_before, row.retrieval_weight, row.retrieval_score, row.unit, row.score)
-        for row in rows
-        if row.rank_before is not None
-        and row.retrieval_weight is not None
-        and row.retrieval_score is not None
-        and row.unit is not None
-        and row.score is not None
-    ]

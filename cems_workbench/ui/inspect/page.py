@@ -89,11 +89,6 @@ def _draw_sidebar(resources: Resources) -> None:
         if resources.engine() is None:
             inert |= {"lists.answered_by": NO_SOURCE, "lists.source_hybrid.enabled": NO_SOURCE}
         remarks = cosine_remarks(present.config)
-        engine = resources.engine()
-        if engine is not None and present.config.lists.answered_by == "source":
-            from cems_workbench.pipeline.live_engine import own_scale_remarks
-
-            remarks |= own_scale_remarks(present.config, engine.record.distance, engine.lengths)
         draw_controls(present.config, state.preset_config(), present.generation, state.change, inert, remarks)
 
 

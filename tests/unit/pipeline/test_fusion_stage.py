@@ -12,7 +12,7 @@ import pytest
 from cases import NOW, column, configured, dropped, evidence, falling, kept, stage, trace, warned
 
 from cems_workbench.config import PipelineConfig, field_spec, field_specs
-from cems_workbench.config.sections.ranking import Band, FusionConfig, RerankConfig
+from cems_workbench.config.sections.ranking import Band, FusionConfig
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, ModelScore, Variant
 from cems_workbench.pipeline.effects import idle_parameters
@@ -27,7 +27,6 @@ from cems_workbench.pipeline.stages.rerank import (
     account,
     effective_weights,
     is_compressed,
-    overtaking,
     unit_spread,
 )
 from cems_workbench.pipeline.table import Floats
@@ -326,22 +325,6 @@ def test_bands_without_reranked_candidates_are_left_out_and_the_last_takes_the_r
     rows = [row(1, None, None, None), row(5, 0.4, 0.2, 0.5), row(50, 0.4, 0.1, 0.5)]
     assert [(band.first, band.last, band.candidates) for band in effective_weights(rows, BANDS)] == [(3, None, 2)]
     assert effective_weights(rows, ()) == []
-
-
-def test_the_example_of_the_plan_rank_11_overtakes_rank_1_that_the_reranker_liked_more() -> None:
-    hits = {f"m{i:02d}": 1 - i / 100 for i in range(1, 13)}
-    scores = dict.fromkeys(hits, 0.1) | {"m01": 0.9, "m11": 0.6, "m12": 0.95}
-    changes = {"rerank.backend": "cross_encoder", "rerank.model": "oracle", "rerank.raw_scale": "identity"}
-    rows = stage("rerank", evidence({"vector": hits}, model=scores), changes).rows
-    found = overtaking(rows, RerankConfig())
-    assert found is not None
-    passed, first = found
-    assert (passed.rank, passed.unit, first.unit) == (11, 0.6, 0.9)
-    assert passed.score == pytest.approx(0.4 / 71 + 0.6 * 0.6)
-    assert first.at_most == pytest.approx(0.75 / 61 + 0.25)
-    assert overtaking(rows, RerankConfig(combine="replace")) is None
-    assert overtaking(rows, RerankConfig(retrieval_score="inverse_rank")) is None
-    assert overtaking([row for row in rows if row.rank_before <= 10], RerankConfig()) is None
 
 
 def test_an_account_counts_causes_outcomes_cache_and_latency() -> None:

@@ -14,7 +14,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline import Variant, retrievers
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_sources import VECTOR_SCALES, cosine_remarks
-from cems_workbench.pipeline.live_engine import order_note, own_scale_remarks, rescaled, scale_note
+from cems_workbench.pipeline.live_engine import order_note, rescaled, scale_note
 from cems_workbench.pipeline.retrievers import RETRIEVERS, Retriever, SearchRequest, added_lists
 from cems_workbench.store import Filter
 from cems_workbench.store.sources import VectorLengths
@@ -323,14 +323,6 @@ def test_notes_name_the_distance_and_the_lengths_only_where_they_matter() -> Non
     assert "lengths 0.5 to 2: scores of its live list are inner products" in scale_note("ip", UNEVEN)
     assert "given as cosines" in scale_note("l2", UNIT)
     assert order_note("ip", UNEVEN).startswith("by cosine; the source compares by inner product")
-
-
-def test_thresholds_say_that_they_leave_the_live_list_alone_only_where_it_has_no_cosines() -> None:
-    cut = configured({"threshold.mode": "fixed", "abstain.vector": 0.3, "filter.min_score": 0.1})
-    assert own_scale_remarks(cut, "l2", UNIT) == own_scale_remarks(cut, "cosine", UNEVEN) == {}
-    found = own_scale_remarks(cut, "ip", UNEVEN)
-    assert list(found) == ["threshold.fixed", "abstain.vector"]
-    assert found["abstain.vector"].endswith("which has inner products: vectors of lengths 0.5 to 2")
 
 
 def live(scale: str | None) -> Evidence:

@@ -22,7 +22,6 @@ from cems_workbench.pipeline.stages.rerank import (
     effective_weights,
     is_compressed,
     model_key,
-    overtaking,
     unit_spread,
 )
 from cems_workbench.ui.inspect import fetch_evidence
@@ -49,7 +48,7 @@ def draw_health(context: InspectContext, health: Health) -> None:
     if config.combine == "position_bands":
         weights = effective_weights(stage.rows, config.bands)
         if weights:  # none without scores: after a cancel, or without an answer from the server
-            draw_template("inspect/weights.html", weights=weights, example=overtaking(stage.rows, config))
+            draw_template("inspect/weights.html", weights=weights)
     else:
         st.caption("Combine is replace: only the reranker decides, so there are no weights to compare.")
     if failed := sum(row.outcome == "failed" for row in stage.rows):
