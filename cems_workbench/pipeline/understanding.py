@@ -41,7 +41,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -414,39 +414,6 @@ FEEDBACK_WORDS = 8
 _FEEDBACK_WORD = re.compile(r"[^\W_][\w.\-/]*[^\W_]|[^\W_]")
 
 
-def expansions(
-    query: str,
-    config: ExpansionConfig,
-    manual: Sequence[str],
-    dictionary: Mapping[str, str],
-    hits: Sequence[tuple[Memory, float]],
-    language: str = ENGLISH,
-    text_rule: TextRule = DEFAULT_TEXT_RULE,
-) -> tuple[list[Variant], list[str]]:
-    """The variants to search in addition to the query, and their warnings.
-
-    `hits` are the first lexical hits with their scores, for `feedback`.
-    """
-    if config.backend == "manual":
-        texts = [text.strip() for text in manual if text.strip()]
-        if not config.repeats:
-            texts = [text for text in dict.fromkeys(texts) if text != query]
-        empty = "expansion is manual, and nothing was typed"
-    elif config.backend == "dictionary":
-        texts = replaced(query, dictionary)
-        empty = "no word of the query is in the expansion dictionary"
-    elif config.backend == "feedback":
-        words = feedback_words(query, hits, language, text_rule)
-        texts = [f"{query} {' '.join(words)}"] if words else []
-        empty = "feedback found no further word: the query has too few lexical hits"
-    else:
-        return [], []
-    said = [] if texts else [empty]
-    if len(texts) > config.max_expansions:
-        said.append(f"{len(texts)} expansions were found; the first {config.max_expansions} are used")
-    return [Variant(text, "expansion") for text in texts[: config.max_expansions]], said
-
-
 def replaced(query: str, dictionary: Mapping[str, str]) -> list[str]:
     """One variant per query word that has an entry, with the word replaced by it, in the order of the words."""
     lowered = {word.lower(): entry for word, entry in dictionary.items()}
@@ -544,6 +511,32 @@ class Variants:
         return [Variant(expanded[-1].text), *others]
 
 
+def add_expansions(
+    made: Variants,
+    config: ExpansionConfig,
+    manual: Sequence[str],
+    dictionary: Callable[[], Mapping[str, str]],
+    hits: Callable[[], Sequence[tuple[Memory, float]]],
+    language: str = ENGLISH,
+    text_rule: TextRule = DEFAULT_TEXT_RULE,
+) -> None:
+    """Add the expansions of a query by a backend that needs no model; `hits` are the first lexical ones, with their scores."""
+    query, before = made.query, len(made.found)
+    if config.backend == "manual":
+        texts, empty = list(manual), "expansion is manual, and nothing was typed"
+    elif config.backend == "dictionary":
+        texts, empty = replaced(query, dictionary()), "no word of the query is in the expansion dictionary"
+    elif config.backend == "feedback":
+        words = feedback_words(query, hits(), language, text_rule)
+        texts = [f"{query} {' '.join(words)}"] if words else []
+        empty = "feedback found no further word: the query has too few lexical hits"
+    else:
+        return
+    made.add(texts, "expansion", config.max_expansions, config.backend == "manual" and config.repeats)
+    if len(made.found) == before:
+        made.said.append(empty)
+
+
 def add_variants(
     made: Variants,
     manual: Sequence[str],
@@ -556,10 +549,7 @@ def add_variants(
     """Add the variants of a query; `skipped` says why none is made but those typed by hand."""
     query, section = made.query, config.expansion
     if section.backend == "manual" or (section.backend == "none" and manual):
-        by_hand = section.model_copy(update={"backend": "manual"})
-        texts, said = expansions(query, by_hand, manual, {}, [])
-        made.said += said
-        made.add([variant.text for variant in texts], "expansion", repeats=section.repeats)
+        add_expansions(made, section.model_copy(update={"backend": "manual"}), manual, dict, list)
     if manual and section.backend not in ("none", "manual"):
         made.said.append(f"what was typed is not searched: expansion.backend is {section.backend}")
     if section.backend in ("none", "manual") and not section.hyde and not section.decompose:
@@ -570,8 +560,9 @@ def add_variants(
     _expand(made, config, resources, where, llm)
     if section.decompose and section.max_decomposed > 0:
         question = prompts.decomposition(query, section.max_decomposed)
-        parts = _asked(made, llm, question, "no sub-questions are searched")
-        made.add(parts or [], "decomposed", section.max_decomposed)
+        made.add(
+            _asked(made, llm, question, "no sub-questions are searched") or [], "decomposed", section.max_decomposed
+        )
     if section.hyde:
         kind = _kind(query, config, resources)
         question_of_memory = prompts.hypothesis(query, kind, _profile(query, kind, config, resources, where))
@@ -592,27 +583,14 @@ def _expand(made: Variants, config: PipelineConfig, resources: Resources, where:
             return
         section = section.model_copy(update={"backend": "feedback"})
     store = resources.store
-    made_of, said = expansions(
-        query,
-        section,
-        (),
-        *_material(query, config, resources, where),
-        store.language.current,
-        store.texts.rule,
-    )
-    made.said += said
-    made.add([variant.text for variant in made_of], "expansion")
 
+    def hits() -> list[tuple[Memory, float]]:
+        found = resources.lexical(config.lists.lexical).search(query, FEEDBACK_DOCUMENTS, where)
+        memories = store.memories.read([memory_id for memory_id, _ in found])
+        return [(memories[memory_id], score) for memory_id, score in found if memory_id in memories]
 
-def _material(
-    query: str, config: PipelineConfig, resources: Resources, where: Filter
-) -> tuple[Mapping[str, str], list[tuple[Memory, float]]]:
-    """The dictionary, or the first lexical hits, as the backend needs."""
-    if config.expansion.backend == "dictionary":
-        return read_dictionary(resources.dictionary_path), []
-    found = resources.lexical(config.lists.lexical).search(query, FEEDBACK_DOCUMENTS, where)
-    memories = resources.store.memories.read([memory_id for memory_id, _ in found])
-    return {}, [(memories[memory_id], score) for memory_id, score in found if memory_id in memories]
+    dictionary = partial(read_dictionary, resources.dictionary_path)
+    add_expansions(made, section, (), dictionary, hits, store.language.current, store.texts.rule)
 
 
 def _asked(made: Variants, llm: Asker | None, question: prompts.Question[Any], instead: str) -> Any:

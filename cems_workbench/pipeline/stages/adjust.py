@@ -96,13 +96,12 @@ class AdjustArrays(StageArrays[AdjustRow, StageFields]):
     product: Callable[[], Floats]
 
 
-def apply_adjust(
-    table: CandidateTable, before: Ranking, config: AdjustConfig, by_relation: Bools | None = None
-) -> AdjustArrays:
-    """Multiply the factors onto the score and rank again.
-
-    `by_relation` (Q, C): whether a candidate has its best score from relations; None if that has no effect.
-    """
+def apply_adjust(given: StageInput) -> AdjustArrays:
+    """Multiply the factors onto the score and rank again."""
+    table, before, config = given.table, given.ranking, given.config.adjust
+    by_relation = None  # (Q, C) whether a candidate has its best score from relations; None if that has no effect
+    if config.metadata_of == "version":
+        by_relation = by_relations(table, given.lists, given.config.fusion.blend_with)
     factors = {name: memoized(table.memo, name, key, make) for name, (key, make) in _factors(table, config).items()}
     if by_relation is not None:
         factors = _of_versions(table, factors, config, by_relation)
@@ -354,19 +353,11 @@ def _words(row: AdjustRow, stage: StageTrace[AdjustRow, StageFields]) -> str:
     return f"{factor_words(row)}, {ordinal(row.rank_out or 0)}"
 
 
-def _apply(given: StageInput) -> AdjustArrays:
-    config = given.config
-    by_relation = None
-    if config.adjust.metadata_of == "version":
-        by_relation = by_relations(given.table, given.lists, config.fusion.blend_with)
-    return apply_adjust(given.table, given.ranking, config.adjust, by_relation)
-
-
 ADJUST = Stage(
     name="adjust",
     title="Adjust",
     description="Factors for priority, age, pin, project, feedback and counts.",
-    apply=_apply,
+    apply=apply_adjust,
     row=AdjustRow,
     fields=StageFields,
     parts=(

@@ -153,42 +153,34 @@ class Given:
     """(Q, C) what lambda weights."""
 
 
-def apply_assembly(
-    table: CandidateTable,
-    before: Ranking,
-    config: AssemblyConfig,
-    aggregation: Bools,
-    version: Ints | None = None,
-    vector: Floats | None = None,
-    scale: str = "cosine",
-    demoted: SuccessionTable | None = None,
-    unknown: Bools | None = None,
-) -> StageArrays[AssemblyRow, AssemblyFields]:
-    """Select the results.
-
-    `aggregation` (Q) says whether a query asks for an aggregation, for which `auto` takes mmr; `version` (Q, C) is the chunk by which
-    a candidate scored best, -1 for the whole memory; None if whole memories count. `vector` (Q, C) is the cosine in the vector list, NaN
-    without one, and `scale` its scale; None if no result has to have one. `demoted` are the pairs of which the older was to stay below
-    the newer; None without any. `unknown` (Q) are the queries whose vector lists have no cosines, so that no floor applies.
-    """
+def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields]:
+    """Select the results."""
+    table, before, config = given.table, given.ranking, given.config.assembly
+    aggregation = aggregations(table, given.config.query.detectors)
+    version = _version(given) if config.text == "version" else None
+    reads_vector = config.min_vector_score is not None or config.mmr_relevance == "vector"
+    cosines = best_cosines(given) if reads_vector else None
+    vector = None if cosines is None else on_scale(cosines, given.config.lists.vector.scale)
+    unknown = _without_cosines(given) if reads_vector else None
+    demoted = table.succession if given.config.supersession.mode == "demote" else None
     by_mmr = aggregation if config.strategy == "auto" else np.full(len(aggregation), config.strategy == "mmr")
     most = np.inf if config.max_tokens is None else float(config.max_tokens)
     budget = np.where(aggregation, max(most, config.aggregation_tokens), most)
     tokens, uncounted = _tokens(table, config, version)
-    relevance = before.score if config.mmr_relevance == "score" or vector is None else on_scale(vector, scale)
+    relevance = before.score if config.mmr_relevance == "score" or vector is None else vector
     if unknown is not None:
         relevance = np.where(unknown[:, None], before.score, relevance)
-    given = Given(table, before, config, tokens, version, budget, relevance)
+    pool = Given(table, before, config, tokens, version, budget, relevance)
     diverse = _DIVERSE[config.mmr_procedure]
 
     @cache
     def selection(q: int) -> Selection:
-        return (diverse if by_mmr[q] else _greedy)(given, q)
+        return (diverse if by_mmr[q] else _greedy)(pool, q)
 
-    chosen = _first_that_fit(given, ~by_mmr, selection)
+    chosen = _first_that_fit(pool, ~by_mmr, selection)
     low = np.zeros(table.shape, dtype=bool)
     if config.min_vector_score is not None and vector is not None:
-        low = on_scale(vector, scale) < config.min_vector_score
+        low = vector < config.min_vector_score
         if unknown is not None:
             low &= ~unknown[:, None]
         chosen = _without(chosen, low)
@@ -203,12 +195,9 @@ def apply_assembly(
             return f"{tokens[q, c]} tokens do not fit the budget of {budget[q]:g}"
         if c in selection(q).left_out:
             return f"MMR value {selection(q).mmr[c]:.4f} is below the least of {config.mmr_min_value:g}"
-        if low[q, c] and c in selection(q).chosen and vector is not None:
-            had = (
-                "it is in no vector list, which counts as a cosine of 0"
-                if np.isnan(vector[q, c])
-                else f"vector score {on_scale(vector, scale)[q, c]:.4f}"
-            )
+        if low[q, c] and c in selection(q).chosen and cosines is not None and vector is not None:
+            none = np.isnan(cosines[q, c])
+            had = "no vector list has it, a cosine of 0" if none else f"vector score {vector[q, c]:.4f}"
             return f"{had}: below the floor of {config.min_vector_score:g}, and nobody moves up"
         return f"past the result limit of {config.limit}"
 
@@ -247,14 +236,12 @@ def apply_assembly(
                 found.append(f"{bare} candidates have no embedding: MMR takes them to be like no other")
         below = [c for c in selection(q).chosen if low[q, c]]
         if below:
-            found.append(
-                f"{len(below)} of the {len(selection(q).chosen)} chosen {'is' if len(below) == 1 else 'are'} below the vector floor of "
-                f"{config.min_vector_score:g} and dropped; nobody moves up"
-            )
+            dropped = f"{len(below)} of the {len(selection(q).chosen)} chosen"
+            found.append(f"{dropped} dropped, below the vector floor of {config.min_vector_score:g}; nobody moves up")
         found += _without_successors(table, q, chosen[q], before, demoted)
         if unknown is not None and unknown[q] and config.min_vector_score is not None:
             found.append("the vector list has no cosines: its floor does not apply")
-        if below and vector is not None and np.isnan(vector[q, before.alive[q]]).all():
+        if below and cosines is not None and np.isnan(cosines[q, before.alive[q]]).all():
             found.append("no candidate has a vector score: all count as a cosine of 0")
         return found
 
@@ -586,18 +573,6 @@ def _without_cosines(given: StageInput) -> Bools | None:
     return found
 
 
-def _apply(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields]:
-    config = given.config.assembly
-    aggregation = aggregations(given.table, given.config.query.detectors)
-    version = _version(given) if config.text == "version" else None
-    reads_vector = config.min_vector_score is not None or config.mmr_relevance == "vector"
-    vector = best_cosines(given) if reads_vector else None
-    scale = given.config.lists.vector.scale
-    demoted = given.table.succession if given.config.supersession.mode == "demote" else None
-    unknown = _without_cosines(given) if reads_vector else None
-    return apply_assembly(given.table, given.ranking, config, aggregation, version, vector, scale, demoted, unknown)
-
-
 def _words(row: AssemblyRow, stage: StageTrace[AssemblyRow, AssemblyFields]) -> str:
     return f"{stage.fields.strategy}, {ordinal(row.rank_out or 0)} of the results"
 
@@ -606,7 +581,7 @@ ASSEMBLY = Stage(
     name="assembly",
     title="Assembly",
     description="The results, within the limit and the token budget.",
-    apply=_apply,
+    apply=apply_assembly,
     row=AssemblyRow,
     fields=AssemblyFields,
     parts=(

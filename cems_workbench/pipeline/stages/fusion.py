@@ -62,7 +62,6 @@ from cems_workbench.pipeline.table import (
     Ints,
     ListArrays,
     Places,
-    Ranking,
     along,
     memoized,
     ranked,
@@ -237,18 +236,13 @@ class Terms:
     boost: Floats
 
 
-def apply_fusion(
-    table: CandidateTable,
-    lists: ListArrays,
-    before: Ranking,
-    config: FusionConfig,
-    list_config: ListsConfig,
-    variants: VariantWeights,
-) -> FusionArrays:
+def apply_fusion(given: StageInput) -> FusionArrays:
     """Fuse the lists into one ranking."""
+    table, lists, before = given.table, given.lists, given.ranking
+    config, list_config = given.config.fusion, given.config.lists
     method, present = fusion_method(config), lists.present
     hits = _hits(table, lists, method, list_config)
-    weight = _weights(table, list_config, variants)
+    weight = _weights(table, list_config, given.config.variants)
     alive, best = hits.alive, best_list_score(table, lists, config.blend_with)
     base, extra = (
         hit_bases(method, hits, weight.reshape(-1).take(hits.slot), config),
@@ -674,11 +668,6 @@ def _of_importance(config: FusionConfig) -> list[str]:
     return bonus + ([] if config.importance_floor is None else [f"the floor of {config.importance_floor:g}"])
 
 
-def _apply(given: StageInput) -> FusionArrays:
-    config = given.config
-    return apply_fusion(given.table, given.lists, given.ranking, config.fusion, config.lists, config.variants)
-
-
 def _words(row: FusionRow, stage: StageTrace[FusionRow, FusionFields]) -> str:
     """ "3rd of 20: vector 0.0159 + lexical 0.0164 + score blend 0.12 = 0.1523": the addends of the score."""
     given = [
@@ -697,7 +686,7 @@ FUSION = Stage(
     name="fusion",
     title="Fusion",
     description="Many lists become one score.",
-    apply=_apply,
+    apply=apply_fusion,
     row=FusionRow,
     fields=FusionFields,
     parts=(

@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.config.sections.ranking import GapConfig
 from cems_workbench.pipeline.stages.query import aggregations
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
-from cems_workbench.pipeline.table import Bools, Ranking, reranked_by
+from cems_workbench.pipeline.table import reranked_by
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +29,17 @@ class GapFields(StageFields):
         return {} if self.floor is None else {"floor": self.floor}
 
 
-def apply_gap(before: Ranking, config: GapConfig, aggregation: Bools | None = None) -> StageArrays[StageRow, GapFields]:
-    """Drop candidates whose score is below a share of the top score. `aggregation` (Q): queries to skip, None for none."""
+def apply_gap(given: StageInput) -> StageArrays[StageRow, GapFields]:
+    """Drop candidates whose score is below a share of the top score."""
+    before, config = given.ranking, given.config.gap
+    spared = None if config.aggregation else aggregations(given.table, given.config.query.detectors)
     first = before.leading(max(1, config.keep))
     best = first[:, 0] if first.shape[1] else np.full(len(first), -1)
     top = np.where(best >= 0, before.score[np.arange(len(best)), best], 0.0) if first.shape[1] else np.zeros(len(best))
     floor = config.ratio * top
     kept = before.alive & (before.score >= floor[:, None])
-    if aggregation is not None:
-        kept |= before.alive & aggregation[:, None]
+    if spared is not None:
+        kept |= before.alive & spared[:, None]
     q, place = np.nonzero(first[:, : config.keep] >= 0)
     kept[q, first[q, place]] = True
 
@@ -49,22 +50,16 @@ def apply_gap(before: Ranking, config: GapConfig, aggregation: Bools | None = No
         entered=before.alive,
         before=before,
         after=reranked_by(kept, before),
-        fields=lambda q: GapFields(None if aggregation is not None and aggregation[q] else float(floor[q])),
+        fields=lambda q: GapFields(None if spared is not None and spared[q] else float(floor[q])),
         reason=reason,
     )
-
-
-def _apply(given: StageInput) -> StageArrays[StageRow, GapFields]:
-    config = given.config
-    whole = None if config.gap.aggregation else aggregations(given.table, config.query.detectors)
-    return apply_gap(given.ranking, config.gap, whole)
 
 
 GAP = Stage(
     name="gap",
     title="Score gap",
     description="Drops what is far below the top.",
-    apply=_apply,
+    apply=apply_gap,
     row=StageRow,
     fields=GapFields,
     switch=Switch("gap", {"gap.ratio": 0.0}, title="score gap"),

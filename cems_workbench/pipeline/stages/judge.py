@@ -29,7 +29,7 @@ from cems_workbench.pipeline.stages.result import (
     rows_of,
 )
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
-from cems_workbench.pipeline.table import CandidateTable, Floats, Ranking, memoized
+from cems_workbench.pipeline.table import CandidateTable, Floats, memoized
 from cems_workbench.records import MS_MARCO, JudgeScale
 
 BANDS = ("highly relevant", "relevant", "weak", "irrelevant")
@@ -63,16 +63,10 @@ class JudgeFields(StageFields):
         return about | {"threshold": self.scale.threshold, "bands": list(self.scale.bands), "label": self.label}
 
 
-def apply_judge(
-    table: CandidateTable, results: Ranking, config: JudgeConfig, ranked_by: str | None, alone: bool = False
-) -> StageArrays[JudgeRow, JudgeFields]:
-    """Attach judgments to the results.
-
-    `ranked_by` is the reranker's model, to warn of a judge that judges itself; `alone`:
-    the order is that of its scores, with nothing blended in.
-    """
-    if not table.judges:
-        return pass_through(results, JudgeRow, lambda: JudgeFields(config.backend))
+def apply_judge(given: StageInput) -> StageArrays[JudgeRow, JudgeFields]:
+    """Attach judgments to the results; warn of a judge that judges what it ranked itself."""
+    table, results, config, rerank = given.table, given.ranking, given.config.judge, given.config.rerank
+    ranked_by = None if RERANK.is_off(given.config) else model_key(rerank)
     names = judges_of(table, config)
     if not any(names):
         return pass_through(results, JudgeRow, lambda: JudgeFields(config.backend))
@@ -110,7 +104,7 @@ def apply_judge(
             return []
         if not np.allclose(said[both], ranked[both]):
             return [f"the judge {label} is also the reranker, here with another text or query: no independent opinion"]
-        if alone and both.all() and bool((np.diff(said) <= 0).all()):
+        if rerank.combine == "replace" and both.all() and bool((np.diff(said) <= 0).all()):
             return [f"the judge {label} also ranked: its judgments agree with the ranking by construction"]
         return [f"the judge {label} also reranked, with the same scores: it adds no second opinion"]
 
@@ -187,12 +181,6 @@ def judge_of(table: CandidateTable, config: JudgeConfig, q: int) -> str | None:
     return name if name in there else None
 
 
-def _apply(given: StageInput) -> StageArrays[JudgeRow, JudgeFields]:
-    config = given.config
-    ranked_by = None if RERANK.is_off(config) else model_key(config.rerank)
-    return apply_judge(given.table, given.ranking, config.judge, ranked_by, config.rerank.combine == "replace")
-
-
 def _words(row: JudgeRow, stage: StageTrace[JudgeRow, JudgeFields]) -> str:
     if row.raw is None:
         return f"not judged: {row.error}" if row.error else "not judged"
@@ -204,7 +192,7 @@ JUDGE = Stage(
     title="Judge",
     description="Relevance judgments of the results; never changes the ranking.",
     works_on="results",
-    apply=_apply,
+    apply=apply_judge,
     row=JudgeRow,
     fields=JudgeFields,
     switch=Switch("judge", {"judge.backend": "none"}),

@@ -11,7 +11,7 @@ Source: CEMS plan, phase 2; docs/internals/specification.md, "lists".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
@@ -37,7 +37,7 @@ from cems_workbench.pipeline.list_sources import (
     scale_of,
 )
 from cems_workbench.pipeline.stages.query import aggregations, is_aggregation
-from cems_workbench.pipeline.stages.result import RowContract, StageArrays, StageFields, StageRow, StageTrace
+from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, StageTrace, rows_of
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, ListArrays, Places, memoized, unranked
 
@@ -136,21 +136,13 @@ class ListsFields(StageFields):
         return next((one.name for one in same if one.source == "hybrid"), None)
 
 
-def apply_lists(
-    table: CandidateTable,
-    config: ListsConfig,
-    depths: Mapping[str, int | None],
-    switched_off: Collection[int] = (),
-    aggregation: Bools | None = None,
-    lists_off: Collection[str] = (),
-) -> StageArrays[ListsRow, ListsFields]:
+def apply_lists(given: StageInput) -> StageArrays[ListsRow, ListsFields]:
     """Select, cut and normalise the lists.
 
-    `depths` are those of `config.list_depths`; `switched_off` are indices of query variants to leave out, `lists_off` names of lists;
-    `aggregation` (Q) says which queries ask for several memories; their hybrid lists may be deeper. Weights and ties are fusion's, so that
-    most configs share their lists, which are kept with the table.
+    Weights and ties are fusion's, so that most configs share their lists, which are kept with the table.
     """
-    several = np.zeros(len(table.queries), dtype=bool) if aggregation is None else aggregation
+    table, config, depths = given.table, given.config.lists, list_depths(given.config)
+    several = aggregations(table, given.config.query.detectors)
     made_with, places = nested.places(table, config, several)
     scales = (*_normalisations(config), config.vector.scale, config.ts_rank.chunk_depth, config.metadata_ranks)
     shown = tuple(shown_only(config, name) for _, name in _FUSIONS)
@@ -160,12 +152,12 @@ def apply_lists(
         shown,
         scales,
         tuple(depths.items()),
-        frozenset(switched_off),
-        frozenset(lists_off),
+        given.variants_off,
+        given.lists_off,
     )
 
     def prepared() -> StageArrays[ListsRow, ListsFields]:
-        return _prepared(table, places, config, depths, _left_out(table, switched_off, lists_off), several)
+        return _prepared(table, places, config, depths, _left_out(given), several)
 
     return memoized(table.memo, "lists", key, prepared)
 
@@ -181,12 +173,12 @@ def _normalisations(config: ListsConfig) -> tuple[Any, ...]:
     return (*methods, *[value for name, value in own.items() if name in methods])
 
 
-def _left_out(table: CandidateTable, variants: Collection[int], names: Collection[str]) -> Bools:
-    """(Q, L) the lists of these variants, and those of these names. Lists made from one that is left out are unchanged."""
-    lists = table.lists
-    out: Bools = np.isin(lists.variant, list(variants))
-    for q, i in ((q, i) for q, listed in enumerate(lists.names) for i, name in enumerate(listed) if name in names):
-        out[q, i] = True
+def _left_out(given: StageInput) -> Bools:
+    """(Q, L) the lists of variants and names that are off. Lists made from one that is left out are unchanged."""
+    lists = given.table.lists
+    out: Bools = np.isin(lists.variant, list(given.variants_off))
+    for q, listed in enumerate(lists.names):
+        out[q, : len(listed)] |= [name in given.lists_off for name in listed]
     return out
 
 
@@ -241,7 +233,7 @@ def _prepared(
         entered=anywhere,
         before=unranked(anywhere, np.full(best.shape, np.nan)),
         after=unranked(alive, np.where(alive, best, np.nan)),
-        row=_row(table, places, present, score),
+        row=rows_of(ListsRow, lambda q: _entries(table, places, present, score, q)),
         fields=_fields(table, places, active, present),
         reason=_reason(table, places, active, depth, config, cuts),
         warnings=_warnings(table, places, config, active, present),
@@ -323,23 +315,17 @@ def _hybrid_reason(
     return " and ".join(parts) or None
 
 
-def _row(
-    table: CandidateTable, places: Places, present: Bools, score: Floats
-) -> Callable[[int], Callable[[int, RowContract], ListsRow]]:
-    def row(q: int) -> Callable[[int, RowContract], ListsRow]:
-        entries: dict[int, list[ListEntry]] = {}
-        candidates, hit = np.nonzero(places.position[q].T)
-        columns = (places.position[q, hit, candidates], places.raw[q, hit, candidates], score[q, hit, candidates])
-        kept = present[q, hit, candidates].tolist()
-        names = table.lists.names[q]
-        for c, i, rank, raw, normalized, used in zip(
-            candidates.tolist(), hit.tolist(), *(column.tolist() for column in columns), kept, strict=True
-        ):
-            entry = ListEntry(names[i], rank, raw, normalized if used else None, used, *_chunk(places, q, i, c))
-            entries.setdefault(c, []).append(entry)
-        return lambda c, contract: ListsRow(*contract, tuple(entries.get(c, ())))
-
-    return row
+def _entries(
+    table: CandidateTable, places: Places, present: Bools, score: Floats, q: int
+) -> list[tuple[ListEntry, ...]]:
+    entries: list[list[ListEntry]] = [[] for _ in range(table.shape[1])]
+    candidates, hit = np.nonzero(places.position[q].T)
+    columns = [values[q, hit, candidates].tolist() for values in (places.position, places.raw, score, present)]
+    names = table.lists.names[q]
+    for c, i, rank, raw, scaled, used in zip(candidates.tolist(), hit.tolist(), *columns, strict=True):
+        entry = ListEntry(names[i], rank, raw, scaled if used else None, used, *_chunk(places, q, i, c))
+        entries[c].append(entry)
+    return list(map(tuple, entries))
 
 
 def _chunk(places: Places, q: int, i: int, c: int) -> tuple[int | None, int | None]:
@@ -476,12 +462,6 @@ def ranks_text(fields: ListsFields, row: ListsRow | None, absent: Mapping[str, s
     return ", ".join(parts) or "no list takes part"
 
 
-def _apply(given: StageInput) -> StageArrays[ListsRow, ListsFields]:
-    config = given.config
-    aggregation = aggregations(given.table, config.query.detectors)
-    return apply_lists(given.table, config.lists, list_depths(config), given.variants_off, aggregation, given.lists_off)
-
-
 def _words(row: ListsRow, stage: StageTrace[ListsRow, ListsFields]) -> str:
     return ranks_text(stage.fields, row)
 
@@ -491,7 +471,7 @@ LISTS = Stage(
     title="Lists",
     description="Ranked lists that take part, cut to their depth and normalised.",
     works_on="lists",
-    apply=_apply,
+    apply=apply_lists,
     row=ListsRow,
     fields=ListsFields,
     sections={"variants": "Variant weights"},

@@ -237,12 +237,12 @@ class Blend:
     score: Floats
 
 
-def apply_rerank(
-    table: CandidateTable, before: Ranking, config: RerankConfig, k: float, limit: int | None
-) -> RerankArrays:
-    """Rerank the head. `k` is fusion.k, `limit` the result limit: what `skip_if_few` compares with, and what `position: returned` reads."""
+def apply_rerank(given: StageInput) -> RerankArrays:
+    """Rerank the head."""
+    table, before, config = given.table, given.ranking, given.config.rerank
+    k, limit = given.config.fusion.k, given.config.assembly.limit
     few = config.skip_if_few & (before.alive.sum(axis=1) <= (np.inf if limit is None else limit))
-    given, lone = before, np.zeros_like(few)
+    lone = np.zeros_like(few)
     if config.position == "returned":
         inside = before.alive if limit is None else before.alive & (before.rank <= limit)
         before = reranked_by(inside, before)
@@ -261,8 +261,8 @@ def apply_rerank(
         lambda: np.where(skip, before.rank, ranking.rank),
     )
     return RerankArrays(
-        entered=given.alive,
-        before=given,
+        entered=given.ranking.alive,
+        before=given.ranking,
         after=after,
         row=_row(model, blend, before, few),
         fields=lambda q: RerankFields(
@@ -603,11 +603,6 @@ def _needs(table: CandidateTable, blend: Blend, config: RerankConfig, q: int) ->
     return [ScoreNeed("rerank", model_key(config), tuple(table.ids[q][int(c)] for c in missing))]
 
 
-def _apply(given: StageInput) -> RerankArrays:
-    config = given.config
-    return apply_rerank(given.table, given.ranking, config.rerank, config.fusion.k, config.assembly.limit)
-
-
 def _off(given: StageInput) -> RerankArrays:
     ranking = given.ranking
     return RerankArrays(
@@ -649,7 +644,7 @@ RERANK = Stage(
     name="rerank",
     title="Rerank",
     description="A model's second opinion on the first candidates.",
-    apply=_apply,
+    apply=apply_rerank,
     when_off=_off,
     row=RerankRow,
     fields=RerankFields,

@@ -12,7 +12,6 @@ Source: memory agent, adaptive similarity thresholds; docs/internals/specificati
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,25 +19,9 @@ import numpy as np
 
 from cems_workbench.config.sections.ranking import ThresholdConfig
 from cems_workbench.pipeline.list_sources import SOURCES, as_cosine, list_label
-from cems_workbench.pipeline.stages.result import (
-    RowContract,
-    StageArrays,
-    StageFields,
-    StageRow,
-    field_names,
-    plain_fields,
-)
+from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, field_names, plain_fields, rows_of
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
-from cems_workbench.pipeline.table import (
-    Bools,
-    CandidateTable,
-    Floats,
-    Ints,
-    ListArrays,
-    Ranking,
-    memoized,
-    unranked,
-)
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, ListArrays, memoized, unranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +74,16 @@ class _Search:
     tried: Floats
 
 
-def apply_threshold(
-    table: CandidateTable,
-    lists: ListArrays,
-    before: Ranking,
-    config: ThresholdConfig,
-    limit: int | None,
-    remark: Callable[[float], str | None] = lambda threshold: None,
-) -> StageArrays[ThresholdRow, ThresholdFields]:
-    """Cut the lists named in `applies_to`. `limit` is the result limit the adaptive target is a share of.
-
-    `remark` says what a threshold is on another scale, for the reasons.
-    """
+def apply_threshold(given: StageInput) -> StageArrays[ThresholdRow, ThresholdFields]:
+    """Cut the lists named in `applies_to`."""
     # The lists depend on the scale, so their memo needs no key of it.
-    return memoized(lists.memo, "threshold", (config, limit), lambda: _cut(table, lists, before, config, limit, remark))
+    key = (given.config.threshold, given.config.assembly.limit)
+    return memoized(given.lists.memo, "threshold", key, lambda: _cut(given))
 
 
-def _cut(
-    table: CandidateTable,
-    lists: ListArrays,
-    before: Ranking,
-    config: ThresholdConfig,
-    limit: int | None,
-    remark: Callable[[float], str | None],
-) -> StageArrays[ThresholdRow, ThresholdFields]:
+def _cut(given: StageInput) -> StageArrays[ThresholdRow, ThresholdFields]:
+    table, lists, before, config = given.table, given.lists, given.ranking, given.config.threshold
+    limit = given.config.assembly.limit
     applies = np.array([source in config.applies_to for source in SOURCES] + [False])[table.lists.source]
     spared = None if lists.own_scale is None else applies & lists.own_scale
     if spared is not None:
@@ -126,21 +95,36 @@ def _cut(
     present = lists.present & ~(subject & (lists.score < search.final[:, None, None]))
     alive = present.any(axis=1)
     score = np.where(present, lists.score, -np.inf).max(axis=1, initial=-np.inf)
+
+    def reason(q: int, c: int) -> str:
+        threshold = float(search.final[q])
+        said = as_cosine(given.config, threshold) if "vector" in config.applies_to else None
+        return f"best list score {best[q, c]:.4f} is below the threshold {threshold:.4g}" + (
+            f" ({said})" if said else ""
+        )
+
+    def warnings(q: int) -> list[str]:
+        there = lists.present[q].any(axis=1)
+        if spared is not None and (spared[q] & there).any():
+            return ["the vector list has no cosines: it passes whole"]
+        if not subject[q].any() and there.any():
+            applied = ", ".join(config.applies_to) or "no list"
+            return [f"it applies to {applied}, where there is no hit: every list passes whole"]
+        reached, wanted = int(search.counts[q, np.flatnonzero(tried == search.final[q])[0]]), _target(config, limit)
+        if config.mode == "adaptive" and reached < wanted:
+            return [f"no threshold found {wanted:g} memories; {search.final[q]:g} had the most, {reached}"]
+        return []
+
     return StageArrays(
         entered=before.alive,
         before=before,
         after=unranked(alive, np.where(alive, score, np.nan)),
-        row=_row(table, lists, present),
+        row=rows_of(ThresholdRow, lambda q: _entries(table, lists, present, q)),
         fields=lambda q: _fields(search, config, limit, q),
-        reason=lambda q, c: _reason(best[q, c], float(search.final[q]), remark),
-        warnings=_warnings(search, lists.present, subject, config, limit, spared),
+        reason=reason,
+        warnings=warnings,
         lists=ListArrays(lists.places, present, lists.score, lists.active, lists.own_scale),
     )
-
-
-def _reason(best: float, threshold: float, remark: Callable[[float], str | None]) -> str:
-    said = remark(threshold)
-    return f"best list score {best:.4f} is below the threshold {threshold:.4g}" + (f" ({said})" if said else "")
 
 
 def adaptive_thresholds(config: ThresholdConfig) -> list[float]:
@@ -176,44 +160,14 @@ def _search(best: Floats, tried: Floats, target: float) -> _Search:
     return _Search(tried[chosen], visited, counts, tried)
 
 
-def _row(
-    table: CandidateTable, lists: ListArrays, present: Bools
-) -> Callable[[int], Callable[[int, RowContract], ThresholdRow]]:
-    def row(q: int) -> Callable[[int, RowContract], ThresholdRow]:
-        entries: dict[int, list[ThresholdEntry]] = {}
-        candidates, hit = np.nonzero(lists.present[q].T)
-        scores, kept = lists.score[q, hit, candidates].tolist(), present[q, hit, candidates].tolist()
-        names = table.lists.names[q]
-        for c, i, score, passes in zip(candidates.tolist(), hit.tolist(), scores, kept, strict=True):
-            entries.setdefault(c, []).append(ThresholdEntry(names[i], score, passes))
-        return lambda c, contract: ThresholdRow(*contract, tuple(entries.get(c, ())))
-
-    return row
-
-
-def _warnings(
-    search: _Search,
-    present: Bools,
-    subject: Bools,
-    config: ThresholdConfig,
-    limit: int | None,
-    spared: Bools | None,
-) -> Callable[[int], list[str]]:
-    def warnings(q: int) -> list[str]:
-        if spared is not None and (spared[q] & present[q].any(axis=1)).any():
-            return ["the vector list has no cosines: it passes whole"]
-        if not subject[q].any() and present[q].any():
-            return [
-                f"it applies to {', '.join(config.applies_to) or 'no list'}, where there is no hit: every list passes whole"
-            ]
-        reached = int(search.counts[q, np.flatnonzero(search.tried == search.final[q])[0]])
-        if config.mode == "adaptive" and reached < _target(config, limit):
-            return [
-                f"no threshold found {_target(config, limit):g} memories; {search.final[q]:g} had the most, {reached}"
-            ]
-        return []
-
-    return warnings
+def _entries(table: CandidateTable, lists: ListArrays, present: Bools, q: int) -> list[tuple[ThresholdEntry, ...]]:
+    entries: list[list[ThresholdEntry]] = [[] for _ in range(table.shape[1])]
+    candidates, hit = np.nonzero(lists.present[q].T)
+    scores, kept = lists.score[q, hit, candidates].tolist(), present[q, hit, candidates].tolist()
+    names = table.lists.names[q]
+    for c, i, score, passes in zip(candidates.tolist(), hit.tolist(), scores, kept, strict=True):
+        entries[c].append(ThresholdEntry(names[i], score, passes))
+    return list(map(tuple, entries))
 
 
 def _fields(search: _Search, config: ThresholdConfig, limit: int | None, q: int) -> ThresholdFields:
@@ -231,21 +185,12 @@ def _fields(search: _Search, config: ThresholdConfig, limit: int | None, q: int)
     )
 
 
-def _apply(given: StageInput) -> StageArrays[ThresholdRow, ThresholdFields]:
-    config = given.config
-
-    def remark(threshold: float) -> str | None:
-        return as_cosine(config, threshold) if "vector" in config.threshold.applies_to else None
-
-    return apply_threshold(given.table, given.lists, given.ranking, config.threshold, config.assembly.limit, remark)
-
-
 THRESHOLD = Stage(
     name="threshold",
     title="Threshold",
     description="Cuts list hits below a similarity threshold, before fusion.",
     works_on="lists",
-    apply=_apply,
+    apply=apply_threshold,
     row=ThresholdRow,
     fields=ThresholdFields,
     switch=Switch("threshold", {"threshold.mode": "none"}),

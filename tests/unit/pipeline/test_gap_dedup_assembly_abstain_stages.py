@@ -194,11 +194,11 @@ def test_results_below_the_vector_floor_leave_and_nobody_moves_up() -> None:
     assert reasons["b"] == "vector score 0.4000: below the floor of 0.5, and nobody moves up"
     assert (
         reasons["x"]
-        == "it is in no vector list, which counts as a cosine of 0: below the floor of 0.5, and nobody moves up"
+        == "no vector list has it, a cosine of 0: below the floor of 0.5, and nobody moves up"
     )
     assert reasons["d"] == "past the result limit of 4"
     assert result.tokens_used == sum(row.tokens for row in result.results)
-    assert warned(result.stage("assembly"), "2 of the 4 chosen are below the vector floor of 0.5 and dropped")
+    assert warned(result.stage("assembly"), "2 of the 4 chosen dropped, below the vector floor of 0.5")
 
 
 def test_the_vector_floor_reads_the_list_within_its_depth_before_any_threshold() -> None:

@@ -13,13 +13,15 @@ from hypothesis import strategies as st
 
 from cems_workbench.config.sections.gathering import ExpansionConfig, TypoCorrection
 from cems_workbench.errors import InputError
+from cems_workbench.pipeline.evidence import Variant
 from cems_workbench.pipeline.understanding import (
     FEEDBACK_WORDS,
     SHIPPED,
     CorrectedQuery,
     Correction,
+    Variants,
+    add_expansions,
     correct,
-    expansions,
     feedback_words,
     read_dictionary,
     replaced,
@@ -228,9 +230,10 @@ def expanded(
     dictionary: dict[str, str] | None = None,
 ) -> tuple[list[str], list[str]]:
     config = ExpansionConfig(backend=backend, max_expansions=max_expansions)
-    variants, said = expansions(query, config, typed, SHIPPED if dictionary is None else dictionary, found)
-    assert {variant.kind for variant in variants} <= {"expansion"}
-    return [variant.text for variant in variants], said
+    made = Variants([Variant(query)])
+    add_expansions(made, config, typed, lambda: SHIPPED if dictionary is None else dictionary, lambda: found)
+    assert {variant.kind for variant in made.found[1:]} <= {"expansion"}
+    return [variant.text for variant in made.found[1:]], made.said
 
 
 def test_the_example_of_ace_gives_its_very_words() -> None:
@@ -313,7 +316,7 @@ def test_other_backends_make_none_here(backend: str) -> None:
 def test_no_more_than_max_expansions_are_used_and_the_rest_is_said() -> None:
     assert expanded("manual", typed=["a", "b", "c"], max_expansions=2) == (
         ["a", "b"],
-        ["3 expansions were found; the first 2 are used"],
+        ["3 expansion variants were found; the first 2 are used"],
     )
 
 
