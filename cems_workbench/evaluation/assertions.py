@@ -188,7 +188,6 @@ def check(assertion: Assertion, evaluation: Evaluation) -> Outcome:
 
 
 def _counted(evaluation: Evaluation, assertion: Assertion) -> int:
-    """The queries whose mean it is."""
     column = evaluation.values[:, evaluation.measures.index(assertion.measure)]
     kinds = zip(evaluation.types, column.tolist(), strict=True)
     return sum(assertion.bound.scope in (None, kind) and not math.isnan(value) for kind, value in kinds)

@@ -286,7 +286,6 @@ def missing_score_lines(configs: Iterable[tuple[str, Mapping[str, int]]]) -> lis
 
 
 def _some(names: Iterable[str]) -> str:
-    """The first names, and how many more there are."""
     shown = list(names)
     return ", ".join(shown[:MAX_NAMES]) + (f" and {len(shown) - MAX_NAMES} more" if len(shown) > MAX_NAMES else "")
 

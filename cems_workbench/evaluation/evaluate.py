@@ -373,5 +373,4 @@ def cost_of(batch: LabelledBatch, rankings: Rankings) -> dict[str, float]:
 
 
 def _from_cache(notes: Mapping[str, Any]) -> bool:
-    """Did scores of the reranker or replies of a language model come from the cache when a query was gathered?"""
     return any((notes.get(what) or {}).get("cached", 0) > 0 for what in ("rerank_scores", "llm"))

@@ -612,7 +612,6 @@ def _release(connection: duckdb.DuckDBPyConnection, path: Path, opened: FileId |
 
 
 def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: bool) -> None:
-    """Raises InputError where the file is anything but the tables of an evidence file."""
     tables = duckdb_columns(connection)
     if not tables and new:
         return
@@ -626,7 +625,6 @@ def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: boo
 
 
 def _require_room(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Raises InputError where the file holds more than is read into memory."""
     size = 0
     for table, own in duckdb_columns(connection).items():
         width = evidence_rows.ROW_BYTES * scalar(connection, f"SELECT count(*) FROM {table}")

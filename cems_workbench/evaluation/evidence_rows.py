@@ -305,7 +305,6 @@ def write_text(cursor: duckdb.DuckDBPyConnection, number: int, memory: Memory) -
 
 
 def _add_memories(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory], first: int, **more: Any) -> None:
-    """Add memories numbered from `first`, with further columns."""
     import pyarrow as pa
 
     table = memories_table.staging(memories)

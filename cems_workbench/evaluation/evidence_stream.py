@@ -171,7 +171,6 @@ class EvidenceStream:
 
 
 def _without(portion: EvidenceSet, elsewhere: Collection[str]) -> EvidenceSet:
-    """The portion less the queries that another file has."""
     if not elsewhere:
         return portion
     return replace(portion, queries=tuple(query for query in portion.queries if query.qid not in elsewhere))
@@ -350,7 +349,6 @@ def _pass(
 def _measure(
     one: _OfConfig, batch: LabelledBatch, rankings: Rankings, measures: Sequence[Measure], highest: int
 ) -> None:
-    """Add what a config reaches on a portion."""
     graded = rankings.graded
     per_query = [MEASURES[measure.family].resampled is None for measure in measures]
     values = np.full((len(batch.queries), len(measures)), np.nan)
@@ -397,7 +395,6 @@ def _read_together(graded: GradedRankings, measures: Sequence[Measure]) -> Grade
 
 
 def _joined(one: _OfConfig) -> GradedRankings:
-    """The rankings of all portions one after the other."""
     parts = one.graded
     signals = {
         name: np.concatenate([part[name] for part in one.signals])
@@ -416,7 +413,6 @@ def _joined(one: _OfConfig) -> GradedRankings:
 
 
 def _stacked(parts: Sequence[Floats | Ints | Bools], fill: float) -> np.ndarray:
-    """Rows of several widths as rows of one."""
     width = max((part.shape[1] for part in parts), default=0)
     rows = [np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=fill) for part in parts]
     return np.concatenate(rows) if rows else np.zeros((0, 0))

@@ -359,7 +359,6 @@ def _needed(found: _Paired, tolerance: float) -> tuple[int | None, str]:
 
 
 def _rounded(count: int, above: int) -> str:
-    """Two digits of a number, rounded, or up where it would not be above another."""
     step = 10 ** max(0, len(str(count)) - 2)
     nearest = (count + step // 2) // step * step
     return f"{nearest if nearest > above else -(-count // step) * step:,}"

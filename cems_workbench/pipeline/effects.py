@@ -167,7 +167,6 @@ def effect_lines(trace: Trace, as_of_given: bool = True) -> Iterator[str]:
 
 
 def _superseding(config: PipelineConfig) -> str:
-    """What it decides about superseded and expired memories, as clauses; empty for nothing."""
     said = ["memories written later supersede nothing"] if config.supersession.mode != "off" else []
     said += ["expired memories are dropped"] if config.supersession.expired == "drop" else []
     return " and ".join(said)

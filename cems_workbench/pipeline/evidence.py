@@ -394,7 +394,6 @@ Row = TypeVar("Row")
 
 
 def _twice(rows: Iterable[Row], key: Callable[[Row], object]) -> Row | None:
-    """The first row whose key an earlier one has."""
     seen = set()
     for row in rows:
         if (own := key(row)) in seen:

@@ -549,7 +549,6 @@ def _by_variant(lists: Sequence[RankedList], by_engine: Sequence[RankedList]) ->
 
 
 def _nearest_piece(vector: Float32, piece: str, resources: Resources) -> ChunkHits:
-    """Every memory by the cosine of a piece of it."""
     from cems_workbench.pipeline.text_pieces import piece_vectors  # seldom needed
 
     return piece_vectors(resources, piece).nearest(vector)

@@ -126,7 +126,6 @@ MOST_DOUBLINGS = 100.0
 
 
 def _largest(raw: Floats, mask: Bools) -> Floats:
-    """(Q, L, 1) the largest score of each list, -inf for an empty one."""
     largest: Floats = np.where(mask, raw, -np.inf).max(axis=2, keepdims=True, initial=-np.inf)
     return largest
 

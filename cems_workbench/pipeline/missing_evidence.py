@@ -88,7 +88,6 @@ def gathered_parameters(notes: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _as_values(noted: Mapping[str, Any]) -> dict[str, Any]:
-    """Noted parameters with the values of a config, whose lists are tuples."""
     return {path: tuple(value) if isinstance(value, list) else value for path, value in noted.items()}
 
 

@@ -421,5 +421,4 @@ class Resources:
 
 
 def _check(documents: int, counts: Mapping[str, int]) -> str:
-    """Verifies that the stored counts are unchanged."""
     return hashlib.sha256(json.dumps([documents, counts]).encode()).hexdigest()

@@ -163,7 +163,6 @@ def _reranked(
 
 
 def _having(mark: str, scores: Mapping[str, ModelScore]) -> int:
-    """How many scores have this mark in their detail."""
     return sum(bool(score.detail and score.detail.get(mark)) for score in scores.values())
 
 
@@ -318,7 +317,6 @@ def cached_or_scored(
 
 
 def _score(chunk: str, pair: PairScore, *, cached: bool = False) -> ModelScore:
-    """A pair's score as evidence, marked if it is from the cache."""
     detail = {**(pair.detail or {}), **({"cached": True} if cached else {})}
     return ModelScore(pair.raw, chunk, pair.error, detail or None)
 
@@ -359,7 +357,6 @@ def _judged(evidence: Evidence, trace: Trace, resources: Resources, progress: Pr
 
 
 def _about(model: PairScorer) -> dict[str, Any]:
-    """The judge, and the calibrated scale of its scores, if any."""
     scale = model.scale
     read = {} if scale is None else {"threshold": scale.threshold, "bands": list(scale.bands)}
     return {"label": model.label, **read}
@@ -393,7 +390,6 @@ def _to_judge(trace: Trace) -> list[str]:
 
 
 def _name(config: PipelineConfig, model: PairScorer) -> str:
-    """The key of its scores in the evidence."""
     if config.judge.model or config.judge.backend != "auto":
         return config.judge.model or config.judge.backend
     return "late_interaction" if isinstance(model, LateInteraction) else "cross_encoder"

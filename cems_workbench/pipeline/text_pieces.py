@@ -51,7 +51,6 @@ def fact(memory: Memory) -> str:
 
 
 def _stored(read: Callable[[Memory], str]) -> Callable[[Memory, str], str | None]:
-    """A piece that a memory has as it is; None for an empty one."""
     return lambda memory, text: read(memory) or None
 
 

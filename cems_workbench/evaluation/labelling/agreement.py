@@ -262,7 +262,6 @@ def no_answer_agreement(judgments: Sequence[Judgment], relevant_from: Mapping[st
 
 
 def _by_pair(judgments: Iterable[Judgment]) -> dict[tuple[str, str], dict[str, int]]:
-    """By query and memory the grade of each judge."""
     labels: dict[tuple[str, str], dict[str, int]] = {}
     for judgment in judgments:
         labels.setdefault((judgment.qid, judgment.memory_id), {})[judgment.judge] = judgment.grade

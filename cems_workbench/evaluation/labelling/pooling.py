@@ -241,14 +241,12 @@ def _judged(
 
 
 def _from(before: int, total: int, progress: Progress) -> Progress:
-    """The progress of one query as part of the whole."""
     return lambda _, done, __: progress(LABEL, min(before + done, total), total)
 
 
 def _texts(
     pairs: Iterable[Pair], words: Mapping[str, str], config: PipelineConfig, resources: Resources
 ) -> dict[str, dict[str, str]]:
-    """The texts to judge by qid and memory id, queries in their order."""
     distinct = list(dict.fromkeys(pairs))
     memories = resources.store.memories.read({memory_id for _, memory_id in distinct})
     spoken = resources.store.language.current

@@ -254,7 +254,6 @@ class Measure:
         return None if compute is None else compute(self._by_signal(rankings), self.k, self.grade, drawn)
 
     def _by_signal(self, rankings: GradedRankings) -> GradedRankings:
-        """The rankings with the signal of this measure instead of the first score."""
         return replace(rankings, chosen=self.signal) if self.signal else rankings
 
     def values(self, rankings: GradedRankings) -> Floats:

@@ -437,7 +437,6 @@ def _similarity_of_texts(given: Given, q: int, word: re.Pattern[str]) -> Callabl
 
 
 def _too_low(given: Given, selection: Selection, c: int) -> bool:
-    """Note a candidate whose MMR value is below the least."""
     least = given.config.mmr_min_value
     if least is None or selection.mmr[c] >= least:
         return False

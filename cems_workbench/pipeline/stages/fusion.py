@@ -331,8 +331,6 @@ def linear_in_weights(config: FusionConfig) -> bool:
 
 
 def _admitted(table: CandidateTable, lists: ListArrays, sources: tuple[Source, ...]) -> Bools:
-    """(Q, C) in a list of one of the sources."""
-
     def admitted() -> Bools:
         counts = np.array([*(name in sources for name in SOURCES), False])
         inside: Bools = (lists.present & counts[table.lists.source][:, :, None]).any(axis=1)
@@ -558,7 +556,6 @@ def _terms(
     extra: _Extra,
     floor: Floats | None,
 ) -> Terms:
-    """The terms as dense arrays, for the trace."""
     shape, width = lists.present.shape, table.shape[1]
     place = hits.slot * width + (hits.cell % width if width else hits.cell)
     member, rank = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=np.int64)
@@ -663,7 +660,6 @@ def _warnings(
 
 
 def _of_importance(config: FusionConfig) -> list[str]:
-    """What the config does for memories of high importance, in words."""
     bonus = [f"the bonus of {config.importance_bonus_ranks} ranks"] if config.importance_bonus_ranks else []
     return bonus + ([] if config.importance_floor is None else [f"the floor of {config.importance_floor:g}"])
 

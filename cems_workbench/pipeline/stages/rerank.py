@@ -186,7 +186,6 @@ def health_warnings(model: ModelTable, blend: Blend, scale: str, q: int) -> list
 
 
 def _errors(model: ModelTable, failed: Bools, q: int) -> list[str]:
-    """Errors of the failed candidates of query q."""
     return [model.errors[q].get(int(c), "") for c in np.flatnonzero(failed[q])]
 
 

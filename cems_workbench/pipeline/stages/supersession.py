@@ -95,7 +95,6 @@ def apply_supersession(
 
 
 def _moved(table: CandidateTable, before: Ranking, alive: Bools, config: SupersessionConfig) -> _Moves | None:
-    """What the mode does with the living; None if it does nothing."""
     if config.mode == "off" or table.succession is None:
         return None
     return {"demote": _demoted, "drop": _dropped, "follow": _followed}[config.mode](
@@ -180,7 +179,6 @@ def _ends(table: CandidateTable, pairs: SuccessionTable) -> SuccessionTable:
 
 
 def _ranked_pairs(alive: Bools, pairs: SuccessionTable) -> tuple[Ints, Ints, Ints, Ints]:
-    """The pairs of which both are ranked."""
     both = alive[pairs.query, pairs.older] & alive[pairs.query, pairs.newer]
     return pairs.query[both], pairs.older[both], pairs.newer[both], pairs.level[both]
 
