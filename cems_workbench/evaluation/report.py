@@ -49,10 +49,8 @@ def markdown_report(
     for one in verdicts_of(comparison) if verdicts is None else verdicts:
         lines += [_cell(one.sentence), ""]
     header = ["config", *names, "ms a query", "LLM calls", "pairs reranked"]
-    lines += _table(
-        header,
-        [[evaluation.config.name, *_means(evaluation), *_cost(evaluation)] for evaluation in comparison.evaluations],
-    )
+    means = "{0.mean:.3f} ({0.low:.3f}–{0.high:.3f})"
+    lines += _table(header, [[*_cells(one, "mean", means), *_cost(one)] for one in comparison.evaluations])
     lines += [
         "",
         f"{base.relevance}. In brackets: 95 % confidence interval.",
@@ -61,9 +59,8 @@ def markdown_report(
         "If unjudged results were irrelevant to relevant:",
         "",
     ]
-    lines += _table(
-        ["config", *names], [[evaluation.config.name, *_bounds(evaluation)] for evaluation in comparison.evaluations]
-    )
+    bounds = "{0.worst:.3f}–{0.best:.3f}"
+    lines += _table(["config", *names], [_cells(one, "worst", bounds) for one in comparison.evaluations])
     for other in comparison.compared:
         lines += ["", f"## {_cell(other.name)} against {_cell(base.config.name)}", ""]
         lines += _table(
@@ -103,49 +100,32 @@ def per_query_rows(comparison: Comparison) -> tuple[list[str], list[list[Any]]]:
     return header, rows
 
 
-def trec_run(batch: LabelledBatch, evaluation: Evaluation) -> str:
-    """The results as a TREC run, tagged with the config's name. Scores fall with the rank, since evaluation tools order by score and
-    break ties their own way. Raises ValueError for ids that a run cannot hold."""
-    return run_lines(batch, evaluation.rankings)
-
-
 def write_run(path: Path, batch: LabelledBatch, evaluation: Evaluation) -> None:
-    """Write `trec_run` to a file. Raises InputError for ids that a run cannot hold."""
+    """Write `run_lines` to a file. Raises InputError for ids that a run cannot hold."""
     try:
-        text = trec_run(batch, evaluation)
+        text = run_lines(batch, evaluation.rankings)
     except ValueError as error:
         raise InputError(f"{path}: cannot be written: {error}") from None
     write_text(path, text)
 
 
 def run_lines(batch: LabelledBatch, rankings: Rankings) -> str:
-    """The lines of `trec_run` of a batch under a config."""
+    """The results as a TREC run, tagged with the config's name. Scores fall with the rank, since evaluation tools order by score and
+    break ties their own way. Raises ValueError for ids that a run cannot hold."""
     tag = "_".join(rankings.config.name.split())
     ranked = zip(batch.qids, batch.result_ids(rankings), strict=True)
     return run_text(RunRow(qid, key, rank, 1 / rank, tag) for qid, ids in ranked for rank, key in enumerate(ids, 1))
 
 
-def _means(evaluation: Evaluation) -> list[str]:
-    return [
-        "–" if number(summary.mean) is None else f"{summary.mean:.3f} ({summary.low:.3f}–{summary.high:.3f})"
-        for summary in evaluation.summaries
-    ]
-
-
-def _bounds(evaluation: Evaluation) -> list[str]:
-    return [
-        "–" if number(summary.worst) is None else f"{summary.worst:.3f}–{summary.best:.3f}"
-        for summary in evaluation.summaries
-    ]
+def _cells(evaluation: Evaluation, of: str, form: str) -> list[str]:
+    """The config's name, and its summary of each measure in a form; a dash where the value `of` is not defined."""
+    cells = ("–" if number(getattr(one, of)) is None else form.format(one) for one in evaluation.summaries)
+    return [evaluation.config.name, *cells]
 
 
 def _cost(evaluation: Evaluation) -> list[str]:
-    pace = evaluation.cost.get("ms_per_query")
-    return [
-        "–" if pace is None else f"{pace:.0f}",
-        f"{evaluation.cost['llm_calls']:.0f}",
-        f"{evaluation.cost['reranked']:.0f}",
-    ]
+    costs = (evaluation.cost.get(name) for name in ("ms_per_query", "llm_calls", "reranked"))
+    return ["–" if cost is None else f"{cost:.0f}" for cost in costs]
 
 
 def _remarks(evaluation: Evaluation) -> list[str]:

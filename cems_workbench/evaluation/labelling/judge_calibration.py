@@ -292,11 +292,8 @@ class JudgeAgreement:
     @property
     def kappa(self) -> float | None:
         """Cohen's kappa; None without results, or where chance alone would agree on all."""
-        if not self.results:
-            return None
-        one, two = (self.both + self.first) / self.results, (self.both + self.second) / self.results
-        chance = one * two + (1 - one) * (1 - two)
-        return None if chance >= 1 else ((self.both + self.neither) / self.results - chance) / (1 - chance)
+        table = np.array([[self.both, self.first], [self.second, self.neither]], dtype=np.float64)
+        return number(float(weighted_kappa(table)))
 
 
 @dataclass(frozen=True, slots=True)

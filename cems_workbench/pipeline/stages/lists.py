@@ -177,8 +177,8 @@ def _left_out(given: StageInput) -> Bools:
     """(Q, L) the lists of variants and names that are off. Lists made from one that is left out are unchanged."""
     lists = given.table.lists
     out: Bools = np.isin(lists.variant, list(given.variants_off))
-    for q, listed in enumerate(lists.names):
-        out[q, : len(listed)] |= [name in given.lists_off for name in listed]
+    for q, listed in enumerate(lists.names if given.lists_off else ()):
+        out[q, : len(listed)] |= np.array([name in given.lists_off for name in listed], dtype=bool)
     return out
 
 

@@ -14,7 +14,13 @@ import streamlit as st
 from cems_workbench.config import dump_config
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import Comparison
-from cems_workbench.evaluation.report import experiment_card, markdown_report, per_query_rows, read_comparison, trec_run
+from cems_workbench.evaluation.report import (
+    experiment_card,
+    markdown_report,
+    per_query_rows,
+    read_comparison,
+    run_lines,
+)
 from cems_workbench.jobs.evaluation import EvaluatedConfig
 from cems_workbench.jobs.regression import MADE_KEY, Point, made_with, measures, points, query_sets
 from cems_workbench.pipeline.resources import Resources
@@ -120,7 +126,7 @@ def _downloads(comparison: Comparison, measured: Sequence[EvaluatedConfig], choi
 
 def _run(evaluated: EvaluatedConfig) -> str:
     try:
-        return trec_run(evaluated.batch, evaluated.evaluation)
+        return run_lines(evaluated.batch, evaluated.evaluation.rankings)
     except ValueError as error:
         return f"# {error}\n"
 

@@ -33,7 +33,7 @@ from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceFile, Header, read_evidence_file
 from cems_workbench.evaluation.grades import K, QueryStatus, agreed_grades, query_statuses, relevant
 from cems_workbench.evaluation.metrics import parse_measure, parse_measures
-from cems_workbench.evaluation.report import markdown_report, per_query_rows, trec_run
+from cems_workbench.evaluation.report import markdown_report, per_query_rows, run_lines
 from cems_workbench.evaluation.statistics import paired_interval
 from cems_workbench.evaluation.verdict import Verdict, unseen, verdict_of_values
 from cems_workbench.jobs.evaluation import LabelledEvidence, evaluate_configs, labelled_file
@@ -64,7 +64,7 @@ def comparison(batch: LabelledBatch) -> Comparison:
 def test_a_run_is_read_back_and_measures_the_same_elsewhere(batch: LabelledBatch, tmp_path: Path) -> None:
     evaluation = evaluate(batch, AS_LISTED, MEASURES)
     path = tmp_path / "results.run"
-    path.write_text(trec_run(batch, evaluation), encoding="utf-8")
+    path.write_text(run_lines(batch, evaluation.rankings), encoding="utf-8")
     run = run_of(path.read_text(encoding="utf-8"), str(path), [])
     assert run is not None
     for qid, results in zip(batch.qids, evaluation.results, strict=True):
