@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -351,7 +352,7 @@ def relevance_sources(batch: LabelledBatch, evaluation: Evaluation) -> Relevance
     counted = evaluation.rankings.graded.relevant_count(least) > 0
     by_judge: dict[str, Label] = {
         f"cosine ≥ {COSINE:g}": _by_cosine,
-        "model judge": _by_model(config),
+        "model judge": partial(_by_model, config),
         "people": lambda evidence, grades, key: None if key not in grades else grades[key] >= least,
     }
     ranked = [ids[:DEPTH] for ids in batch.result_ids(evaluation.rankings)]
@@ -382,15 +383,12 @@ def _by_cosine(evidence: Evidence, grades: Mapping[str, int], key: str) -> bool 
     return score >= COSINE
 
 
-def _by_model(config: PipelineConfig) -> Label:
-    def judged(evidence: Evidence, grades: Mapping[str, int], key: str) -> bool | None:
-        name = judge_name(evidence, config)
-        score = evidence.judge_scores[name].get(key) if name else None
-        if score is None or not score.good or score.raw is None:
-            return None
-        return score.raw > scale_of(evidence.notes, name, config.judge).threshold
-
-    return judged
+def _by_model(config: PipelineConfig, evidence: Evidence, grades: Mapping[str, int], key: str) -> bool | None:
+    name = judge_name(evidence, config)
+    score = evidence.judge_scores[name].get(key) if name else None
+    if score is None or not score.good or score.raw is None:
+        return None
+    return score.raw > scale_of(evidence.notes, name, config.judge).threshold
 
 
 def judge_name(evidence: Evidence, config: PipelineConfig) -> str | None:

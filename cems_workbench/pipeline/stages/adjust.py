@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from typing import Literal
 
 import numpy as np
@@ -136,7 +136,7 @@ def apply_adjust(given: StageInput) -> AdjustArrays:
             PartColumn(name, None, np.where(factor.applies[q], factor.multiplier[q], np.nan))
             for name, factor in factors.items()
         ],
-        warnings=_warnings(table, before, age, unclamped, config),
+        warnings=partial(_warnings, table, before, age, unclamped, config),
         unclamped=unclamped,
         product=product,
     )
@@ -286,38 +286,35 @@ def _by_reference(table: CandidateTable) -> Ints:
 
 
 def _warnings(
-    table: CandidateTable, before: Ranking, age: Callable[[], Floats], unclamped: Floats, config: AdjustConfig
-) -> Callable[[int], list[str]]:
-    def warnings(q: int) -> list[str]:
-        found = []
-        alive = before.alive[q]
-        if config.time_decay.mode != "none":
-            undated = int((np.isnan(age()[q]) & alive).sum())
-            future = int(((age()[q] < 0) & alive).sum())
-            if undated and np.isnan(table.as_of[q]):
-                found.append("the evidence has no as_of, so ages are unknown and time decay is 1")
-            elif undated:
-                found.append(f"{undated} candidates have no {config.time_decay.clock} date; their time decay is 1")
-            if future:
-                counted = "their score grows" if _grows(config.time_decay) else "they count as age 0"
-                found.append(f"{future} candidates are dated after as_of; {counted}")
-        if config.feedback.enabled and alive.any():
-            least = config.feedback.min_signals
-            if (table.relevant + table.noise)[q, alive].max() < least:
-                votes = f"{least} vote{'' if least == 1 else 's'}"
-                found.append(f"no candidate has {votes}: the feedback factor does nothing")
-        if config.project.enabled and table.projects[q] and alive.any():
-            kin = _by_reference(table) if config.project.match == "source_ref" else table.kinship
-            if not kin[q, alive].any():
-                found.append(f"no candidate belongs to a project: every one has the factor {config.project.untagged:g}")
-        if config.count.of != "none" and alive.any() and not _counts(table, config.count)[q, alive].any():
-            found.append(f"no candidate has a count of {COUNTED[config.count.of]}: the count factor is 1 for all")
-        clamped = int(((unclamped[q] > 1) & alive).sum())
-        if config.clamp and clamped > 1:
-            found.append(f"{clamped} candidates were clamped to 1.0 and are now tied, in the order of their ids")
-        return found
-
-    return warnings
+    table: CandidateTable, before: Ranking, age: Callable[[], Floats], unclamped: Floats, config: AdjustConfig, q: int
+) -> list[str]:
+    found = []
+    alive = before.alive[q]
+    if config.time_decay.mode != "none":
+        undated = int((np.isnan(age()[q]) & alive).sum())
+        future = int(((age()[q] < 0) & alive).sum())
+        if undated and np.isnan(table.as_of[q]):
+            found.append("the evidence has no as_of, so ages are unknown and time decay is 1")
+        elif undated:
+            found.append(f"{undated} candidates have no {config.time_decay.clock} date; their time decay is 1")
+        if future:
+            counted = "their score grows" if _grows(config.time_decay) else "they count as age 0"
+            found.append(f"{future} candidates are dated after as_of; {counted}")
+    if config.feedback.enabled and alive.any():
+        least = config.feedback.min_signals
+        if (table.relevant + table.noise)[q, alive].max() < least:
+            votes = f"{least} vote{'' if least == 1 else 's'}"
+            found.append(f"no candidate has {votes}: the feedback factor does nothing")
+    if config.project.enabled and table.projects[q] and alive.any():
+        kin = _by_reference(table) if config.project.match == "source_ref" else table.kinship
+        if not kin[q, alive].any():
+            found.append(f"no candidate belongs to a project: every one has the factor {config.project.untagged:g}")
+    if config.count.of != "none" and alive.any() and not _counts(table, config.count)[q, alive].any():
+        found.append(f"no candidate has a count of {COUNTED[config.count.of]}: the count factor is 1 for all")
+    clamped = int(((unclamped[q] > 1) & alive).sum())
+    if config.clamp and clamped > 1:
+        found.append(f"{clamped} candidates were clamped to 1.0 and are now tied, in the order of their ids")
+    return found
 
 
 def factor_words(row: AdjustRow) -> str:

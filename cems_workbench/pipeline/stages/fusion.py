@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from typing import Literal
 
@@ -307,7 +307,9 @@ def apply_fusion(given: StageInput) -> FusionArrays:
             terms(), table.lists.names[q], q, raw[q], normalised[q], best[q], alive[q], fields(q)
         ),
         reason=reason,
-        warnings=_warnings(table, present, method, config, raw, alive, bypassed, left_out_sources(method, list_config)),
+        warnings=partial(
+            _warnings, table, present, method, config, raw, alive, bypassed, left_out_sources(method, list_config)
+        ),
         raw=raw,
         best_list_score=best,
     )
@@ -638,25 +640,21 @@ def _warnings(
     alive: Bools,
     bypassed: Bools,
     ignored: Collection[Source],
-) -> Callable[[int], list[str]]:
-    def warnings(q: int) -> list[str]:
-        found = []
-        left_out = np.array([*(name in ignored for name in SOURCES), False])[table.lists.source[q]] & present[q].any(
-            axis=1
-        )
-        if left_out.any():
-            names = ", ".join(list_label(table.lists.names[q][int(i)]) for i in np.flatnonzero(left_out))
-            found.append(f"{method.name} leaves out {names}: its scores are not relevance")
-        living = raw[q, alive[q]]
-        if len(living) > 1 and config.normalize == "minmax" and living.min() == living.max() and not bypassed[q]:
-            found.append("every candidate has the same fused score; minmax makes all of them 1.0")
-        if method.reads == "ranks" and present[q].any(axis=1).sum() == 1 and not bypassed[q]:
-            found.append("one non-empty list: the fused score says only the rank in it")
-        if alive[q].any() and not (alive[q] & table.important[q]).any():
-            found += [f"no candidate is of high importance: {what} does nothing" for what in _of_importance(config)]
-        return found
-
-    return warnings
+    q: int,
+) -> list[str]:
+    found = []
+    left_out = np.array([*(name in ignored for name in SOURCES), False])[table.lists.source[q]] & present[q].any(axis=1)
+    if left_out.any():
+        names = ", ".join(list_label(table.lists.names[q][int(i)]) for i in np.flatnonzero(left_out))
+        found.append(f"{method.name} leaves out {names}: its scores are not relevance")
+    living = raw[q, alive[q]]
+    if len(living) > 1 and config.normalize == "minmax" and living.min() == living.max() and not bypassed[q]:
+        found.append("every candidate has the same fused score; minmax makes all of them 1.0")
+    if method.reads == "ranks" and present[q].any(axis=1).sum() == 1 and not bypassed[q]:
+        found.append("one non-empty list: the fused score says only the rank in it")
+    if alive[q].any() and not (alive[q] & table.important[q]).any():
+        found += [f"no candidate is of high importance: {what} does nothing" for what in _of_importance(config)]
+    return found
 
 
 def _of_importance(config: FusionConfig) -> list[str]:

@@ -11,8 +11,9 @@ Source: CEMS plan, phase 2; docs/internals/specification.md, "lists".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -234,9 +235,9 @@ def _prepared(
         before=unranked(anywhere, np.full(best.shape, np.nan)),
         after=unranked(alive, np.where(alive, best, np.nan)),
         row=rows_of(ListsRow, lambda q: _entries(table, places, present, score, q)),
-        fields=_fields(table, places, active, present),
-        reason=_reason(table, places, active, depth, config, cuts),
-        warnings=_warnings(table, places, config, active, present),
+        fields=partial(_fields, table, places, active, present),
+        reason=partial(_reason, table, places, active, depth, config, cuts),
+        warnings=partial(_warnings, table, places, config, active, present),
         lists=ListArrays(places, present, score, active, _incomparable(table, config)),
     )
 
@@ -269,30 +270,34 @@ def _counted_changes(values: Ints) -> Ints:
 
 
 def _reason(
-    table: CandidateTable, places: Places, active: Bools, depth: Floats, config: ListsConfig, cuts: nested.HybridCuts
-) -> Callable[[int, int], str | None]:
-    def reason(q: int, c: int) -> str:
-        lists = table.lists
-        parts, off = [], []
-        for i, name in enumerate(lists.names[q]):
-            place, source = int(places.position[q, i, c]), lists.source[q, i]
-            if source == HYBRID and active[q, i]:
-                cut = _hybrid_reason(table, places, cuts, q, i, c)
-            elif not place or (not active[q, i] and SOURCES[source] in INSIDE and config.hybrid.enabled):
-                cut = None  # of what is inside a hybrid list, that list says why
-            elif not active[q, i]:
-                why = "it is only shown: its weight is 0" if shown_only(config, SOURCES[source]) else "list is off"
-                off.append((f"{list_label(name)}: {why}", bool(ONLY_RANKS[source])))
-                continue
-            elif source == TS_RANK and place <= depth[source]:
-                cut = f"its chunk is past the first {config.ts_rank.chunk_depth}"
-            else:
-                cut = f"rank {place} is past the depth {depth[source]:g}"
-            parts += [f"{list_label(name)}: {cut}"] if cut else []
-        found = [words for words, only_ranks in off if not only_ranks]
-        return "; ".join(parts + found or [words for words, _ in off]) or ONLY_RANKED
-
-    return reason
+    table: CandidateTable,
+    places: Places,
+    active: Bools,
+    depth: Floats,
+    config: ListsConfig,
+    cuts: nested.HybridCuts,
+    q: int,
+    c: int,
+) -> str:
+    lists = table.lists
+    parts, off = [], []
+    for i, name in enumerate(lists.names[q]):
+        place, source = int(places.position[q, i, c]), lists.source[q, i]
+        if source == HYBRID and active[q, i]:
+            cut = _hybrid_reason(table, places, cuts, q, i, c)
+        elif not place or (not active[q, i] and SOURCES[source] in INSIDE and config.hybrid.enabled):
+            cut = None  # of what is inside a hybrid list, that list says why
+        elif not active[q, i]:
+            why = "it is only shown: its weight is 0" if shown_only(config, SOURCES[source]) else "list is off"
+            off.append((f"{list_label(name)}: {why}", bool(ONLY_RANKS[source])))
+            continue
+        elif source == TS_RANK and place <= depth[source]:
+            cut = f"its chunk is past the first {config.ts_rank.chunk_depth}"
+        else:
+            cut = f"rank {place} is past the depth {depth[source]:g}"
+        parts += [f"{list_label(name)}: {cut}"] if cut else []
+    found = [words for words, only_ranks in off if not only_ranks]
+    return "; ".join(parts + found or [words for words, _ in off]) or ONLY_RANKED
 
 
 def _hybrid_reason(
@@ -337,43 +342,36 @@ def _chunk(places: Places, q: int, i: int, c: int) -> tuple[int | None, int | No
 
 
 def _warnings(
-    table: CandidateTable, places: Places, config: ListsConfig, active: Bools, present: Bools
-) -> Callable[[int], list[str]]:
-    def warnings(q: int) -> list[str]:
-        found = []
-        for i, name in enumerate(table.lists.names[q]):
-            if not active[q, i]:
-                continue
-            size = int(present[q, i].sum())
-            source = SOURCES[table.lists.source[q, i]]
-            if size == 0 and list_index(name) is None:  # a further one holds what several edges lead to, mostly nothing
-                found.append(f"{list_label(name)} is empty{_EMPTY.get(source, '')}")
-            elif size == 1 and source in NORMALISED and getattr(config, source).normalization in ("max", "minmax"):
-                method = getattr(config, source).normalization
-                becomes = 1.0 if method == "max" else config.equal_scores
-                found.append(f"{list_label(name)} has one hit, which {method} scales to {becomes} however weak it is")
-            raw = source == "vector" and config.vector.normalization == "none"
-            own = scale_of(table.notes[q], name) if source == "vector" else "cosine"
-            shown_raw = raw and config.vector.scale == "cosine" and own == "cosine"
-            if own != "cosine":
-                alone = "thresholds, blends and floors" if raw else "the vector floor and abstain.vector"
-                found.append(f"{list_label(name)} has {SCALE_WORDS.get(own, own)}, not cosines: {alone} leave it alone")
-            negative = int((present[q, i] & (places.raw[q, i] < 0)).sum()) if shown_raw else 0
-            if negative:
-                found.append(
-                    f"{list_label(name)} has {negative} negative cosine{'s' if negative > 1 else ''}, shown raw"
-                )
-            if ONLY_RANKS[table.lists.source[q, i]] and size:
-                found += _ranks_nothing(list_label(name), source, places.raw[q, i, present[q, i]], config)
-        ranks_only = ONLY_RANKS[table.lists.source[q]]
-        stray = int((present[q].any(axis=0) & ~present[q, ~ranks_only].any(axis=0)).sum())
-        if stray:
-            found.append(
-                f"{stray} candidates stand only in recency or access lists, gathered for deeper lists than these"
-            )
-        return found
-
-    return warnings
+    table: CandidateTable, places: Places, config: ListsConfig, active: Bools, present: Bools, q: int
+) -> list[str]:
+    found = []
+    for i, name in enumerate(table.lists.names[q]):
+        if not active[q, i]:
+            continue
+        size = int(present[q, i].sum())
+        source = SOURCES[table.lists.source[q, i]]
+        if size == 0 and list_index(name) is None:  # a further one holds what several edges lead to, mostly nothing
+            found.append(f"{list_label(name)} is empty{_EMPTY.get(source, '')}")
+        elif size == 1 and source in NORMALISED and getattr(config, source).normalization in ("max", "minmax"):
+            method = getattr(config, source).normalization
+            becomes = 1.0 if method == "max" else config.equal_scores
+            found.append(f"{list_label(name)} has one hit, which {method} scales to {becomes} however weak it is")
+        raw = source == "vector" and config.vector.normalization == "none"
+        own = scale_of(table.notes[q], name) if source == "vector" else "cosine"
+        shown_raw = raw and config.vector.scale == "cosine" and own == "cosine"
+        if own != "cosine":
+            alone = "thresholds, blends and floors" if raw else "the vector floor and abstain.vector"
+            found.append(f"{list_label(name)} has {SCALE_WORDS.get(own, own)}, not cosines: {alone} leave it alone")
+        negative = int((present[q, i] & (places.raw[q, i] < 0)).sum()) if shown_raw else 0
+        if negative:
+            found.append(f"{list_label(name)} has {negative} negative cosine{'s' if negative > 1 else ''}, shown raw")
+        if ONLY_RANKS[table.lists.source[q, i]] and size:
+            found += _ranks_nothing(list_label(name), source, places.raw[q, i, present[q, i]], config)
+    ranks_only = ONLY_RANKS[table.lists.source[q]]
+    stray = int((present[q].any(axis=0) & ~present[q, ~ranks_only].any(axis=0)).sum())
+    if stray:
+        found.append(f"{stray} candidates stand only in recency or access lists, gathered for deeper lists than these")
+    return found
 
 
 _EMPTY: Mapping[Source, str] = {
@@ -393,24 +391,21 @@ def _ranks_nothing(label: str, source: Source, raw: Floats, config: ListsConfig)
     return [f"{label} tells nothing apart: every candidate has {value}, and {cost}"]
 
 
-def _fields(table: CandidateTable, places: Places, active: Bools, present: Bools) -> Callable[[int], ListsFields]:
-    def fields(q: int) -> ListsFields:
-        lists = table.lists
-        return ListsFields(
-            tuple(
-                ListUse(
-                    name=name,
-                    source=SOURCES[lists.source[q, i]],
-                    variant=int(lists.variant[q, i]) if lists.variant[q, i] >= 0 else None,
-                    active=bool(active[q, i]),
-                    gathered=int((places.position[q, i] > 0).sum()),
-                    used=int(present[q, i].sum()),
-                )
-                for i, name in enumerate(lists.names[q])
+def _fields(table: CandidateTable, places: Places, active: Bools, present: Bools, q: int) -> ListsFields:
+    lists = table.lists
+    return ListsFields(
+        tuple(
+            ListUse(
+                name=name,
+                source=SOURCES[lists.source[q, i]],
+                variant=int(lists.variant[q, i]) if lists.variant[q, i] >= 0 else None,
+                active=bool(active[q, i]),
+                gathered=int((places.position[q, i] > 0).sum()),
+                used=int(present[q, i].sum()),
             )
+            for i, name in enumerate(lists.names[q])
         )
-
-    return fields
+    )
 
 
 def hybrid_cuts_of(query: str, config: PipelineConfig, language: str) -> nested.HybridCuts:

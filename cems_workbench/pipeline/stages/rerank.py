@@ -271,7 +271,7 @@ def apply_rerank(given: StageInput) -> RerankArrays:
             None if few[q] else health_of(model, blend, config.raw_scale, q),
         ),
         parts=lambda q: () if few[q] else _part_columns(blend, config, q),
-        reason=_reason(model, blend, before, config, limit),
+        reason=partial(_reason, model, blend, before, config, limit),
         warnings=lambda q: _warnings(model, blend, config, few, lone, q),
         needs=lambda q: [] if few[q] else _needs(table, blend, config, q),
         sent=lambda: np.where(few, 0, (blend.good | blend.failed | blend.wanted).sum(axis=1)),
@@ -520,20 +520,17 @@ def _order(blend: Blend, before: Ranking, *, strictly: bool) -> Ranking:
 
 
 def _reason(
-    model: ModelTable, blend: Blend, before: Ranking, config: RerankConfig, limit: int | None
-) -> Callable[[int, int], str]:
-    def reason(q: int, c: int) -> str:
-        if not before.alive[q, c]:
-            return f"past the result limit of {limit}; the reranker reads only what would be returned"
-        if blend.failed[q, c]:
-            return f"the reranker failed ({model.errors[q].get(c, 'unknown')}) and on_error is drop"
-        if config.depth is not None and before.rank[q, c] > config.depth:
-            return f"rank {before.rank[q, c]} is past the rerank depth of {config.depth}"
-        if _in_span(before, config)[q, c]:
-            return f"what is read of those before it comes to {config.brief.total_chars:,} characters, the most that are read in brief"
-        return f"its score {before.score[q, c]:.4f} is more than {config.score_window:.0%} below the first, and is not reranked"
-
-    return reason
+    model: ModelTable, blend: Blend, before: Ranking, config: RerankConfig, limit: int | None, q: int, c: int
+) -> str:
+    if not before.alive[q, c]:
+        return f"past the result limit of {limit}; the reranker reads only what would be returned"
+    if blend.failed[q, c]:
+        return f"the reranker failed ({model.errors[q].get(c, 'unknown')}) and on_error is drop"
+    if config.depth is not None and before.rank[q, c] > config.depth:
+        return f"rank {before.rank[q, c]} is past the rerank depth of {config.depth}"
+    if _in_span(before, config)[q, c]:
+        return f"what is read of those before it comes to {config.brief.total_chars:,} characters, the most that are read in brief"
+    return f"its score {before.score[q, c]:.4f} is more than {config.score_window:.0%} below the first, and is not reranked"
 
 
 def _row(
