@@ -32,7 +32,7 @@ def measured(path: Path, changes: int) -> dict[str, float]:
     """Seconds of reading, encoding and measuring, and the peak memory in MB."""
     # The store knows queries and judgments; here they are read from the file, before the clock starts.
     file = PortionedFile(path)
-    drawn = sample_queries([Query(qid, qid) for qid in sorted(file.listed_qids())], MAX_CHECKED, seed=0)
+    drawn = sample_queries([Query(qid, qid) for qid in sorted(file.qids("queries"))], MAX_CHECKED, seed=0)
     judgments = file.of_queries([query.qid for query in drawn]).judgments
     file.close()
     grades = agreed_grades(judgments)

@@ -358,8 +358,8 @@ class PortionedFile:
         """Raises InputError as `read_evidence_file` does, for size only if it is to be read as a `whole`; errors within a query are raised
         when it is read."""
         self.path = path
-        limit = MEMORY_LIMIT if whole else STREAM_LIMIT
-        self._connection = connection = _connect(path, read_only=True, whole=whole, memory_limit=limit)
+        memory = MEMORY_LIMIT if whole else STREAM_LIMIT
+        self._connection = connection = _connect(path, read_only=True, whole=whole, memory_limit=memory)
         try:
             self.header = _header(connection, path)
             _ = self.header.config
@@ -368,25 +368,16 @@ class PortionedFile:
                 self.replay_hash, self.content_hash, self.complete = _proved(connection, path, self.header)
                 self._portions = [] if whole else evidence_rows.cut(connection, PORTION_QUERIES, PORTION_BYTES)
             self.gathered, self.seconds = _progress(connection)
+            self.queries = int(scalar(connection, "SELECT count(*) FROM queries"))
+            """How many queries the file is of; not all may have been gathered."""
+            self.highest_grade = int(scalar(connection, "SELECT coalesce(max(grade), 0) FROM judgments"))
+            notes = column(connection, "SELECT notes FROM evidence LIMIT 1")
+            limit = evidence_rows.MAX_JSON_BYTES
+            self.external = bool(notes) and RECORDED in json_values(notes[0], f"{path}: notes", limit)
+            """Whether the first query that was gathered is an external trace: those of a file are alike."""
         except BaseException as error:
             connection.close()
             raise _said(error, path) from error
-
-    @property
-    def queries(self) -> int:
-        """How many queries the file is of; not all may have been gathered."""
-        return int(scalar(self._connection, "SELECT count(*) FROM queries"))
-
-    def highest_grade(self) -> int:
-        """The highest grade of a judgment; 0 without any."""
-        return int(scalar(self._connection, "SELECT coalesce(max(grade), 0) FROM judgments"))
-
-    def external(self) -> bool:
-        """Whether the first query that was gathered is an external trace: those of a file are alike."""
-        found = self._connection.execute("SELECT notes FROM evidence LIMIT 1").fetchone()
-        return found is not None and RECORDED in json_values(
-            found[0], f"{self.path}: notes", evidence_rows.MAX_JSON_BYTES
-        )
 
     def qids_of(self, text: str) -> list[str]:
         """The ids of the queries with these words or this id, in their order."""
@@ -394,15 +385,8 @@ class PortionedFile:
             self._connection, "SELECT qid FROM queries WHERE qid = ? OR query = ? ORDER BY position", [text, text]
         )
 
-    def gathered_qids(self) -> Iterator[str]:
-        """The ids of the queries that were gathered."""
-        return self._qids("evidence")
-
-    def listed_qids(self) -> Iterator[str]:
-        """The ids of the queries that the file is of."""
-        return self._qids("queries")
-
-    def _qids(self, table: str) -> Iterator[str]:
+    def qids(self, table: str) -> Iterator[str]:
+        """The ids of the queries in a table: `queries`, all that the file is of; `evidence`, those that were gathered."""
         found = self._connection.cursor().execute(f"SELECT qid FROM {table}")
         while rows := found.fetchmany(10_000):
             yield from (qid for (qid,) in rows)

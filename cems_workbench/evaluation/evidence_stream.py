@@ -33,7 +33,7 @@ from cems_workbench.errors import InputError, one_line
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings
 from cems_workbench.evaluation.comparison import Comparison, compare, overlap_of
 from cems_workbench.evaluation.evaluate import Evaluation, cost_of, not_improved, stale_queries, summarise
-from cems_workbench.evaluation.evidence_file import EvidenceSet, Header, PortionedFile, mismatch
+from cems_workbench.evaluation.evidence_file import EvidenceSet, PortionedFile, differences
 from cems_workbench.evaluation.metrics import MEASURES, NO_GRADE, GradedRankings, Measure
 from cems_workbench.evaluation.statistics import bootstrap, bounding_values, means
 from cems_workbench.pipeline.evidence import Evidence
@@ -58,52 +58,24 @@ class EvidenceStream:
         except BaseException:
             self.close()
             raise
-
-    @property
-    def header(self) -> Header:
-        """What the set was gathered with: the header of the first file."""
-        return self._files[0].header
-
-    @property
-    def path(self) -> Path:
-        """The first file."""
-        return self._files[0].path
-
-    @property
-    def names(self) -> str:
-        """The file's name, or the first file's and how many more there are."""
-        return self.path.name if len(self._files) == 1 else f"{self.path.name} and {len(self._files) - 1} more"
-
-    @property
-    def content_hash(self) -> str:
+        files, first = self._files, self._files[0]
+        self.header, self.path = first.header, first.path
+        """Those of the first file."""
+        self.names = first.path.name + (f" and {len(files) - 1} more" if len(files) > 1 else "")
+        marks = [file.content_hash for file in files]
+        self.content_hash = marks[0] if len(marks) == 1 else hashlib.sha256("\n".join(marks).encode()).hexdigest()
         """That of the file; of several, a hash of theirs in the order in which they were named."""
-        marks = [file.content_hash for file in self._files]
-        return marks[0] if len(marks) == 1 else hashlib.sha256("\n".join(marks).encode()).hexdigest()
-
-    @property
-    def external(self) -> bool:
+        self.external = any(file.external for file in files)
         """Whether the queries are external traces."""
-        return any(file.external() for file in self._files)
+        self.queries = sum(file.queries for file in files)
+        self.highest_grade = max(file.highest_grade for file in files)
+        gathered = sum(file.gathered for file in files)
+        self.seconds_per_query = sum(file.seconds for file in files) / gathered if gathered else None
+        """Time that gathering a query took on average; None where nothing was gathered."""
 
     def qids_of(self, text: str) -> list[str]:
         """The ids of the queries with these words or this id, in the order of the files."""
         return [qid for file in self._files for qid in file.qids_of(text)]
-
-    @property
-    def queries(self) -> int:
-        """Queries of all files."""
-        return sum(file.queries for file in self._files)
-
-    @property
-    def seconds_per_query(self) -> float | None:
-        """Time that gathering a query took on average; None where nothing was gathered."""
-        count = sum(file.gathered for file in self._files)
-        return sum(file.seconds for file in self._files) / count if count else None
-
-    @property
-    def highest_grade(self) -> int:
-        """The highest grade of a judgment in the files."""
-        return max(file.highest_grade() for file in self._files)
 
     def portions(self) -> Iterator[EvidenceSet]:
         """The queries of each file in their order, some at a time. A query that another file has the evidence of is left out.
@@ -146,18 +118,19 @@ class EvidenceStream:
         """Of each file the queries that it does not hold and another does; those that no file holds are of the first that lists them."""
         first = self._files[0]
         for file in self._files[1:]:
-            reason = mismatch(file.header, first.header)
-            if reason is None and file.header.query_set != first.header.query_set:
-                reason = f"it is of the query set {file.header.query_set!r}, not {first.header.query_set!r}"
-            if reason is None and file.header.relevant_from != first.header.relevant_from:
-                reason = f"it counts grades from {file.header.relevant_from} as relevant, not from {first.header.relevant_from}"
-            if reason is not None:
-                raise InputError(f"{file.path} is not a part of what {first.path} is: {reason}")
+            was, now = first.header, file.header
+            different = differences(was, now)
+            if was.query_set != now.query_set:
+                different.append(f"query set: {was.query_set}, then {now.query_set}")
+            if was.relevant_from != now.relevant_from:
+                different.append(f"relevant from grade: {was.relevant_from}, then {now.relevant_from}")
+            if different:
+                raise InputError(f"{file.path} is not a part of what {first.path} is: {'; '.join(different[:3])}")
         if len(self._files) == 1:
             return [set()]
         holder: dict[str, int] = {}
         for number, file in enumerate(self._files):
-            for qid in file.gathered_qids():
+            for qid in file.qids("evidence"):
                 if qid in holder:
                     raise InputError(
                         f"query {one_line(qid)} was gathered in {self._files[holder[qid]].path} and in {file.path}"
@@ -165,8 +138,7 @@ class EvidenceStream:
                 holder[qid] = number
         elsewhere: list[set[str]] = []
         for number, file in enumerate(self._files):
-            listed = list(file.listed_qids())
-            elsewhere.append({qid for qid in listed if holder.setdefault(qid, number) != number})
+            elsewhere.append({qid for qid in file.qids("queries") if holder.setdefault(qid, number) != number})
         return elsewhere
 
 

@@ -454,12 +454,12 @@ def test_parts_of_a_set_are_measured_as_the_set(whole: Path, tmp_path: Path) -> 
         (
             replace(STREAM_HEADER, query_set="other"),
             STREAM_QUERIES[9:],
-            "it is of the query set 'other', not 'mixed'",
+            "query set: mixed, then other",
         ),
         (
             replace(STREAM_HEADER, relevant_from=2),
             STREAM_QUERIES[9:],
-            "it counts grades from 2 as relevant, not from 1",
+            "relevant from grade: 1, then 2",
         ),
     ],
 )
