@@ -324,9 +324,9 @@ def auroc(values: Floats, one: Asked, seed: int) -> str:
     signal = ConfidenceSignal(np.where(np.isnan(values), -np.inf, values), one.answerable, one.without)
     drawn_ = np.random.default_rng(seed).multinomial(len(values), np.full(len(values), 1 / len(values)), size=1000)
     whole = np.ones((1, len(values)))
-    (mean,) = weighted_mean(signal, roc_values(signal, whole), whole, signal.answerable)
+    (mean,) = weighted_mean(signal, roc_values(signal, signal.value, whole), whole, signal.answerable)
     parts = [
-        weighted_mean(signal, roc_values(signal, some), some, signal.answerable)
+        weighted_mean(signal, roc_values(signal, signal.value, some), some, signal.answerable)
         for some in blocks(drawn_.astype(float))
     ]
     low, high = interval(np.concatenate(parts))

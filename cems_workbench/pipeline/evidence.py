@@ -87,6 +87,12 @@ class ModelScore:
         return self.raw is not None and self.error is None and math.isfinite(self.raw)
 
 
+def _noted(notes: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """A note that is an object; empty where it is none."""
+    found = notes.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """Everything `replay` may look at. Treat it as immutable; `notes` are gather's records (probe, warnings)."""
@@ -116,15 +122,12 @@ class Evidence:
     @property
     def corrected(self) -> str:
         """The query as typed, with typos corrected: what rerankers and judges read, also where another text was searched instead."""
-        understood = self.notes.get("query")
-        noted = understood.get("corrected") if isinstance(understood, Mapping) else None
+        noted = _noted(self.notes, "query").get("corrected")
         return noted if isinstance(noted, str) else self.searched
 
     def text_for(self, source: Source, variant: int = 0) -> str:
         """What the list of a source searched for a variant: the text of the variant, or what was given for that list."""
-        understood = self.notes.get("query")
-        given = understood.get("engine_queries") if isinstance(understood, Mapping) else None
-        by_list = given if isinstance(given, Mapping) else {}
+        by_list = _noted(_noted(self.notes, "query"), "engine_queries")
         named = by_list.get(f"{source}:{variant}")
         if named is None and variant == 0:
             named = by_list.get(source)
@@ -132,9 +135,7 @@ class Evidence:
 
     def query_words(self, name: str, variant: int | None) -> int:
         """Number of the query's words in a list: as its engine counted them, else of the text of its variant, of the query without one."""
-        engines = self.notes.get(ENGINES)
-        answer = engines.get(name) if isinstance(engines, Mapping) else None
-        counted = answer.get("words") if isinstance(answer, Mapping) else None
+        counted = _noted(_noted(self.notes, ENGINES), name).get("words")
         if isinstance(counted, int):
             return counted
         text = self.searched if variant is None else self.text_for(name.partition(":")[0], variant)
@@ -148,8 +149,7 @@ class Evidence:
     @property
     def questions(self) -> Mapping[str, str]:
         """By id of a candidate the question that it follows in its session; empty if `rerank.prepend_question` is off."""
-        found = self.notes.get(QUESTIONS, {})
-        return found if isinstance(found, Mapping) else {}
+        return _noted(self.notes, QUESTIONS)
 
     @property
     def external(self) -> bool:
@@ -292,25 +292,19 @@ def check_query(evidence: Evidence, source: str) -> None:
         if not math.isfinite(relation.weight):
             raise fault(source, f"relations[{i}].weight", f"expected a finite number, found {relation.weight}")
     _check_notes(evidence.notes, source)
-    _check_recorded(evidence, source)
+    try:
+        named = set() if evidence.recorded is None else evidence.recorded.ids
+    except ValueError as error:
+        raise fault(source, f"notes.{RECORDED}", str(error)) from None
+    if named - evidence.memories.keys():
+        unknown = min(named - evidence.memories.keys())
+        raise fault(source, f"notes.{RECORDED}", f"{short(unknown)} is not among the memories")
     if SUPERSEDED in evidence.notes:
         problem = check_note(evidence.notes[SUPERSEDED], evidence.memories)
         if problem:
             raise fault(source, f"notes.{SUPERSEDED}", problem)
     if problem := check_excluded(evidence.notes.get(EXCLUDED, {})):
         raise fault(source, f"notes.{EXCLUDED}", problem)
-
-
-def _check_recorded(evidence: Evidence, source: str) -> None:
-    try:
-        recorded = evidence.recorded
-    except ValueError as error:
-        raise fault(source, f"notes.{RECORDED}", str(error)) from None
-    if recorded is None:
-        return
-    unknown = min(recorded.ids - evidence.memories.keys(), default=None)
-    if unknown is not None:
-        raise fault(source, f"notes.{RECORDED}", f"{short(unknown)} is not among the memories")
 
 
 def _check_list(ranked: RankedList, evidence: Evidence, where: str, source: str) -> None:

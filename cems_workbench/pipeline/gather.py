@@ -15,7 +15,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from cems_workbench.config import PipelineConfig, asks_source, list_depths
@@ -208,23 +208,14 @@ def _observed(
     def replayed(evidence: Evidence) -> Trace:
         return replay(evidence, config, switched_off=switched_off, clock=clock)
 
-    def read(evidence: Evidence, progress: Progress, trace: Trace) -> Evidence:
-        return gather_scores(
-            evidence,
-            config,
-            resources,
-            progress,
-            trace=trace,
-            only="rerank",
-            switched_off=switched_off,
-            cached_only=True,
-        )
-
+    read = partial(
+        gather_scores, config=config, resources=resources, only="rerank", switched_off=switched_off, cached_only=True
+    )
     first = trace
     if first is None:
         first = replayed(evidence)
         observer.ranking(first, None)
-    cached = read(evidence, progress, first)
+    cached = read(evidence, progress=progress, trace=first)
     observer.evidence(cached)  # before the slow part, which may be cancelled
     latest = first if _count(cached.model_scores) == _count(evidence.model_scores) else replayed(cached)
     if latest is trace or latest is not first:
@@ -237,7 +228,7 @@ def _observed(
         progress(label, done, total)
         if label == RERANKING and painted + PAINTED_TEXTS <= done < total:
             painted = done
-            observer.ranking(replayed(read(cached, silent, latest)), (done, total))
+            observer.ranking(replayed(read(cached, progress=silent, trace=latest)), (done, total))
 
     return cached, latest, reading
 

@@ -6,12 +6,13 @@ of one signal stand together. Weights w >= 0 say how often each query counts, wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from cems_workbench.evaluation.metrics import GradedRankings, MeasureFamily
+from cems_workbench.evaluation.metrics import Compute, GradedRankings, MeasureFamily, Resampled
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 
 BLOCK_SIZE = 2_000_000
@@ -55,8 +56,15 @@ class ConfidenceSignal:
         return found
 
 
-def roc_values(signal: ConfidenceSignal, weights: Floats) -> Floats:
-    """(B, C) by place: of an answerable query, the share of the unanswerable ones with a smaller signal, half of those with the same."""
+def roc_values(signal: ConfidenceSignal, loss: Floats, weights: Floats) -> Floats:
+    """(B, C) by place: of an answerable query, the share of the unanswerable ones with a smaller signal, half of those with the same.
+
+    AUROC: how likely an answerable query has a better first score than one that nothing answers; ties count half.
+
+    The signal is the final score of the first result, and a query without results is below all; or it is a signal of abstain.
+    Source: Hanley & McNeil, The meaning and use of the area under a receiver operating characteristic (ROC) curve, 1982;
+    scikit-learn's roc_auc_score.
+    """
     negative = signal.unanswerable.astype(float)
     own = weights[:, signal.order] * negative[signal.order]
     total = own.sum(axis=1, keepdims=True)
@@ -67,14 +75,30 @@ def roc_values(signal: ConfidenceSignal, weights: Floats) -> Floats:
     return found
 
 
-def precision_values(signal: ConfidenceSignal, weights: Floats) -> Floats:
-    """(B, C) by place: of an answerable query, the share of answerable ones among those with at least its signal."""
+def precision_values(signal: ConfidenceSignal, loss: Floats, weights: Floats) -> Floats:
+    """(B, C) by place: of an answerable query, the share of answerable ones among those with at least its signal.
+
+    AUPRC: the average precision of the first score as a sign that there is an answer.
+
+        AUPRC = mean over answerable queries of  answerable / all,  among the queries with at least its signal
+
+    Source: scikit-learn's average_precision_score. It depends on how many of the queries have an answer, which is its value for a signal
+    that says nothing. (AP is the average precision of a ranking of memories.)
+    """
     positive = signal.above(signal.answerable.astype(float), weights)
     return _share(positive, signal.above(np.ones(len(signal.value)), weights))
 
 
 def risk_values(signal: ConfidenceSignal, loss: Floats, weights: Floats) -> Floats:
-    """(B, C) by place: the mean loss (Q) of the queries with at least this one's signal."""
+    """(B, C) by place: the mean loss (Q) of the queries with at least this one's signal.
+
+    AURC@k: the area under the risk-coverage curve, of both kinds of queries, ordered by the score of the first result; lower is better.
+
+        AURC = mean over queries of the mean loss among the queries with at least its signal
+
+    The loss is 1 for an answerable query without anything relevant in the first k, 1 for an unanswerable one that gets a result, else 0.
+    Source: Geifman, Uziel & El-Yaniv, Bias-reduced uncertainty estimation for deep neural classifiers, 2019.
+    """
     return _share(signal.above(loss, weights), signal.above(np.ones(len(signal.value)), weights))
 
 
@@ -115,17 +139,28 @@ def _share(part: Floats, whole: Floats) -> Floats:
     return found
 
 
-def auroc(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
-    """(Q) of an answerable query the share of unanswerable ones that it is above; their mean is the area. `k` has no part in it.
+def _area(values: Values, alone: bool, of_both: bool) -> tuple[Compute, Resampled]:
+    """A measure by the values of its queries, each by itself, and of draws. `alone`: it has values where every query is answerable;
+    `of_both`: its mean is over both kinds of queries."""
 
-    AUROC: how likely an answerable query has a better first score than one that nothing answers; ties count half.
+    def defined(signal: ConfidenceSignal) -> bool:
+        return alone or bool(signal.unanswerable.any())
 
-    The signal is the final score of the first result, and a query without results is below all; or it is a signal of abstain.
-    Source: Hanley & McNeil, The meaning and use of the area under a receiver operating characteristic (ROC) curve, 1982;
-    scikit-learn's roc_auc_score.
-    """
-    signal = first_score(rankings, grade)
-    return signal.spread(roc_values(signal, np.ones((1, len(signal.value))))[0])
+    def compute(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
+        signal = first_score(rankings, grade)
+        if not defined(signal):
+            return np.full(len(signal.value), np.nan)
+        return signal.spread(values(signal, losses(rankings, k, grade), np.ones((1, len(signal.value))))[0])
+
+    def resampled(rankings: GradedRankings, k: int | None, grade: int, drawn: Floats) -> Floats:
+        signal, loss = first_score(rankings, grade), losses(rankings, k, grade)
+        if not defined(signal):
+            return np.full(len(drawn), np.nan)
+        of = signal.answerable | signal.unanswerable if of_both else signal.answerable
+        return np.concatenate([weighted_mean(signal, values(signal, loss, some), some, of) for some in blocks(drawn)])
+
+    compute.__doc__ = values.__doc__
+    return compute, resampled
 
 
 def first_score(rankings: GradedRankings, grade: int) -> ConfidenceSignal:
@@ -133,52 +168,6 @@ def first_score(rankings: GradedRankings, grade: int) -> ConfidenceSignal:
     value = rankings.signal()
     known = ~np.isnan(value)
     return ConfidenceSignal(value, rankings.answerable(grade) & known, rankings.without_answer(grade) & known)
-
-
-def _auroc_resampled(rankings: GradedRankings, k: int | None, grade: int, drawn: Floats) -> Floats:
-    signal = first_score(rankings, grade)
-    parts = [weighted_mean(signal, roc_values(signal, some), some, signal.answerable) for some in blocks(drawn)]
-    return np.concatenate(parts)
-
-
-def auprc(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
-    """(Q) of an answerable query the precision at its signal; NaN everywhere where no query is unanswerable. `k` has no part in it.
-
-    AUPRC: the average precision of the first score as a sign that there is an answer.
-
-        AUPRC = mean over answerable queries of  answerable / all,  among the queries with at least its signal
-
-    Source: scikit-learn's average_precision_score. It depends on how many of the queries have an answer, which is its value for a signal
-    that says nothing. (AP is the average precision of a ranking of memories.)
-    """
-    signal = first_score(rankings, grade)
-    if not signal.unanswerable.any():
-        return np.full(len(signal.value), np.nan)
-    return signal.spread(precision_values(signal, np.ones((1, len(signal.value))))[0])
-
-
-def _auprc_resampled(rankings: GradedRankings, k: int | None, grade: int, drawn: Floats) -> Floats:
-    signal = first_score(rankings, grade)
-    if not signal.unanswerable.any():
-        return np.full(len(drawn), np.nan)
-    parts = [weighted_mean(signal, precision_values(signal, some), some, signal.answerable) for some in blocks(drawn)]
-    return np.concatenate(parts)
-
-
-def aurc(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
-    """(Q) the risk at each query's coverage; NaN everywhere where no query is unanswerable.
-
-    AURC@k: the area under the risk-coverage curve, of both kinds of queries, ordered by the score of the first result; lower is better.
-
-        AURC = mean over queries of the mean loss among the queries with at least its signal
-
-    The loss is 1 for an answerable query without anything relevant in the first k, 1 for an unanswerable one that gets a result, else 0.
-    Source: Geifman, Uziel & El-Yaniv, Bias-reduced uncertainty estimation for deep neural classifiers, 2019.
-    """
-    signal, loss = first_score(rankings, grade), losses(rankings, k, grade)
-    if not signal.unanswerable.any():
-        return np.full(len(loss), np.nan)
-    return signal.spread(risk_values(signal, loss, np.ones((1, len(loss))))[0])
 
 
 def curve(rankings: GradedRankings, k: int | None, grade: int) -> tuple[Floats, Floats]:
@@ -192,23 +181,17 @@ def losses(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
     return np.where(rankings.without_answer(grade), rankings.filled.any(axis=1), missed).astype(float)
 
 
-def _aurc_resampled(rankings: GradedRankings, k: int | None, grade: int, drawn: Floats) -> Floats:
-    signal, loss = first_score(rankings, grade), losses(rankings, k, grade)
-    if not signal.unanswerable.any():
-        return np.full(len(drawn), np.nan)
-    return np.concatenate([_mean(signal, risk_values(signal, loss, some), some) for some in blocks(drawn)])
-
-
-def _mean(signal: ConfidenceSignal, values: Floats, weights: Floats) -> Floats:
-    return weighted_mean(signal, values, weights, signal.answerable | signal.unanswerable)
-
-
+AUROC = _area(roc_values, alone=True, of_both=False)
+AUPRC = _area(precision_values, alone=False, of_both=False)
+AURC = _area(risk_values, alone=False, of_both=True)
+Values = Callable[[ConfidenceSignal, Floats, Floats], Floats]
+"""(signal, (Q) loss, (B, Q) weights) -> (B, C) values by place."""
 MEASURE = (
     MeasureFamily(
         "AUROC",
         "how surely the first score tells queries with an answer from those without",
-        auroc,
-        resampled=_auroc_resampled,
+        AUROC[0],
+        resampled=AUROC[1],
         reads_judgments=False,
         reads_first=True,
         place=11,
@@ -216,8 +199,8 @@ MEASURE = (
     MeasureFamily(
         "AUPRC",
         "average precision of the first score as a sign that there is an answer",
-        auprc,
-        resampled=_auprc_resampled,
+        AUPRC[0],
+        resampled=AUPRC[1],
         reads_judgments=False,
         reads_first=True,
         place=12,
@@ -225,10 +208,10 @@ MEASURE = (
     MeasureFamily(
         "AURC",
         "area under the risk-coverage curve of the first score",
-        aurc,
+        AURC[0],
         needs_relevant=False,
         lower_is_better=True,
-        resampled=_aurc_resampled,
+        resampled=AURC[1],
         reads_judgments=False,
         place=13,
     ),

@@ -199,13 +199,9 @@ def _is_name(text: str, lexicon: Set[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class DetectorMatch:
+class DetectorMatch(PatternMatch):
     """One match of a detector, and whether it starts or ends inside a word."""
 
-    detector: str
-    signal: str
-    start: int
-    end: int
     cuts_word: bool
 
 
