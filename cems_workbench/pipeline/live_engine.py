@@ -8,7 +8,7 @@ Scores of a live vector list: cosines where the lengths of the vectors allow it,
     l2: cosine = (|q|² + 1 − distance²) / (2 |q|)        ip: cosine = product / |q|        q the query's vector, the others of length 1
 
 Both keep the order. Of vectors of other lengths neither holds, and the order is not that of cosines: such a list keeps its scores, a note
-of the evidence names their scale, and thresholds, blends and floors that expect a cosine leave it alone (`list_scores.own_scale`).
+of the evidence names their scale, and thresholds, blends and floors that expect a cosine leave it alone (`list_sources.own_scale`).
 A vector of zeros has no direction: its hits are left out, and counted, as are hits without a distance.
 """
 

@@ -3,7 +3,7 @@
 A list takes part if its source is enabled and its query variant is not switched off. It is cut to its depth first and
 normalised after (`NORMALISATIONS`), lexical scores by default, the others if a config says so. Otherwise scores are not changed, not
 even negative cosines, unless `lists.vector.scale` puts the vector lists on
-another scale (`list_scores`), which comes before the normalisation. Recency and access rank every gathered candidate, or with
+another scale (`list_sources`), which comes before the normalisation. Recency and access rank every gathered candidate, or with
 `lists.metadata_ranks: in_use` those alone that another list in use returns.
 
 Source: CEMS plan, phase 2; docs/internals/specification.md, "lists".
