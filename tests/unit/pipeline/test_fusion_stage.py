@@ -39,10 +39,44 @@ def raw(subject: Evidence, changes: dict[str, Any] | None = None) -> dict[str, f
     return column(stage("fusion", subject, changes), "raw")
 
 
-def test_rrf_adds_weight_over_k_plus_rank() -> None:
-    subject = evidence({"vector": {"a": 0.9, "b": 0.8}, "lexical": {"b": 7.0, "a": 3.0}})
-    changes = {"lists.vector.weight": 1.5, "lists.lexical.weight": 0.5, "fusion.k": 10}
-    assert raw(subject, changes) == pytest.approx({"a": 1.5 / 11 + 0.5 / 12, "b": 1.5 / 12 + 0.5 / 11}, rel=1e-15)
+ON = {f"lists.{name}.enabled": True for name in ("recency", "access", "relations")}
+THREE_FOUR = {"vector": {"a": 0.9, "b": 0.8}, "lexical": {"x": 9.0, "y": 8.0, "a": 7.0, "b": 6.0}}
+"""a: rank 1 and rank 3; b: rank 2 and rank 4."""
+
+
+@pytest.mark.parametrize(
+    ("lists", "changes", "expected"),
+    [
+        (
+            {"vector": {"a": 0.9, "b": 0.8}, "lexical": {"b": 7.0, "a": 3.0}},
+            {"lists.vector.weight": 1.5, "lists.lexical.weight": 0.5, "fusion.k": 10},
+            {"a": 1.5 / 11 + 0.5 / 12, "b": 1.5 / 12 + 0.5 / 11},
+        ),
+        (  # list weight times variant weight
+            {"vector": {"a": 0.9}, "vector@1": {"a": 0.8}},
+            {"lists.vector.weight": 0.5, "variants.original_weight": 2.0, "variants.expansion_weight": 0.7},
+            {"a": 1.0 / 61 + 0.35 / 61},
+        ),
+        (  # lists of no variant have no variant weight
+            {"recency": {"a": 5.0}, "access": {"a": 1.0}, "relations": {"a": 0.5}},
+            {**ON, "variants.original_weight": 50.0},
+            {"a": (0.6 + 0.4 + 0.5) / 61},
+        ),
+        (  # the bonus of every list is not weighted
+            THREE_FOUR,
+            {**BONUS, "lists.vector.weight": 2.0},
+            {"a": 2 / 61 + 0.05 + 1 / 63 + 0.02, "b": 2 / 62 + 0.02 + 1 / 64},
+        ),
+        (
+            {"vector": {"a": 0.9, "b": 0.8}, "lexical": {"b": 8.0, "a": 4.0}},
+            {"fusion.method": "combsum", "lists.vector.weight": 2.0, **BONUS},
+            {"a": 1.8 + 0.5, "b": 1.6 + 1.0},
+        ),
+    ],
+)
+def test_fusion_by_hand(lists: dict[str, Any], changes: dict[str, Any], expected: dict[str, float]) -> None:
+    found = raw(evidence(lists, variants=TWO_VARIANTS), changes)
+    assert {key: found[key] for key in expected} == pytest.approx(expected, rel=1e-15)
 
 
 def test_memory_absent_from_a_list_contributes_nothing_for_it() -> None:
@@ -51,31 +85,8 @@ def test_memory_absent_from_a_list_contributes_nothing_for_it() -> None:
     assert [entry.list for entry in row.contributions] == ["vector"]
 
 
-def test_list_weight_times_variant_weight() -> None:
-    subject = evidence({"vector": {"a": 0.9}, "vector@1": {"a": 0.8}}, variants=TWO_VARIANTS)
-    changes = {"lists.vector.weight": 0.5, "variants.original_weight": 2.0, "variants.expansion_weight": 0.7}
-    assert raw(subject, changes)["a"] == pytest.approx(1.0 / 61 + 0.35 / 61, rel=1e-15)
-
-
-def test_recency_access_and_relations_are_not_weighted_by_the_variant() -> None:
-    subject = evidence({"recency": {"a": 5.0}, "access": {"a": 1.0}, "relations": {"a": 0.5}})
-    on = {f"lists.{name}.enabled": True for name in ("recency", "access", "relations")}
-    assert raw(subject, {**on, "variants.original_weight": 50.0})["a"] == pytest.approx(
-        (0.6 + 0.4 + 0.5) / 61, rel=1e-15
-    )
-
-
-def test_per_list_bonus_is_added_in_every_list_and_not_weighted() -> None:
-    """a: rank 1 and rank 3; b: rank 2 and rank 4."""
-    subject = evidence({"vector": {"a": 0.9, "b": 0.8}, "lexical": {"x": 9.0, "y": 8.0, "a": 7.0, "b": 6.0}})
-    found = raw(subject, {**BONUS, "lists.vector.weight": 2.0})
-    assert found["a"] == pytest.approx(2 / 61 + 0.05 + 1 / 63 + 0.02, rel=1e-15)
-    assert found["b"] == pytest.approx(2 / 62 + 0.02 + 1 / 64, rel=1e-15)
-
-
 def test_best_rank_bonus_is_added_once_by_the_best_rank() -> None:
-    subject = evidence({"vector": {"a": 0.9, "b": 0.8}, "lexical": {"x": 9.0, "y": 8.0, "a": 7.0, "b": 6.0}})
-    fusion = stage("fusion", subject, {**BONUS, "fusion.top_rank_bonus.mode": "best_rank"})
+    fusion = stage("fusion", evidence(THREE_FOUR), {**BONUS, "fusion.top_rank_bonus.mode": "best_rank"})
     assert fusion.by_id["a"].raw == pytest.approx(1 / 61 + 1 / 63 + 0.05, rel=1e-15)
     assert fusion.by_id["b"].raw == pytest.approx(1 / 62 + 1 / 64 + 0.02, rel=1e-15)
     assert fusion.by_id["a"].best_rank_bonus == 0.05
@@ -118,12 +129,6 @@ def test_k_is_any_number_and_ranks_may_count_from_0(k: float, base: int, expecte
     assert list(raw(subject, changes).values()) == pytest.approx(expected, rel=1e-15)
     (first,) = stage("fusion", subject, changes).by_id["a"].contributions
     assert RRF.explain(first, configured(changes).fusion) == f"1 / ({k:g} + {base}) = {expected[0]:.4f}"
-
-
-def test_combsum_adds_weight_times_score() -> None:
-    subject = evidence({"vector": {"a": 0.9, "b": 0.8}, "lexical": {"b": 8.0, "a": 4.0}})
-    changes = {"fusion.method": "combsum", "lists.vector.weight": 2.0, **BONUS}
-    assert raw(subject, changes) == pytest.approx({"a": 1.8 + 0.5, "b": 1.6 + 1.0}, rel=1e-15)
 
 
 @pytest.mark.parametrize("method", ["combsum", "combmax"])
@@ -197,11 +202,6 @@ def test_a_list_emptied_by_the_threshold_leaves_a_single_list() -> None:
     subject = evidence({"vector": {"a": 0.3}, "lexical": {"a": 2.0, "b": 1.5}})
     changes = {"fusion.single_list": "bypass", "threshold.mode": "fixed", "threshold.fixed": 0.5}
     assert column(stage("fusion", subject, changes), "score") == {"a": 1.0, "b": 0.75}
-
-
-def test_equal_scores_stand_by_id() -> None:
-    subject = evidence({"vector": {"b": 0.5}, "lexical": {"a": 2.0}})
-    assert kept(stage("fusion", subject)) == ["a", "b"]
 
 
 def test_equal_scores_may_stand_by_date_then_by_falling_id() -> None:

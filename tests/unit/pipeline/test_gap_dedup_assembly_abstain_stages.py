@@ -192,10 +192,7 @@ def test_results_below_the_vector_floor_leave_and_nobody_moves_up() -> None:
     assert [(row.memory_id, row.rank) for row in result.results] == [("a", 1), ("c", 2)]
     reasons = dropped(result.stage("assembly"))
     assert reasons["b"] == "vector score 0.4000: below the floor of 0.5, and nobody moves up"
-    assert (
-        reasons["x"]
-        == "no vector list has it, a cosine of 0: below the floor of 0.5, and nobody moves up"
-    )
+    assert reasons["x"] == "no vector list has it, a cosine of 0: below the floor of 0.5, and nobody moves up"
     assert reasons["d"] == "past the result limit of 4"
     assert result.tokens_used == sum(row.tokens for row in result.results)
     assert warned(result.stage("assembly"), "2 of the 4 chosen dropped, below the vector floor of 0.5")
@@ -481,63 +478,64 @@ def decay(memory: dict[str, Any], **changes: Any) -> float:
     return float(adjust(memory, settings).factors["time_decay"])
 
 
-@pytest.mark.parametrize(("days", "factor"), [(0, 1.0), (30, 0.667), (60, 0.5), (120, 0.333)])
-def test_hyperbolic_decay(days: int, factor: float) -> None:
-    assert round(decay(ago(days=days)), 3) == factor
-
-
-@pytest.mark.parametrize(("days", "factor"), [(0, 1.0), (30, 0.5**0.5), (60, 0.5), (120, 0.25)])
-def test_exponential_decay(days: int, factor: float) -> None:
-    assert decay(ago(days=days), mode="exponential") == pytest.approx(factor, rel=1e-15)
-
-
-def test_whole_days_floors_the_age() -> None:
-    assert decay(ago(days=30, hours=23)) == 1 / (1 + 30 / 60)
-    assert decay(ago(days=30, hours=12), whole_days=False) == pytest.approx(1 / (1 + 30.5 / 60), rel=1e-15)
-
-
-def test_the_clock_is_last_accessed_or_created_at() -> None:
-    memory = {"created_at": NOW - timedelta(days=120), "last_accessed": NOW - timedelta(days=60)}
-    assert decay(memory) == 0.5
-    assert decay(memory, clock="created_at") == pytest.approx(1 / 3)
+DATES = {"created_at": NOW - timedelta(days=120), "last_accessed": NOW - timedelta(days=60)}
+TIERS = {"tiers": {"preferences": 120.0, "observation": 21.0}}
+HINDSIGHT = {"mode": "linear", "half_life_days": 182.5, "floor": 0.1, "alpha": 0.2, "whole_days": False}
+"""1 + 0.2 (max(0.1, 1 − age / 365) − 0.5)."""
+GROWING = {"mode": "exponential", "half_life_days": 30.0, "clock": "created_at", "future": "grows"}
 
 
 @pytest.mark.parametrize(
-    ("category", "factor"), [("preferences", 0.5), ("observation", 21 / 141), ("else", 60 / 180), (None, 60 / 180)]
+    ("memory", "changes", "factor"),
+    [
+        *((ago(days=days), {}, 1 / (1 + days / 60)) for days in (0, 30, 60, 120)),
+        *((ago(days=days), {"mode": "exponential"}, 0.5 ** (days / 60)) for days in (0, 30, 60, 120)),
+        *((ago(days=days), {"mode": "linear"}, max(0, 1 - days / 120)) for days in (0, 30, 60, 90, 400)),
+        (ago(days=30, hours=23), {}, 1 / (1 + 30 / 60)),  # whole days
+        (ago(days=30, hours=12), {"whole_days": False}, 1 / (1 + 30.5 / 60)),
+        (DATES, {}, 0.5),  # the last access, or the creation
+        (DATES, {"clock": "created_at"}, 1 / 3),
+        ({**ago(days=120), "category": "preferences"}, TIERS, 0.5),
+        ({**ago(days=120), "category": "observation"}, TIERS, 21 / 141),
+        ({**ago(days=120), "category": "else"}, TIERS, 60 / 180),
+        ({**ago(days=120), "category": None}, TIERS, 60 / 180),
+        (ago(days=400), {"mode": "linear", "floor": 0.1}, 0.1),
+        (ago(days=6000), {"floor": 0.1}, 0.1),
+        (ago(days=60), {"mode": "linear", "floor": 0.1}, 0.5),
+        (ago(days=0), HINDSIGHT, 1.1),
+        (ago(days=365), HINDSIGHT, 1 + 0.2 * (0.1 - 0.5)),
+        (ago(days=182.5), HINDSIGHT, 1.0),
+        (ago(days=73), HINDSIGHT, 1 + 0.2 * 0.3),
+        ({"last_accessed": None}, HINDSIGHT, 1.0),
+        (ago(days=-60), GROWING, 4.0),
+        (ago(days=60), GROWING, 0.25),
+        (ago(days=-60), GROWING | {"mode": "linear"}, 1.0),
+    ],
 )
-def test_tiers_give_a_half_life_per_category(category: str | None, factor: float) -> None:
-    memory = {**ago(days=120), "category": category}
-    assert decay(memory, tiers={"preferences": 120.0, "observation": 21.0}) == pytest.approx(factor, rel=1e-12)
+def test_time_decay_by_hand(memory: dict[str, Any], changes: dict[str, Any], factor: float) -> None:
+    assert decay(memory, **changes) == pytest.approx(factor, rel=1e-12, abs=1e-15)
 
 
-def test_no_date_is_factor_one_and_a_warning() -> None:
-    subject = evidence({"vector": {"a": 0.5}})
+@pytest.mark.parametrize(
+    ("memory", "as_of", "age", "said"),
+    [
+        ({}, NOW, None, "1 candidates have no last_accessed date"),
+        (ago(days=-10), NOW, -10, "dated after as_of"),
+        (ago(days=60), None, None, "the evidence has no as_of"),
+    ],
+)
+def test_what_has_no_age_has_time_decay_one_and_a_warning(memory, as_of, age, said) -> None:
+    subject = evidence({"vector": {"a": 0.5}}, memories={"a": memory}, as_of=as_of)
     found = stage("adjust", subject, {**ADJUST_ALONE, "adjust.time_decay.mode": "hyperbolic"})
-    assert found.by_id["a"].factors["time_decay"] == 1.0
-    assert found.by_id["a"].age_days is None
-    assert warned(found, "1 candidates have no last_accessed date")
-
-
-def test_a_future_date_counts_as_age_zero_and_warns() -> None:
-    subject = evidence({"vector": {"a": 0.5}}, memories={"a": ago(days=-10)})
-    found = stage("adjust", subject, {**ADJUST_ALONE, "adjust.time_decay.mode": "hyperbolic"})
-    assert found.by_id["a"].factors["time_decay"] == 1.0
-    assert warned(found, "dated after as_of")
+    assert (found.by_id["a"].factors["time_decay"], found.by_id["a"].age_days) == (1.0, age)
+    assert warned(found, said)
 
 
 def test_age_is_against_as_of_whatever_the_time_zone() -> None:
     memory = {"last_accessed": datetime(2026, 7, 3, 2, tzinfo=UTC)}
     as_of = datetime.fromisoformat("2026-09-01T04:00:00+02:00")
     row = adjust(memory, {"adjust.time_decay.mode": "hyperbolic"}, as_of=as_of)
-    assert row.age_days == 60.0
-    assert row.factors["time_decay"] == 0.5
-
-
-def test_without_as_of_there_is_no_decay_and_a_warning() -> None:
-    subject = evidence({"vector": {"a": 0.5}}, memories={"a": ago(days=60)}, as_of=None)
-    found = stage("adjust", subject, {**ADJUST_ALONE, "adjust.time_decay.mode": "hyperbolic"})
-    assert found.by_id["a"].factors["time_decay"] == 1.0
-    assert warned(found, "the evidence has no as_of")
+    assert (row.age_days, row.factors["time_decay"]) == (60.0, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -606,28 +604,6 @@ def test_adjusted_scores_rank_again() -> None:
     assert [(row.rank_in, row.rank_out) for row in found.rows] == [(2, 1), (1, 2)]
 
 
-@pytest.mark.parametrize(("days", "factor"), [(0, 1.0), (30, 0.75), (60, 0.5), (90, 0.25), (400, 0.0)])
-def test_linear_decay_is_half_at_the_half_life_and_nothing_at_twice(days: int, factor: float) -> None:
-    assert decay(ago(days=days), mode="linear") == pytest.approx(factor, abs=1e-15)
-
-
-@pytest.mark.parametrize(
-    ("mode", "days", "factor"), [("linear", 400, 0.1), ("hyperbolic", 6000, 0.1), ("linear", 60, 0.5)]
-)
-def test_the_decay_has_a_floor(mode: str, days: int, factor: float) -> None:
-    assert decay(ago(days=days), mode=mode, floor=0.1) == pytest.approx(factor)
-
-
-@pytest.mark.parametrize(
-    ("days", "factor"), [(0, 1.1), (365, 1 + 0.2 * (0.1 - 0.5)), (182.5, 1.0), (73, 1 + 0.2 * 0.3)]
-)
-def test_with_a_strength_time_moves_the_score_around_one(days: float, factor: float) -> None:
-    """Hindsight: 1 + 0.2 (max(0.1, 1 − age / 365) − 0.5)."""
-    hindsight = {"mode": "linear", "half_life_days": 182.5, "floor": 0.1, "alpha": 0.2, "whole_days": False}
-    assert decay(ago(days=days), **hindsight) == pytest.approx(factor)
-    assert decay({"last_accessed": None}, **hindsight) == 1.0
-
-
 @pytest.mark.parametrize(("of", "field"), [("accesses", "access_count"), ("relevant", "relevant_count")])
 def test_a_count_lifts_by_its_logarithm(of: str, field: str) -> None:
     """1 + 0.1 ln(20) / 10; once and never are 1."""
@@ -645,10 +621,3 @@ def test_factors_say_what_the_store_lacks_for_them() -> None:
     assert warned(found, "no candidate has 3 votes: the feedback factor does nothing")
     assert warned(found, "no candidate belongs to a project: every one has the factor 0.9")
     assert warned(stage("fusion", subject, {"fusion.importance_bonus_ranks": 10}), "the bonus of 10 ranks does nothing")
-
-
-def test_a_future_date_grows_where_the_config_says_so() -> None:
-    growing = {"mode": "exponential", "half_life_days": 30.0, "clock": "created_at", "future": "grows"}
-    assert decay({"created_at": ago(days=-60)["created_at"]}, **growing) == pytest.approx(4.0, rel=1e-12)
-    assert decay({"created_at": ago(days=60)["created_at"]}, **growing) == pytest.approx(0.25, rel=1e-12)
-    assert decay({"created_at": ago(days=-60)["created_at"]}, **growing | {"mode": "linear"}) == 1.0

@@ -20,21 +20,18 @@ from cems_workbench.store import Filter
 from cems_workbench.store.sources import VectorLengths
 
 
-def normalized(method: str, **scores: float) -> dict[str, float]:
-    rows = stage("lists", evidence({"lexical": scores}), {"lists.lexical.normalization": method}).by_id
-    return {key: row.lists[0].normalized for key, row in rows.items()}
-
-
-def test_max_divides_by_the_largest_score() -> None:
-    assert normalized("max", a=8.0, b=6.0, c=2.0) == {"a": 1.0, "b": 0.75, "c": 0.25}
-
-
-def test_minmax_maps_the_smallest_to_zero_and_the_largest_to_one() -> None:
-    assert normalized("minmax", a=8.0, b=5.0, c=2.0) == {"a": 1.0, "b": 0.5, "c": 0.0}
-
-
-def test_saturating_is_s_over_one_plus_s() -> None:
-    assert normalized("saturating", a=4.0, b=1.0, c=0.25) == pytest.approx({"a": 0.8, "b": 0.5, "c": 0.2}, abs=1e-15)
+@pytest.mark.parametrize(
+    ("method", "scores", "expected"),
+    [
+        ("max", [8.0, 6.0, 2.0], [1.0, 0.75, 0.25]),
+        ("minmax", [8.0, 5.0, 2.0], [1.0, 0.5, 0.0]),
+        ("saturating", [4.0, 1.0, 0.25], [0.8, 0.5, 0.2]),
+    ],
+)
+def test_normalisations_by_hand(method: str, scores: list[float], expected: list[float]) -> None:
+    subject = evidence({"lexical": dict(zip("abc", scores, strict=True))})
+    rows = stage("lists", subject, {"lists.lexical.normalization": method}).by_id
+    assert [rows[key].lists[0].normalized for key in "abc"] == pytest.approx(expected, abs=1e-15)
 
 
 def test_a_list_is_cut_to_its_depth_before_it_is_normalised() -> None:
@@ -210,28 +207,27 @@ def adaptive(limit: int | None, **more: Any) -> dict[str, Any]:
     return {"threshold.mode": "adaptive", "assembly.limit": limit, **more}
 
 
-def test_fixed_keeps_scores_that_reach_it() -> None:
-    threshold = stage("threshold", evidence({"vector": {"a": 0.7, "b": 0.6, "c": 0.5999}}), fixed(0.6))
-    assert kept(threshold) == ["a", "b"]
-    assert dropped(threshold) == {"c": "best list score 0.5999 is below the threshold 0.6"}
-
-
-def test_a_fixed_threshold_of_zero_means_zero() -> None:
-    """Not 0.6, which the seed's `threshold or 0.6` made of it: 0.1 stays, a negative cosine goes."""
-    threshold = stage("threshold", evidence({"vector": {"a": 0.1, "b": 0.0, "c": -0.1}}), fixed(0.0))
-    assert kept(threshold) == ["a", "b"]
-    assert threshold.fields.search.final == 0.0
-
-
-def test_lists_it_does_not_apply_to_pass_whole() -> None:
-    subject = evidence({"vector": {"a": 0.1}, "relations": {"r": 0.01}})
-    changes = fixed(0.5, **{"lists.relations.enabled": True, "threshold.applies_to": ["vector"]})
-    assert kept(stage("threshold", subject, changes)) == ["r"]
-
-
-def test_it_cuts_the_normalised_lexical_score() -> None:
-    threshold = stage("threshold", evidence({"lexical": {"a": 10.0, "b": 6.0, "c": 5.0}}), fixed(0.6))
-    assert kept(threshold) == ["a", "b"]
+@pytest.mark.parametrize(
+    ("lists", "changes", "left"),
+    [
+        ({"vector": {"a": 0.7, "b": 0.6, "c": 0.5999}}, fixed(0.6), ["a", "b"]),
+        # Not 0.6, which the seed's `threshold or 0.6` made of it: 0.1 stays, a negative cosine goes.
+        ({"vector": {"a": 0.1, "b": 0.0, "c": -0.1}}, fixed(0.0), ["a", "b"]),
+        ({"lexical": {"a": 10.0, "b": 6.0, "c": 5.0}}, fixed(0.6), ["a", "b"]),  # normalised
+        (
+            {"vector": {"a": 0.1}, "relations": {"r": 0.01}},
+            fixed(0.5, **{"lists.relations.enabled": True, "threshold.applies_to": ["vector"]}),
+            ["r"],
+        ),
+    ],
+)
+def test_a_fixed_threshold_keeps_scores_that_reach_it(lists, changes, left) -> None:
+    threshold = stage("threshold", evidence(lists), changes)
+    assert kept(threshold) == left and threshold.fields.search.final == changes["threshold.fixed"]
+    best = {key: score for hits in lists.values() for key, score in hits.items()}
+    for key, reason in dropped(threshold).items():
+        score = best[key] / max(best.values()) if "lexical" in lists else best[key]
+        assert reason == f"best list score {score:.4f} is below the threshold {changes['threshold.fixed']:.4g}"
 
 
 def test_a_memory_cut_from_one_list_stays_through_another() -> None:
@@ -367,16 +363,20 @@ SCORES = {"a": 0.91, "b": 0.73, "c": 0.5, "d": 0.42, "e": 0.11, "f": 0.02}
 BYPASS: dict[str, Any] = {"fusion.single_list": "bypass"}
 
 
-def test_scores_below_the_minimum_are_dropped_and_equal_ones_kept() -> None:
-    found = stage("filter", evidence({"vector": SCORES}), {**BYPASS, "filter.min_score": 0.42})
-    assert kept(found) == ["a", "b", "c", "d"]
-    assert dropped(found)["e"] == "score 0.1100 is below the minimum 0.42"
-
-
-def test_a_minimum_of_null_is_off_and_of_zero_is_zero() -> None:
-    subject = evidence({"vector": {"a": 0.5, "b": -0.5}})
-    assert kept(stage("filter", subject, {**BYPASS, "filter.min_score": None})) == ["a", "b"]
-    assert kept(stage("filter", subject, {**BYPASS, "filter.min_score": 0.0})) == ["a"]
+@pytest.mark.parametrize(
+    ("scores", "changes", "left", "reason"),
+    [
+        (SCORES, {"filter.min_score": 0.42}, "abcd", "score 0.1100 is below the minimum 0.42"),
+        ({"a": 0.5, "e": -0.5}, {"filter.min_score": None}, "ae", None),
+        ({"a": 0.5, "e": -0.5}, {"filter.min_score": 0.0}, "a", "score -0.5000 is below the minimum 0"),
+        # Left: 0.91, 0.73, 0.5, 0.42; their median is 0.615.
+        (SCORES, {"filter.min_score": 0.4, "filter.percentile": 50.0}, "ab", "score 0.1100 is below the minimum 0.4"),
+    ],
+)
+def test_filter_by_hand(scores: dict[str, float], changes: dict[str, Any], left: str, reason: str | None) -> None:
+    found = stage("filter", evidence({"vector": scores}), {**BYPASS, **changes})
+    assert "".join(kept(found)) == left and dropped(found).get("e") == reason
+    assert dropped(found).get("c", "percentile 50, which is 0.6150").endswith("percentile 50, which is 0.6150")
 
 
 @pytest.mark.parametrize("percent", [1, 10, 25, 33.3, 50, 66.6, 75, 90, 99, 100])
@@ -387,14 +387,6 @@ def test_percentile_interpolates_linearly_as_numpy_does(percent: float) -> None:
     assert kept(found) == expected
     for reason in dropped(found).values():
         assert reason.endswith(f"which is {floor:.4f}")
-
-
-def test_the_percentile_is_of_what_the_minimum_left() -> None:
-    """Left: 0.91, 0.73, 0.5, 0.42; their median is 0.615."""
-    changes = {**BYPASS, "filter.min_score": 0.4, "filter.percentile": 50.0}
-    found = stage("filter", evidence({"vector": SCORES}), changes)
-    assert kept(found) == ["a", "b"]
-    assert dropped(found)["c"].endswith("percentile 50, which is 0.6150")
 
 
 def test_dropping_everyone_warns() -> None:
