@@ -18,45 +18,19 @@ Source: CEMS plan, "Results Tracking"; ACE retrieval precision document, "A/B Te
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from cems_workbench.config import PipelineConfig, nested, preset, with_values
+from cems_workbench.config.fields import packaged
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import RERANK, candidate_stages
 
 ACE = ("ace_a", "ace_b", "ace_c", "ace_d")
 
-CEMS_BEFORE: Mapping[str, Any] = {
-    "lists.lexical.enabled": False,
-    "expansion.skip_on_strong_signal.enabled": False,
-    "variants.original_weight": 1.0,
-    "variants.decomposed_weight": 1.0,
-    "fusion.top_rank_bonus.rank1": 0.0,
-    "fusion.top_rank_bonus.rank2_3": 0.0,
-    "rerank.backend": "none",
-    "adjust.clamp": False,
-}
-"""What the plan's phases add, taken away."""
-
-CEMS_PHASES: Sequence[tuple[str, Sequence[str]]] = (
-    ("phase 0 (before)", ()),
-    ("phase 1 (skip on strong signal)", ("expansion.skip_on_strong_signal.enabled",)),
-    ("phase 2 (lexical list)", ("lists.lexical.enabled",)),
-    (
-        "phase 3 (weights and bonus)",
-        (
-            "variants.original_weight",
-            "variants.decomposed_weight",
-            "fusion.top_rank_bonus.rank1",
-            "fusion.top_rank_bonus.rank2_3",
-        ),
-    ),
-    ("phase 4 (reranker)", ("rerank.backend",)),
-    ("phase 5 (clamped)", ("adjust.clamp",)),
-)
-"""Each phase and the parameters that it sets to their value in the plan."""
+CEMS: Mapping[str, Mapping[str, Any]] = packaged("evaluation/cems_phases.json")
+"""What the plan's phases add, taken away (`before`), and of each phase the parameters that it sets to their value in the plan."""
 
 NAMES = ("stages", "cems", "ace")
 
@@ -88,9 +62,9 @@ def cems_phases(config: PipelineConfig) -> list[PipelineConfig]:
     """The phases of the CEMS plan, ending in `config`."""
     reranker = config if not RERANK.is_off(config) else preset("cems_qwen").config
     plan = with_values(preset("cems").config, {"rerank": nested(reranker)["rerank"]})
-    present = dict(CEMS_BEFORE)
+    present = dict(CEMS["before"])
     found = []
-    for name, adds in CEMS_PHASES:
+    for name, adds in CEMS["phases"].items():
         present.update({path: plan.get(path) for path in adds})
         found.append(with_values(plan, {**present, "name": name}))
     return [*found, with_values(config, {"name": f"phase 6 ({config.name})"})]

@@ -162,23 +162,9 @@ def hybrid_place(
     index = {key: c for c, key in enumerate(dict.fromkeys(hit.memory_id for hit in (*vector.hits, *text.hits)))}
     if memory_id not in index:
         return None
-    entries = np.array(_entries(NestedRow("hybrid", "hybrid", 0, vector, text), index), dtype=np.float64).T
-    none, shape = np.zeros(0, dtype=np.int64), (1, 1, len(index))
-    chunks = entries[1].astype(np.int64)
-    table = NestedTable(
-        slot=np.zeros(len(chunks), dtype=np.int64),
-        candidate=entries[0].astype(np.int64),
-        chunk=chunks,
-        vector_rank=entries[2],
-        text_rank=entries[3],
-        query=none,
-        source=none,
-        target=none,
-        order=none,
-        weight=np.zeros(0),
-        occurrence_rows=np.zeros((1, 0), dtype=np.int64),
-        seed_rows={},
-    )
+    table = nested_table([Evidence("", {})], [[NestedRow("hybrid", "hybrid", 0, vector, text)]], [index])
+    assert table is not None
+    chunks, shape = table.chunk, (1, 1, len(index))
     position, dense, chunk_rank = (np.zeros(shape, dtype=np.int64) for _ in range(3))
     placed = Places(position, dense, np.zeros(shape), np.full(shape, -1), chunk_rank)
     # At most as many as there are: a rank of infinity is that of a chunk which is not there.

@@ -249,22 +249,20 @@ def chars4(text: str) -> int:
     return max(1, -(-len(text) // 4))
 
 
-_SCRIPTS = (
-    (
-        re.compile(
-            "[\u2e80-\u2fff\u3001-\u3029\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff60\U00020000-\U0003ffff]"
+_SCRIPTS = [
+    (re.compile(f"[{characters}]"), tokens)
+    for characters, tokens in (
+        (  # Han
+            "\u2e80-\u2fff\u3001-\u3029\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01-\uff60\U00020000-\U0003ffff",
+            1.25,
         ),
-        1.25,
-    ),  # Han
-    (re.compile("[\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f]"), 0.9),  # kana
-    (re.compile("[\u1100-\u11ff\u3130-\u318f\uac00-\ud7af]"), 1.2),  # Hangul
-    (
-        re.compile("[\u0370-\u03ff\u0590-\u05ff\u0900-\u0dff\u0e00-\u0eff]"),
-        1.0,
-    ),  # Greek, Hebrew, scripts of India, Thai, Lao
-    (re.compile("[\u0600-\u06ff]"), 0.8),  # Arabic
-    (re.compile("[\u0400-\u052f]"), 0.45),  # Cyrillic
-)
+        ("\u3040-\u30ff\u31f0-\u31ff\uff66-\uff9f", 0.9),  # kana
+        ("\u1100-\u11ff\u3130-\u318f\uac00-\ud7af", 1.2),  # Hangul
+        ("\u0370-\u03ff\u0590-\u05ff\u0900-\u0dff\u0e00-\u0eff", 1.0),  # Greek, Hebrew, scripts of India, Thai, Lao
+        ("\u0600-\u06ff", 0.8),  # Arabic
+        ("\u0400-\u052f", 0.45),  # Cyrillic
+    )
+]
 """cl100k tokens of a character by script: of 60 to 160 characters of notes on each, counted with `models/tokens.py`."""
 
 
