@@ -121,7 +121,8 @@ def measured(evidence: Mapping[str, EvidenceSet], before: Grades, after: Grades)
     """Every preset and list under both, best nDCG@10 of before first."""
 
     def values(batch: LabelledBatch, config: PipelineConfig, grades: Grades) -> Floats:
-        graded = batch.regraded(grades).rankings(config).graded
+        given = dict(zip(batch.qids, batch.evidences, strict=True))
+        graded = LabelledBatch(batch.queries, given, grades).rankings(config).graded
         return np.stack([measure.values(graded) for measure in MEASURES], axis=1)
 
     rows = [

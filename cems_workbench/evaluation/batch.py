@@ -18,7 +18,6 @@ import numpy as np
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.grades import (
-    Grades,
     agreed_answerable,
     agreed_grades,
     as_judged,
@@ -142,11 +141,6 @@ class LabelledBatch:
     def without_answer(self, grade: int) -> Bools:
         """(Q) was it said that nothing answers the query, and is no memory of at least this grade known? A judgment wins."""
         return self.unanswerable & ~(self.ideal >= grade).any(axis=1)
-
-    def regraded(self, grades: Grades) -> LabelledBatch:
-        """The same queries under other grades; those without any are left out."""
-        evidences = dict(zip(self.qids, self.evidences, strict=True))
-        return LabelledBatch(self.queries, evidences, grades, self.seconds_per_query)
 
     def of_queries(self, qids: Collection[str]) -> LabelledBatch:
         """Those of the queries that are among these."""

@@ -185,16 +185,6 @@ class QueueSnapshot:
     marks: tuple[LabelEvent, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _OpenPairs:
-    """What is open for a reviewer at the moment of a snapshot."""
-
-    reviewer: str
-    snapshot: QueueSnapshot
-    graders: Mapping[Pair, set[str]]
-    pairs: Sequence[Pair]
-
-
 class LabelQueue:
     """A kept queue at work. The store is read at each call, so that all sessions see the same labels."""
 
@@ -210,7 +200,7 @@ class LabelQueue:
         self._shuffled: dict[str, Sequence[Pair]] = {}
         self._scales: dict[str, GradeScale] = {}
         self._decisive = self._decisive_order()
-        self._open_at: _OpenPairs | None = None
+        self._open_at: tuple[str, QueueSnapshot, Mapping[Pair, set[str]], Sequence[Pair]] | None = None
 
     @property
     def pairs(self) -> tuple[Pair, ...]:
@@ -289,16 +279,15 @@ class LabelQueue:
 
         Of the latest snapshot it is computed once: dealing a card and counting what is left ask for the same.
         """
-        known = self._open_at
-        if known is not None and known.reviewer == reviewer and known.snapshot is now:
-            return known.graders, known.pairs
+        if self._open_at is not None and self._open_at[0] == reviewer and self._open_at[1] is now:
+            return self._open_at[2:]
         graders: dict[Pair, set[str]] = {}
         for label in now.labels:
             graders.setdefault((label.qid, label.memory_id), set()).add(label.judge)
         aside = {(mark.qid, mark.memory_id) for mark in now.marks if mark.judge == reviewer}
         order = self._order(reviewer, now.labels)
         pairs = [pair for pair in order if reviewer not in graders.get(pair, ()) and not {pair, (pair[0], "")} & aside]
-        self._open_at = _OpenPairs(reviewer, now, graders, pairs)
+        self._open_at = reviewer, now, graders, pairs
         return graders, pairs
 
     def _order(self, reviewer: str, labels: Sequence[Judgment]) -> Sequence[Pair]:
