@@ -137,7 +137,7 @@ class Comparison:
     def notes(self) -> tuple[str, ...]:
         """How to read it, what counts as relevant, and the remarks on each evaluation, each once."""
         base = self.evaluations[0]
-        cached = f" ({base.from_cache})" if base.from_cache else ""
+        cached = f" ({from_cache})" if (from_cache := base.figures.from_cache) else ""
         overlaps = ", ".join(f"{one.name} {one.overlap:.3f}" for one in self.compared)
         return (
             f"overlap of results with {base.config.name}: {overlaps}",

@@ -151,16 +151,6 @@ class Evaluation:
         return stale_words(*self.stale_queries)
 
     @property
-    def from_cache(self) -> str:
-        """As `Figures.from_cache`."""
-        return self.figures.from_cache
-
-    @property
-    def scored_later(self) -> str:
-        """As `Figures.scored_later`."""
-        return self.figures.scored_later
-
-    @property
     def remarks(self) -> list[str]:
         """What was left out, and what the config asks for that the evidence does not hold."""
         lines = []
@@ -215,8 +205,9 @@ class Evaluation:
         said = f"{self.cost['llm_calls']:.0f} LLM calls, {self.cost['reranked']:.0f} pairs reranked"
         if pace is None:
             return said
-        cached = f" ({self.from_cache})" if self.from_cache else ""
-        later = f", without {self.scored_later}" if self.scored_later else ""
+        figures = self.figures
+        cached = f" ({figures.from_cache})" if figures.from_cache else ""
+        later = f", without {figures.scored_later}" if figures.scored_later else ""
         return f"{pace:.0f} ms/query when it was gathered{cached}{later}, {said}"
 
     def by_type(self) -> dict[str, dict[str, Any]]:

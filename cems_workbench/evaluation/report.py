@@ -130,7 +130,8 @@ def _cost(evaluation: Evaluation) -> list[str]:
 
 def _remarks(evaluation: Evaluation) -> list[str]:
     failed = [f"its reranker failed in {count} queries: {why}" for why, count in evaluation.failed.items()]
-    cached = [f"ms/query includes {evaluation.from_cache}; those are quicker"] if evaluation.from_cache else []
+    from_cache = evaluation.figures.from_cache
+    cached = [f"ms/query includes {from_cache}; those are quicker"] if from_cache else []
     return cached + failed
 
 

@@ -173,7 +173,7 @@ def verdict_of(
         else other.overlap >= SAME_RESULTS  # a stream keeps no results
     )
     names = other.name, base.config.name
-    return _verdict(names, _paired(found.measure, differences, same, query_type), tolerance, lacking)
+    return verdict_of_values(names, found.measure, differences, query_type, tolerance, same, lacking)
 
 
 def verdict_on(
@@ -190,15 +190,8 @@ def verdict_on(
     """
     found = _difference(compared, measure)
     changed = len(found.wins) + len(found.losses)
-    paired = _Paired(
-        found.measure,
-        found.difference,
-        found.low,
-        found.high,
-        changed + found.ties,
-        changed,
-        compared.overlap >= SAME_RESULTS,
-    )
+    queries, same = changed + found.ties, compared.overlap >= SAME_RESULTS
+    paired = _Paired(found.measure, found.difference, found.low, found.high, queries, changed, same)
     return _verdict((compared.name, baseline), paired, tolerance, lacking)
 
 
@@ -212,7 +205,12 @@ def verdict_of_values(
     lacking: Sequence[str] = (),
 ) -> Verdict:
     """The verdict on (Q) paired differences, value minus baseline, NaN where there is none; `names`: config and baseline."""
-    return _verdict(names, _paired(measure, differences, same_results, query_type), tolerance, lacking)
+    known = differences[~np.isnan(differences)]
+    low, high = paired_interval(known[:, None])[:, 0].tolist()
+    mean = float(known.mean()) if len(known) else math.nan
+    changed = int((np.abs(known) > VALUE_TOLERANCE).sum())
+    found = _Paired(measure, mean, low, high, len(known), changed, same_results, query_type)
+    return _verdict(names, found, tolerance, lacking)
 
 
 def verdicts_of(
@@ -267,21 +265,6 @@ def _difference(compared: ConfigComparison, measure: Measure | None) -> MeasureD
     return compared.differences[measures.index(wanted)]
 
 
-def _paired(measure: Measure, differences: Floats, same_results: bool, scope: str | None) -> _Paired:
-    known = differences[~np.isnan(differences)]
-    low, high = paired_interval(known[:, None])[:, 0]
-    return _Paired(
-        measure,
-        float(known.mean()) if len(known) else math.nan,
-        float(low),
-        float(high),
-        len(known),
-        int((np.abs(known) > VALUE_TOLERANCE).sum()),
-        same_results,
-        scope,
-    )
-
-
 def _verdict(names: tuple[str, str], found: _Paired, tolerance: float, lacking: Sequence[str] = ()) -> Verdict:
     require_tolerance(tolerance)
     kind, shown = _kind(found, tolerance)
@@ -290,20 +273,9 @@ def _verdict(names: tuple[str, str], found: _Paired, tolerance: float, lacking: 
     if lacking:
         kind, needed = CANNOT_TELL, None
         sentence = f"Not measured: {'; '.join(lacking)}; without that {found.measure} {_shown(found, tolerance)}."
-    return Verdict(
-        kind,
-        sentence,
-        found.measure,
-        found.scope,
-        found.difference,
-        found.low,
-        found.high,
-        tolerance,
-        found.queries,
-        needed,
-        *names,
-        bool(lacking),
-    )
+    ends = found.difference, found.low, found.high
+    of = tolerance, found.queries, needed
+    return Verdict(kind, sentence, found.measure, found.scope, *ends, *of, *names, bool(lacking))
 
 
 def _kind(found: _Paired, tolerance: float) -> tuple[Kind, str]:

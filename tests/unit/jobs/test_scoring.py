@@ -167,7 +167,7 @@ def test_scoring_fills_what_the_configs_lack_and_nothing_else(tmp_path: Path, re
         added += len(new)
     assert report.pairs == added > 0 and not report.failed
     (row,) = evaluated(filled, RERANKED)
-    assert row.evaluation.scored_later == f"{added} pairs that a reranker scored after gathering"
+    assert row.evaluation.figures.scored_later == f"{added} pairs that a reranker scored after gathering"
     best = replay(filled.evidences["q0"], RERANKED).results[0]
     assert best.memory_id == "a", "the packaged cross-encoder reads"
     again = score_evidence(filled, [deeper], resources)
