@@ -8,7 +8,7 @@ so that what is read back replays to the same numbers.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
@@ -194,60 +194,49 @@ def require_whole(cursor: duckdb.DuckDBPyConnection, source: str) -> None:
 
     `pipeline.evidence` checks the rows when they are read.
     """
-
-    def require_none(where: str, select: str, problem: str) -> None:
+    for where, select, problem in _faults(columns_there(cursor)):
         found = cursor.execute(f"{select} LIMIT 1").fetchone()
         if found is not None:
             values = " ".join(short(value) for value in found)
             raise fault(source, where, f"{values}{problem}")
 
-    there = {table: {name: kind for name, kind, _ in own} for table, own in columns_there(cursor).items()}
-    for table, own in there.items():
-        for name, kind in own.items():
-            where = f"{table}.{name}"
+
+def _faults(tables: Mapping[str, Columns]) -> Iterator[tuple[str, str, str]]:
+    """(field, query for rows that are wrong, what is wrong with their values), in the order in which they are looked for."""
+    for table, columns in tables.items():
+        for name, kind, _ in sorted(columns):
             if kind == "TIMESTAMP":
                 outside = f"NOT {name} BETWEEN TIMESTAMP '{FIRST_TIME}' AND TIMESTAMP '{LAST_TIME}'"
-                require_none(
-                    where, f"SELECT {name}::VARCHAR FROM {table} WHERE {outside}", " is no time of the calendar"
-                )
+                select = f"SELECT {name}::VARCHAR FROM {table} WHERE {outside}"
+                yield f"{table}.{name}", select, " is no time of the calendar"
             elif kind.endswith("[]"):
-                require_none(
-                    where, f"SELECT 1 FROM {table} WHERE list_count({name}) <> len({name})", ": an entry is empty"
-                )
+                select = f"SELECT 1 FROM {table} WHERE list_count({name}) <> len({name})"
+                yield f"{table}.{name}", select, ": an entry is empty"
     for table, keys in UNIQUE:
         twice = f"SELECT {keys} FROM {table} GROUP BY ALL HAVING count(*) > 1"
-        require_none(f"{table}.{keys}", twice, " is in the file twice")
+        yield f"{table}.{keys}", twice, " is in the file twice"
     for table, column, other, key in REFERS:
-        lost = (
-            f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL AND {column} NOT IN (SELECT {key} FROM {other})"
-        )
-        require_none(f"{table}.{column}", lost, f" is not among {other}.{key}")
-    require_none("memories.number", "SELECT number FROM memories WHERE number < 0", " is no number of a memory")
-    beyond = "SELECT number FROM memories WHERE number >= (SELECT count(*) FROM memories)"
-    require_none("memories.number", beyond, ": memories are not numbered without a gap")
+        strange = f"{column} IS NOT NULL AND {column} NOT IN (SELECT {key} FROM {other})"
+        lost = f"SELECT {column} FROM {table} WHERE {strange}"
+        yield f"{table}.{column}", lost, f" is not among {other}.{key}"
+    memories = "(SELECT count(*) FROM memories)"
+    yield "memories.number", "SELECT number FROM memories WHERE number < 0", " is no number of a memory"
+    beyond = f"SELECT number FROM memories WHERE number >= {memories}"
+    yield "memories.number", beyond, ": memories are not numbered without a gap"
     for table in ("evidence", "lists"):
-        most = "coalesce(list_max(members), 0) >= (SELECT count(*) FROM memories)"
-        strays = f"SELECT qid FROM {table} WHERE coalesce(list_min(members), 0) < 0 OR (len(members) > 0 AND {most})"
-        require_none(f"{table}.members", strays, " has a member that is no memory of the file")
-    require_none(
-        "evidence.members",
-        "SELECT qid FROM evidence WHERE len(list_distinct(members)) < len(members)",
-        " has a member twice",
-    )
-    for name in ("scores", "chunks"):
-        require_none(
-            f"lists.{name}",
-            f"SELECT qid, name FROM lists WHERE len({name}) <> len(members)",
-            f": there are not as many {name} as members",
+        outside = (
+            f"coalesce(list_min(members), 0) < 0 OR (len(members) > 0 AND coalesce(list_max(members), 0) >= {memories})"
         )
-    require_none(
-        "scores.role", f"SELECT role FROM scores WHERE role NOT IN {ROLES}", f" is not one of {', '.join(ROLES)}"
-    )
-    require_none(
-        "evidence.seconds",
-        "SELECT qid FROM evidence WHERE NOT isfinite(seconds) OR seconds < 0",
-        " took no time there is",
-    )
+        strays = f"SELECT qid FROM {table} WHERE {outside}"
+        yield f"{table}.members", strays, " has a member that is no memory of the file"
+    twice = "SELECT qid FROM evidence WHERE len(list_distinct(members)) < len(members)"
+    yield "evidence.members", twice, " has a member twice"
+    for name in ("scores", "chunks"):
+        uneven = f"SELECT qid, name FROM lists WHERE len({name}) <> len(members)"
+        yield f"lists.{name}", uneven, f": there are not as many {name} as members"
+    yield "scores.role", f"SELECT role FROM scores WHERE role NOT IN {ROLES}", f" is not one of {', '.join(ROLES)}"
+    timeless = "SELECT qid FROM evidence WHERE NOT isfinite(seconds) OR seconds < 0"
+    yield "evidence.seconds", timeless, " took no time there is"
 
 
 def write_evidence(
