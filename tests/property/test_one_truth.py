@@ -42,8 +42,8 @@ def lost_by_definition(trace: Trace, memory_id: str, k: int) -> str | None:
     within, dropped = -1, None
     for i, stage in enumerate(stages):
         row = trace.stage(stage).by_id.get(memory_id)
-        if row is None:
-            break
+        if row is None:  # dropped before; a successor may be fetched again
+            continue
         if stage.name == LISTS.name:
             ranks = {entry.list: entry.rank for entry in row.lists if entry.kept}
         elif stage.name == THRESHOLD.name:
