@@ -27,7 +27,6 @@ from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.evidence import Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.list_sources import list_label
 from cems_workbench.pipeline.stages import ADJUST, ASSEMBLY, FUSION, JUDGE, LISTS, RERANK
-from cems_workbench.pipeline.stages.fusion import score_parts
 from cems_workbench.pipeline.stages.result import StageRow
 from cems_workbench.records import Memory
 
@@ -46,8 +45,7 @@ def expected_parts(trace: Trace, row: StageRow, stage: str) -> dict[str, float]:
     """What the stage's own row says the score is made of."""
     memory_id, found = row.memory_id, dict[str, float | None]()
     if stage == FUSION.name:
-        fused = trace.stage(FUSION)
-        parts = score_parts(fused.by_id[memory_id], fused.fields) if row.kept else ()
+        parts = trace.stage(FUSION).score_parts(memory_id) if row.kept else ()
         found = {f"{list_label(one.list)} {one.kind}" if one.list else one.kind: one.value for one in parts}
     elif stage == RERANK.name:
         scored = trace.stage(RERANK).by_id[memory_id]

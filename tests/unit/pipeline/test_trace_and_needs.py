@@ -676,8 +676,14 @@ def test_a_redacted_bundle_has_the_same_ranks_and_no_names() -> None:
     [
         ({}, "stages: expected an array"),
         ({"stages": []}, "at least one"),
-        ({"stages": [{"name": "x", "kind": "magic", "output": []}]}, "stages[0].kind: 'magic' is not known; allowed: list | fusion"),
-        ({"stages": [{"name": "x", "kind": "other", "output": [["a", 1], ["a", 2]]}]}, "stages[0].output: 'a' is in it twice"),
+        (
+            {"stages": [{"name": "x", "kind": "magic", "output": []}]},
+            "stages[0].kind: 'magic' is not known; allowed: list | fusion",
+        ),
+        (
+            {"stages": [{"name": "x", "kind": "other", "output": [["a", 1], ["a", 2]]}]},
+            "stages[0].output: 'a' is in it twice",
+        ),
         ({"stages": [{"name": "x", "kind": "other", "output": [["zz", 1]]}]}, "'zz' is not among the memories"),
         ({"stages": [{"name": "lists", "kind": "other", "output": []}]}, "two are named 'lists'"),
     ],

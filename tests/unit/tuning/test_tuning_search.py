@@ -49,7 +49,10 @@ def scorer(*measures: object, part: int = 50) -> BatchScorer:
 def test_scores_that_were_kept_are_not_used_once_somebody_judged_anew() -> None:
     grades = dict(zip(batch().qids, batch().grades, strict=True))
     (qid, first), *_ = grades.items()
-    same, other = (batch().regraded(grades | {qid: each}) for each in (first, dict.fromkeys(first, 3)))
+    evidences = dict(zip(batch().qids, batch().evidences, strict=True))
+    same, other = (
+        LabelledBatch(batch().queries, evidences, grades | {qid: each}) for each in (first, dict.fromkeys(first, 3))
+    )
     kept = search_marks("hash", batch(), [NDCG], 0)
     assert search_marks("hash", same, [NDCG], 0) == kept != search_marks("hash", other, [NDCG], 0)
 
