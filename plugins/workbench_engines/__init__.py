@@ -1,1 +1,1 @@
-"""Lexical engines beyond our own: Lucene, SQLite's FTS5, sparse BM25 vectors, PostgreSQL's ts_rank_cd (docs/internals/extending.md)."""
+"""Lexical engines beyond our own: Lucene, FTS5 of SQLite, and sparse BM25 vectors (docs/internals/extending.md)."""
