@@ -140,7 +140,7 @@ def _share(part: Floats, whole: Floats) -> Floats:
 
 
 def _area(values: Values, alone: bool, of_both: bool) -> tuple[Compute, Resampled]:
-    """A measure by the values of its queries, each by itself, and of draws. `alone`: it has values where every query is answerable;
+    """A measure by the values of its queries, each alone, and of draws. `alone`: it has values where every query is answerable;
     `of_both`: its mean is over both kinds of queries."""
 
     def defined(signal: ConfidenceSignal) -> bool:
