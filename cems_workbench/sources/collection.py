@@ -41,7 +41,7 @@ from cems_workbench.formats.base.payload import (
 from cems_workbench.records import DELETED_MARK
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.connect import ask
-from cems_workbench.sources.rows import SAMPLE_ROWS, Page, PagedSnapshot, embedded_texts, usable_vector
+from cems_workbench.sources.rows import SAMPLE_ROWS, Page, PagedSnapshot, embedded_texts, fields_note, usable_vector
 from cems_workbench.sources.source import (
     BATCH_BYTES,
     BATCH_ROWS,
@@ -250,7 +250,9 @@ class CollectionSource:
         memories = found.memories
         if memories:
             use = self._use
-            notes.append(_fields_note(use.fields))
+            notes.append(
+                fields_note({name: path for name, path in use.fields.items() if name not in ("document", "number")})
+            )
             if (unread := unread_note(use.unread)) is not None:
                 notes.append(unread)
             if use.id:
@@ -523,17 +525,4 @@ def _digest(row: Row) -> tuple[bytes, int]:
 def _is_haystack(payload: Payload) -> bool:
     return (
         isinstance(payload.get(HAYSTACK_ID), str) and "content" in payload and isinstance(payload.get("meta"), Mapping)
-    )
-
-
-def _fields_note(found: Mapping[str, str]) -> str:
-    pairs = [
-        f"{field} from {name}" if field != name else field
-        for field, name in found.items()
-        if field not in ("document", "number")
-    ]
-    return (
-        f"fields taken: {', '.join(pairs)}"
-        if pairs
-        else "no field of the rows is one of memories: only texts and vectors are taken"
     )

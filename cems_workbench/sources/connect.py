@@ -5,29 +5,17 @@ Requests to a source: with a time limit, and errors of one line without any secr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, TypeVar, cast
 
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.platform.waiting import run_in_thread
-from cems_workbench.records import Relation
 from cems_workbench.sources.address import SOURCE_KINDS, Address, installation, source_kind
-from cems_workbench.sources.source import (
-    NO_TRIAL,
-    Batch,
-    Changed,
-    EngineList,
-    EngineQuery,
-    Snapshot,
-    Source,
-    SourceError,
-    SourceInfo,
-    Trial,
-)
+from cems_workbench.sources.source import Source, SourceError
 
-Item = TypeVar("Item")
 Guard = Callable[[], AbstractContextManager[None]]
 """Turns an unexpected exception of another package into a SourceError that names the package."""
 
@@ -53,61 +41,36 @@ def open_source(address: Address, mapping: Mapping[str, Any] | None = None, time
 
     with guard():
         source = kind.open(address, mapping, timeout)
-    return source if SOURCE_KINDS.origin(kind.name) is None else _GuardedSource(source, guard)
+    return source if SOURCE_KINDS.origin(kind.name) is None else cast("Source", _Guarded(source, guard))
 
 
 @dataclass(frozen=True, slots=True)
-class _GuardedSource:
-    """A source of another package."""
+class _Guarded:
+    """A source of another package, or its snapshot: only its own code is guarded, not that of who iterates."""
 
-    source: Source
+    guarded: Any
     guard: Guard
 
-    @property
-    def address(self) -> str:
-        return self.source.address
-
-    def probe(self) -> SourceInfo:
+    def __getattr__(self, name: str) -> Any:
         with self.guard():
-            return self.source.probe()
+            value = getattr(self.guarded, name)
+        return partial(self._called, value) if callable(value) else value
+
+    def _called(self, method: Callable[..., Any], *values: Any, **named: Any) -> Any:
+        with self.guard():
+            result = method(*values, **named)
+        if isinstance(result, AbstractContextManager):
+            return self._opened(result)
+        return self._iterated(result) if isinstance(result, Iterator) else result
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def _opened(self, opening: AbstractContextManager[Any]) -> Iterator[_Guarded]:
         with ExitStack() as opened:
             with self.guard():
-                snapshot = opened.enter_context(self.source.snapshot())
-            yield _GuardedSnapshot(snapshot, self.guard)
+                snapshot = opened.enter_context(opening)
+            yield _Guarded(snapshot, self.guard)
 
-    def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
-        with self.guard():
-            return self.source.search(query, trial)
-
-    def close(self) -> None:
-        with self.guard():
-            self.source.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _GuardedSnapshot:
-    """A snapshot of another package's source; only its own code is guarded, not that of who iterates."""
-
-    snapshot: Snapshot
-    guard: Guard
-
-    @property
-    def total(self) -> int:
-        with self.guard():
-            return self.snapshot.total
-
-    def batches(self, changed: Changed) -> Iterator[Batch]:
-        return self._guarded(lambda: self.snapshot.batches(changed))
-
-    def relations(self) -> Iterator[Sequence[Relation]]:
-        return self._guarded(self.snapshot.relations)
-
-    def _guarded(self, start: Callable[[], Iterator[Item]]) -> Iterator[Item]:
-        with self.guard():
-            items = iter(start())
+    def _iterated(self, items: Iterator[Any]) -> Iterator[Any]:
         while True:
             with self.guard():
                 try:

@@ -63,8 +63,14 @@ class Recognised:
     @property
     def fields_note(self) -> str | None:
         """One line that names where each field comes from; None if there is none."""
-        pairs = [field if field == path else f"{field} from {path}" for field, path in self.fields.items()]
-        return f"fields taken: {', '.join(pairs)}" if pairs else None
+        return fields_note(self.fields) if self.fields else None
+
+
+def fields_note(fields: Mapping[str, str]) -> str:
+    """One line that names where each field of memories comes from."""
+    pairs = [field if field == path else f"{field} from {path}" for field, path in fields.items()]
+    none = "no field of the rows is one of memories: only texts and vectors are taken"
+    return f"fields taken: {', '.join(pairs)}" if pairs else none
 
 
 def recognise(

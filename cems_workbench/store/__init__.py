@@ -8,21 +8,29 @@ from typing import TYPE_CHECKING
 from cems_workbench.platform.start_up import lazy_names
 
 if TYPE_CHECKING:
-    from cems_workbench.store.caches import LearnedPair
-    from cems_workbench.store.chunks import ChunkStatistics
-    from cems_workbench.store.configs import ConfigRecord
-    from cems_workbench.store.filter import ANY, Filter
-    from cems_workbench.store.importing import ImportOptions, ImportReport
-    from cems_workbench.store.label_events import LabelEvent
-    from cems_workbench.store.labels import Decision
-    from cems_workbench.store.memories import DeletedMemory, Facets, Page
-    from cems_workbench.store.query_sets import QuerySet
-    from cems_workbench.store.queues import QueueRecord
-    from cems_workbench.store.rows import RowCounts
-    from cems_workbench.store.search.indexes import Indexes, IndexState, RefreshReport
-    from cems_workbench.store.search.vocabulary import Vocabulary
-    from cems_workbench.store.statistics import Duplicates, Selection, Statistics
-    from cems_workbench.store.store import Store
+    from cems_workbench.store.caches import LearnedPair as LearnedPair
+    from cems_workbench.store.chunks import ChunkStatistics as ChunkStatistics
+    from cems_workbench.store.configs import ConfigRecord as ConfigRecord
+    from cems_workbench.store.filter import ANY as ANY
+    from cems_workbench.store.filter import Filter as Filter
+    from cems_workbench.store.importing import ImportOptions as ImportOptions
+    from cems_workbench.store.importing import ImportReport as ImportReport
+    from cems_workbench.store.label_events import LabelEvent as LabelEvent
+    from cems_workbench.store.labels import Decision as Decision
+    from cems_workbench.store.memories import DeletedMemory as DeletedMemory
+    from cems_workbench.store.memories import Facets as Facets
+    from cems_workbench.store.memories import Page as Page
+    from cems_workbench.store.query_sets import QuerySet as QuerySet
+    from cems_workbench.store.queues import QueueRecord as QueueRecord
+    from cems_workbench.store.rows import RowCounts as RowCounts
+    from cems_workbench.store.search.indexes import Indexes as Indexes
+    from cems_workbench.store.search.indexes import IndexState as IndexState
+    from cems_workbench.store.search.indexes import RefreshReport as RefreshReport
+    from cems_workbench.store.search.vocabulary import Vocabulary as Vocabulary
+    from cems_workbench.store.statistics import Duplicates as Duplicates
+    from cems_workbench.store.statistics import Selection as Selection
+    from cems_workbench.store.statistics import Statistics as Statistics
+    from cems_workbench.store.store import Store as Store
 else:
     __getattr__ = lazy_names(
         __name__,
@@ -44,29 +52,3 @@ else:
             "store": "Store",
         },
     )
-
-__all__ = [
-    "ANY",
-    "ChunkStatistics",
-    "ConfigRecord",
-    "Decision",
-    "DeletedMemory",
-    "Duplicates",
-    "Facets",
-    "Filter",
-    "ImportOptions",
-    "ImportReport",
-    "IndexState",
-    "Indexes",
-    "LabelEvent",
-    "LearnedPair",
-    "Page",
-    "QuerySet",
-    "QueueRecord",
-    "RefreshReport",
-    "RowCounts",
-    "Selection",
-    "Statistics",
-    "Store",
-    "Vocabulary",
-]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, did_you_mean
 from cems_workbench.models.chunking import Cutter, cutter
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.progress import Progress
@@ -136,10 +136,8 @@ def known_rule(name: str) -> ChunkRule:
     for each in CHUNK_RULES:
         if each == name:
             return each
-    near = nearest(name, CHUNK_RULES)
-    raise InputError(
-        f"chunks: {name!r} is not one of {', '.join(CHUNK_RULES)}" + (f"; did you mean {near}?" if near else "")
-    )
+    hint = did_you_mean(name, CHUNK_RULES)
+    raise InputError(f"chunks: {name!r} is not one of {', '.join(CHUNK_RULES)}{hint}")
 
 
 def rule(cursor: duckdb.DuckDBPyConnection) -> ChunkRule:

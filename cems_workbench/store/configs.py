@@ -114,37 +114,39 @@ class Configs:
         """Add a config to the history, now or at `when`. Raises InputError for an invalid name, author or reason."""
         check_name(name)
         check_name(author)
-        why = _reason(why)
-        return self._add("history", name, config_yaml, base, author, when or datetime.now(UTC), why, card)
+        record = ConfigRecord(0, name, config_yaml, base, author, when or datetime.now(UTC), _reason(why), card)
+        return self._add("history", record)
 
     def add_experiment(
         self, name: str, config_yaml: str, note: str = "", card: Mapping[str, Any] | None = None, author: str = ""
     ) -> ConfigRecord:
         """Save a config with its card (JSON values) as an experiment; `author` is empty if unknown."""
-        return self._add("experiment", name, config_yaml, None, author, datetime.now(UTC), note, card)
+        return self._add("experiment", ConfigRecord(0, name, config_yaml, None, author, datetime.now(UTC), note, card))
 
     def add_watched(self, name: str, config_yaml: str, note: str, card: Mapping[str, Any]) -> ConfigRecord:
         """Save a repeated measurement of a config."""
-        return self._add("watched", name, config_yaml, None, "", datetime.now(UTC), _reason(note), card)
+        return self._add(
+            "watched", ConfigRecord(0, name, config_yaml, None, "", datetime.now(UTC), _reason(note), card)
+        )
 
     @persistent
-    def _add(
-        self,
-        kind: Kind,
-        name: str,
-        config_yaml: str,
-        base: str | None,
-        author: str,
-        when: datetime,
-        why: str,
-        card: Mapping[str, Any] | None,
-    ) -> ConfigRecord:
-        text = None if card is None else json.dumps(card, ensure_ascii=False)
+    def _add(self, kind: Kind, record: ConfigRecord) -> ConfigRecord:
+        """Save a config under the next id of its kind."""
+        card = None if record.card is None else json.dumps(record.card, ensure_ascii=False)
+        values = [
+            record.name,
+            record.config_yaml,
+            record.base,
+            record.author,
+            to_naive(record.saved_at),
+            record.why,
+            card,
+        ]
         with self._team.transaction() as session:
             rows = session.rows(
                 f"INSERT INTO configs (kind, {_COLUMNS}) SELECT ?, coalesce(max(id), 0) + 1, ?, ?, ?, ?, ?, ?, ? "
                 f"FROM configs WHERE kind = ? RETURNING {_COLUMNS}",
-                [kind, name, config_yaml, base, author, to_naive(when), why, text, kind],
+                [kind, *values, kind],
             )
         return _record(rows[0])
 

@@ -8,7 +8,7 @@ answers belong to a query set; judgments.py has the rules for judgments.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from operator import attrgetter
 from pathlib import Path
@@ -95,16 +95,12 @@ class ImportOptions:
 
     def recorded(self) -> dict[str, Any]:
         """The options that were given, as JSON values."""
-        given = {
-            "query_set": self.query_set,
-            "scale": None if self.scale is None else str(self.scale),
-            "match": self.match if self.match != "relaxed" else None,
-            "grades": dict(self.grades or {}),
-            "relevant_from": self.relevant_from,
-            "replace": self.replace,
-            "queue": self.queue,
-        }
-        return {name: value for name, value in given.items() if value not in (None, False, {})}
+        found = {}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name != "when" and value not in (each.default, {}):
+                found[each.name] = str(value) if isinstance(value, GradeScale) else value
+        return found
 
 
 DEFAULT_OPTIONS = ImportOptions()
@@ -500,10 +496,7 @@ class _Clashes:
         names, who = [key for _, key in self._brought_by], list(dict.fromkeys(self._brought_by.values()))
         such = f"{', '.join(names[:NAMED])}{', …' if len(names) > NAMED else ''}"
         whose = f"{', '.join(who[:NAMED])}{' and others' if len(who) > NAMED else ''}"
-        return [
-            f"{' and '.join(counts)} would be replaced, which {whose} brought: {such}; "
-            f"{'it stays' if len(names) == 1 else 'they stay'} as before, --replace takes {'it' if len(names) == 1 else 'them'}"
-        ]
+        return [f"left as before: {' and '.join(counts)} that {whose} brought: {such}; --replace takes the new ones"]
 
 
 def _other_words(qid: str, kind: str) -> str:

@@ -213,16 +213,11 @@ class Imports:
             "SELECT event, imported_at, folder, name, format, options, counts, undone_at FROM imports ORDER BY event DESC, id"
         )
         events: dict[int, ImportEvent] = {}
-        inputs: dict[int, list[ImportedInput]] = {}
         for event, at, folder, name, form, options, counts, undone_at in rows:
-            shown = f"{folder}/{name}" if folder else name
-            inputs.setdefault(event, []).append(ImportedInput(shown, form, _counts(counts), json.loads(options)))
-            when = to_aware(at)
-            assert when is not None  # the column is NOT NULL
-            events[event] = ImportEvent(event, when, (), to_aware(undone_at))
-        return [
-            ImportEvent(number, one.imported_at, tuple(inputs[number]), one.undone_at) for number, one in events.items()
-        ]
+            one = ImportedInput(f"{folder}/{name}" if folder else name, form, _counts(counts), json.loads(options))
+            earlier = events[event].inputs if event in events else ()
+            events[event] = ImportEvent(event, at.replace(tzinfo=UTC), (*earlier, one), to_aware(undone_at))
+        return list(events.values())
 
     def get(self, number: int | None = None) -> ImportEvent:
         """The import of a number, by default the last that was not undone. Raises InputError, with the numbers there are."""
@@ -329,7 +324,7 @@ def _own_plan(cursor: duckdb.DuckDBPyConnection, event: int) -> tuple[dict[str, 
             f"AND EXISTS (FROM {table}_before AS b WHERE {ids} AND b.input IN {_INPUTS}))"
         )
         ((count, names),) = rows(f"SELECT count(*), list({key} ORDER BY {key})[:{NAMED}] {changed}")
-        stay += [_stays(count, kind, names, "were changed after it, or a live source has them")] if count else []
+        stay += [_stays(count, kind, names, "changed after it or of a live source")] if count else []
     ((removed["chunks"], restored["chunks"]),) = rows(
         "SELECT count(*) FILTER (m.given IS NOT TRUE), count(*) FILTER (m.given) FROM chunks AS p JOIN (SELECT c.memory_id, "
         "b.given FROM chunked AS c LEFT JOIN chunked_before AS b ON b.memory_id = c.memory_id "
@@ -342,12 +337,8 @@ def _own_plan(cursor: duckdb.DuckDBPyConnection, event: int) -> tuple[dict[str, 
 
 
 def _stays(count: int, kind: str, names: Sequence[str], why: str) -> str:
-    """ "2 memories stay, because they were changed after it: a, b"."""
-    verb, they = ("stays", "it") if count == 1 else ("stay", "they")
-    why = why.replace("were", "was", 1).replace("has them", "has it") if count == 1 else why
-    return (
-        f"{counted(count, kind)} {verb}, because {they} {why}: {', '.join(names)}{', …' if count > len(names) else ''}"
-    )
+    """ "stay: 2 memories, changed after it: a, b"."""
+    return f"stay: {counted(count, kind)}, {why}: {', '.join(names)}{', …' if count > len(names) else ''}"
 
 
 _LOST_ANSWERS = (
@@ -479,7 +470,7 @@ def _team_plan(session: Session, marks: list[str], event: ImportEvent) -> _TeamP
         f"judgments_before AS b WHERE {same} AND b.input {_IN_TEAM})) AND NOT coalesce({_UNCHANGED}, FALSE) ORDER BY 1",
         [marks, marks, marks],
     )
-    stay = [_of_rows(labelled, "judgments", "were changed after it")] if labelled else []
+    stay = [_of_rows(labelled, "judgments", "changed after it")] if labelled else []
     sets = _sets_before(session, event)
     asked = [
         qid
@@ -490,7 +481,7 @@ def _team_plan(session: Session, marks: list[str], event: ImportEvent) -> _TeamP
     ]
     used = _used(session, asked, sets, marks)
     still = [(qid,) for qid in asked if qid in used]
-    stay += [_of_rows(still, "queries", "were judged after it, or put into a query set")] if still else []
+    stay += [_of_rows(still, "queries", "judged after it or put into a query set")] if still else []
     reworded = number(
         f"queries AS m JOIN queries_before AS b ON b.qid = m.qid WHERE b.input {_IN_TEAM} AND m.origin {_IN_TEAM}",
         [marks, marks],
@@ -500,7 +491,7 @@ def _team_plan(session: Session, marks: list[str], event: ImportEvent) -> _TeamP
         f"(SELECT 1 FROM queries_before AS b WHERE b.qid = m.qid AND b.input {_IN_TEAM})) ORDER BY 1",
         [marks, marks, marks],
     )
-    stay += [_of_rows(changed, "queries", "were changed after it")] if changed else []
+    stay += [_of_rows(changed, "queries", "changed after it")] if changed else []
     return _TeamPlan([qid for qid in asked if qid not in used], reworded, judged, regraded, sets, tuple(stay))
 
 

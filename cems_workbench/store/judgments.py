@@ -331,10 +331,8 @@ def _possible(session: Session, rows: Numbered, known: Collection[str], state: _
     unknown = [judgment.qid for _, judgment in rows if judgment.qid not in qids]
     if unknown:
         names = ", ".join([*dict.fromkeys(unknown)][:3])
-        named = "1 judgment names" if len(unknown) == 1 else f"{len(unknown):,} judgments name"
-        asked_for = "1 query by an id" if len({*unknown}) == 1 else f"{len({*unknown}):,} queries by ids"
         state.unknown.append(
-            f"{named} {asked_for} that the store does not have, such as {names}: import "
+            f"queries that the store does not have: {len({*unknown}):,} ids in {len(unknown):,} judgments, such as {names}: import "
             "queries with these ids first (qid, query), or judgments with the words of their queries (query, docid, rating), as "
             "Quepid's exports as CSV, JSON and LTR have them"
         )

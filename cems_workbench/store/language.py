@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, did_you_mean
 from cems_workbench.records import CJK, ENGLISH, LANGUAGES, STOPWORD_LANGUAGES, Memory, TextRule
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
@@ -105,11 +105,8 @@ def known_language(name: str) -> str:
     """The language of that name. Raises InputError, with the nearest name, for an unknown one."""
     if name in LANGUAGES:
         return name
-    near = nearest(name, (AUTO, *LANGUAGES))
-    raise InputError(
-        f"language: {name!r} is not one of {', '.join((AUTO, *LANGUAGES))}"
-        + (f"; did you mean {near}?" if near else "")
-    )
+    hint = did_you_mean(name, (AUTO, *LANGUAGES))
+    raise InputError(f"language: {name!r} is not one of {', '.join((AUTO, *LANGUAGES))}{hint}")
 
 
 def language(cursor: duckdb.DuckDBPyConnection) -> str:

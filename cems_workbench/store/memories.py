@@ -17,8 +17,6 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from cems_workbench.errors import StoreError, nearest
 from cems_workbench.records import DEFAULT_TEXT_RULE, TIMES, Memory, TextRule
 from cems_workbench.store import statistics
@@ -43,13 +41,12 @@ from cems_workbench.store.rows import (
     to_aware,
     to_naive,
 )
-from cems_workbench.store.statistics import SORTS, Duplicates, Selection, Statistics
+from cems_workbench.store.statistics import Duplicates, Selection, Statistics
 from cems_workbench.store.text_rule import searched_text, text_rule
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
-    from numpy.typing import NDArray
 
 FIELDS = tuple(each.name for each in dataclasses.fields(Memory))
 COLUMNS = (*FIELDS, "text_sha", "size", "folded")
@@ -59,14 +56,6 @@ BATCH_ROWS = 5_000
 """Rows per batch when all memories are read."""
 MAX_CACHED_PAGE = 500
 """The largest page that is cached."""
-EARLY_PAGE_FACTOR = 50
-"""A page within the first fiftieth of a selection is early."""
-MAX_CACHED_IDS = 1_000
-"""Sorted ids of a text search that are cached for paging."""
-LARGE_STORE_ROWS = 300_000
-"""In a store of this size, a page of a common text is returned before its matches are counted."""
-SAMPLE_ROWS, COMMON_SHARE, MAX_SCANNED_ROWS = 2_000, 0.4, 1_500
-"""A text in more than this share of a sample is common; its page is searched in at most this many of the first rows."""
 ROWS_PER_LOOKUP = 300
 """A lookup by key takes about as long as scanning this many rows."""
 LOOKUP_BATCH = 2_000
@@ -152,9 +141,7 @@ class Memories:
         Absent if there is none, several have the same time, or its scope differs. `edited` replaces the stored memory with its id.
         """
         placed = [memory for memory in memories if memory.session is not None and memory.created_at is not None]
-        if not placed:
-            return {}
-        return self._database.read(before, placed, edited)
+        return self._database.read(_before, placed, edited) if placed else {}
 
     def with_contents(self, contents: Sequence[str]) -> dict[str, str]:
         """By content the id of the memory that has it, the first of several; deleted ones are left out."""
@@ -184,11 +171,15 @@ class Memories:
         return [Origin(row[0], to_aware(row[1]), *row[2:]) for row in rows]
 
     def iterate(self, project: str | None = None) -> Iterator[Memory]:
-        """The live memories sorted by id, of one project or all. The ids are those of one moment; the rows are read in batches."""
-        for rows in _in_batches(
-            self._database, ", ".join(FIELDS), "coalesce(project = ?, ? IS NULL)", [project, project]
-        ):
-            yield from map(record, rows)
+        """The live memories sorted by id, of one project or all, those of one moment; the database lock is released between batches.
+
+        The ids are sorted first: sorting whole rows would load all texts into memory. Row numbers would be faster, but may change while the
+        lock is released.
+        """
+        of_project = "SELECT id FROM memories WHERE deleted_at IS NULL AND coalesce(project = ?, ? IS NULL) ORDER BY id"
+        ids = self._database.read(column, of_project, [project, project])
+        for start in range(0, len(ids), BATCH_ROWS):
+            yield from self.read(ids[start : start + BATCH_ROWS]).values()
 
     def count(self) -> int:
         """Number of live memories."""
@@ -209,29 +200,25 @@ class Memories:
 
     def find(self, selection: Selection, limit: int, offset: int = 0) -> Page:
         """`limit` live memories of a selection from `offset` on, in its order, and the size of the selection."""
-        soon = self.soon(selection, limit, offset)
-        if soon is not None:
-            return Page(soon, self.matching(selection))
-        if limit > MAX_CACHED_PAGE:
-            return self._database.read(find, selection, limit, offset)
-        if not selection.text or offset + limit > MAX_CACHED_IDS:
-            return self._cache.get((selection, limit, offset), lambda cursor: find(cursor, selection, limit, offset))
-        found = self._cache.get(("leading", selection), lambda cursor: leading(cursor, selection, MAX_CACHED_IDS))
-        return Page(tuple(self.read(found.ids[offset : offset + limit]).values()), found.total)
 
-    def soon(self, selection: Selection, limit: int, offset: int = 0) -> tuple[Memory, ...] | None:
-        """The memories that `find` returns, if a partial scan finds them: for a common text in a large store. Otherwise None."""
-        if not selection.text or limit > MAX_CACHED_PAGE:
-            return None
-        return self._cache.get(
-            ("soon", selection, limit, offset), lambda cursor: find_soon(cursor, selection, limit, offset)
+        def page(cursor: duckdb.DuckDBPyConnection) -> Page:
+            # Ids only, because sorting whole rows would move every text.
+            ids = f"SELECT id FROM memories WHERE {condition} ORDER BY {selection.order()} LIMIT ? OFFSET ?"
+            found = read(cursor, column(cursor, ids, [*parameters, limit, offset]))
+            return Page(tuple(found.values()), self.matching(selection))
+
+        condition, parameters = selection.sql()
+        return (
+            self._database.read(page) if limit > MAX_CACHED_PAGE else self._cache.get((selection, limit, offset), page)
         )
 
     def matching(self, selection: Selection) -> int:
         """The size of a selection."""
         # The size is the same for every order, so all orders share one entry.
         unordered = replace(selection, sort="id", descending=False)
-        return self._cache.get(("matching", unordered), lambda cursor: matching(cursor, selection))
+        condition, parameters = selection.sql()
+        of_selection = f"SELECT count(*) FROM memories WHERE {condition}"
+        return self._cache.get(("matching", unordered), lambda cursor: int(scalar(cursor, of_selection, parameters)))
 
     def facets(self, most: int = 500) -> Facets:
         """The categories, projects and sessions in use with their number of memories; the `most` frequent of each."""
@@ -274,10 +261,6 @@ class Memories:
         newest = f"SELECT id FROM memories WHERE deleted_at IS NULL AND {condition} {order}"
         return self._database.read(column, newest, [*parameters, size])
 
-    def forget(self) -> None:
-        """Clear the cache of the current content version."""
-        self._cache.clear()
-
     def statistics(self) -> Statistics:
         """Counts by category, project, month and length."""
         return self._database.read(statistics.read)
@@ -313,11 +296,16 @@ class Memories:
         """
         if not counts:
             return 0
-        with self._database.transaction() as cursor:
-            changed = _set_feedback(cursor, counts)
+        table = table_of("id string, relevant int64, noise int64", [(key, *each) for key, each in counts.items()])
+        with self._database.transaction() as cursor, staged(cursor, "staged_feedback", table):
+            changed = scalar(
+                cursor,
+                "UPDATE memories AS m SET relevant_count = s.relevant, noise_count = s.noise FROM staged_feedback AS s "
+                "WHERE m.id = s.id AND m.deleted_at IS NULL AND (m.relevant_count <> s.relevant OR m.noise_count <> s.noise)",
+            )
             if changed:
                 bump_content_version(cursor)
-        return changed
+        return int(changed)
 
     def delete(self, memory_id: str) -> bool:
         """Mark a memory deleted until `restore`; False if there is no such live memory."""
@@ -604,10 +592,7 @@ def partial_record(columns: Sequence[str], values: Sequence[Any]) -> Memory:
     return Memory(**found)
 
 
-def before(
-    cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory], edited: Memory | None = None
-) -> dict[str, str]:
-    """As `Memories.before`."""
+def _before(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory], edited: Memory | None) -> dict[str, str]:
     given: dict[str, Any] = {
         "ids": [memory.id for memory in memories],
         "projects": [memory.project or "" for memory in memories],
@@ -643,118 +628,6 @@ def before(
     if edited is not None:
         contents[-1] = edited.content
     return {memory_id: contents[place] for memory_id, place in places}
-
-
-def find(cursor: duckdb.DuckDBPyConnection, selection: Selection, limit: int, offset: int) -> Page:
-    """As `Memories.find`, by a full scan."""
-    if selection.text:
-        found = leading(cursor, selection, offset + limit)
-        return Page(tuple(read(cursor, found.ids[offset:]).values()), found.total)
-    total = matching(cursor, selection)
-    return Page(tuple(read(cursor, _first(cursor, selection, total, limit, offset)).values()), total)
-
-
-class Leading(NamedTuple):
-    """The first ids of a selection, in its order, and its size."""
-
-    ids: list[str]
-    total: int
-
-
-def leading(cursor: duckdb.DuckDBPyConnection, selection: Selection, count: int) -> Leading:
-    """The first `count` ids of a text search. One scan of the texts gives both the count and the order."""
-    import pyarrow as pa
-
-    condition, parameters = selection.sql()
-    found = cursor.execute(
-        f"SELECT rowid AS place, {selection.number()} AS number FROM memories WHERE {condition}", parameters
-    ).fetchnumpy()
-    numbers = np.ma.asarray(found["number"], np.float64)
-    places = _top_rowids(np.asarray(found["place"], np.int64), numbers, count, selection.descending)
-    with staged(cursor, "found_memories", pa.table({"place": places})):
-        ids = _ids(cursor, selection, "rowid IN (SELECT place FROM found_memories)", [], count, 0)
-    return Leading(ids, len(found["place"]))
-
-
-def find_soon(
-    cursor: duckdb.DuckDBPyConnection, selection: Selection, limit: int, offset: int
-) -> tuple[Memory, ...] | None:
-    """As `Memories.soon`: a sample estimates how many match; the page is then searched in the first rows of the selection."""
-    wanted, text = offset + limit, selection.text.casefold()
-    rest = replace(selection, text="")
-    total = matching(cursor, rest)
-    if total < LARGE_STORE_ROWS:
-        return None
-    condition, parameters = rest.sql()
-    sampled, having = cursor.execute(
-        "SELECT count(*), count(*) FILTER (contains(folded, ?)) "
-        f"FROM (SELECT folded FROM memories WHERE {condition} LIMIT {SAMPLE_ROWS})",
-        [text, *parameters],
-    ).fetchall()[0]
-    # A quarter more rows than the sample suggests, since the first rows may have fewer matches.
-    first = 5 * wanted * sampled // (4 * having) if having > COMMON_SHARE * sampled else MAX_SCANNED_ROWS + 1
-    if first > MAX_SCANNED_ROWS:
-        return None
-    among = read(cursor, _first(cursor, rest, total, first, 0)).values()
-    having_it = [one for one in among if text in folded(one.id, one.title, one.content, one.tags)]
-    return tuple(having_it[offset:wanted]) if len(having_it) >= wanted else None
-
-
-def matching(cursor: duckdb.DuckDBPyConnection, selection: Selection) -> int:
-    """As `Memories.matching`."""
-    condition, parameters = selection.sql()
-    return int(scalar(cursor, f"SELECT count(*) FROM memories WHERE {condition}", parameters))
-
-
-def _first(cursor: duckdb.DuckDBPyConnection, selection: Selection, total: int, limit: int, offset: int) -> list[str]:
-    """The ids of one page of a selection of this size."""
-    condition, parameters = selection.sql()
-    if (offset + limit) * EARLY_PAGE_FACTOR <= total and (
-        last := _last_of(cursor, selection, offset + limit)
-    ) is not None:
-        condition += f" AND {SORTS[selection.sort]} {'>=' if selection.descending else '<='} ?"
-        parameters = [*parameters, last]
-    return _ids(cursor, selection, condition, parameters, limit, offset)
-
-
-def _ids(
-    cursor: duckdb.DuckDBPyConnection,
-    selection: Selection,
-    condition: str,
-    parameters: Sequence[object],
-    limit: int,
-    offset: int,
-) -> list[str]:
-    """The ids of one page of the memories that meet a condition; ids only, because sorting whole rows would move every text."""
-    page = f"SELECT id FROM memories WHERE {condition} ORDER BY {selection.order()} LIMIT ? OFFSET ?"
-    return column(cursor, page, [*parameters, limit, offset])
-
-
-def _last_of(cursor: duckdb.DuckDBPyConnection, selection: Selection, count: int) -> object | None:
-    """The sort value of the `count`-th memory of a selection; None if it has no such value.
-
-    It halves the time of an early page, because ids are then read only for rows up to that value (22 → 11 ms for a million).
-    """
-    condition, parameters = selection.sql()
-    order = "DESC" if selection.descending else "ASC"
-    number = f"SELECT {SORTS[selection.sort]} AS number FROM memories WHERE {condition}"
-    at_place = f"{number} ORDER BY number {order} NULLS LAST LIMIT 1 OFFSET ?"
-    return next(iter(column(cursor, at_place, [*parameters, count - 1])), None)
-
-
-def _top_rowids(
-    places: NDArray[np.int64], numbers: NDArray[np.float64], count: int, descending: bool
-) -> NDArray[np.int64]:
-    """The positions that can be among the first `count` by number; masked numbers come last."""
-    absent = np.ma.getmaskarray(numbers)
-    present = np.ma.getdata(numbers)[~absent]
-    if len(present) <= count:
-        return places
-    last = np.partition(present, -count)[-count] if descending else np.partition(present, count - 1)[count - 1]
-    # Ties with the last one are sorted by id later, so all of them stay; NaN too.
-    behind = np.less(present, last) if descending else np.greater(present, last)
-    foremost: NDArray[np.int64] = places[~absent][~behind]
-    return foremost
 
 
 def live_ids(cursor: duckdb.DuckDBPyConnection, ids: Iterable[str]) -> set[str]:
@@ -794,45 +667,3 @@ def record(row: Sequence[Any]) -> Memory:
 
 
 _TAGS, _MOMENTS = FIELDS.index("tags"), [FIELDS.index(name) for name in TIMES]
-
-
-def documents(database: Database) -> Iterator[tuple[str, str, str | None, str]]:
-    """(id, indexed text, project, scope) of the live memories, sorted by id and read in batches."""
-    rule = database.read(text_rule)
-    columns = text_columns(rule)
-    for rows in _in_batches(database, f"project, scope, {', '.join(columns)}", "TRUE", []):
-        for project, scope, *values in rows:
-            yield values[0], searched_text(partial_record(columns, values), rule), project, scope
-
-
-def _in_batches(
-    database: Database, columns: str, condition: str, parameters: Sequence[Any]
-) -> Iterator[list[tuple[Any, ...]]]:
-    """Rows of live memories that meet a condition, sorted by id; the database lock is released between batches.
-
-    The ids are sorted first: sorting whole rows would load all texts into memory. Row numbers would be faster, but may change while the
-    lock is released.
-    """
-    with database.reading() as cursor:
-        live = f"SELECT id FROM memories WHERE deleted_at IS NULL AND {condition} ORDER BY id"
-        ids = column(cursor, live, list(parameters))
-    for start in range(0, len(ids), BATCH_ROWS):
-        with database.reading() as cursor:
-            batch = [ids[start : start + BATCH_ROWS]]
-            places = column(cursor, "SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", batch)
-            rows = cursor.execute(
-                f"SELECT {columns} FROM memories WHERE rowid IN (SELECT unnest(?)) AND deleted_at IS NULL ORDER BY id",
-                [places],
-            ).fetchall()
-        yield rows
-
-
-def _set_feedback(cursor: duckdb.DuckDBPyConnection, counts: Mapping[str, tuple[int, int]]) -> int:
-    table = table_of("id string, relevant int64, noise int64", [(key, *each) for key, each in counts.items()])
-    with staged(cursor, "staged_feedback", table):
-        changed = scalar(
-            cursor,
-            "UPDATE memories AS m SET relevant_count = s.relevant, noise_count = s.noise FROM staged_feedback AS s "
-            "WHERE m.id = s.id AND m.deleted_at IS NULL AND (m.relevant_count <> s.relevant OR m.noise_count <> s.noise)",
-        )
-    return int(changed)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.models.protocol import Embedder, Float32
@@ -81,30 +82,34 @@ def read_vectors(path: Path, memory_ids: Sequence[str], dimension: int) -> tuple
     Raises InputError for an unreadable file, missing columns, or a wrong number of rows or dimension.
     """
     require_file(path)
+    ids: list[str | None]
     if path.suffix == NPY_SUFFIX:
-        ids, rows = _read_npy(path, memory_ids, dimension)
-        numbers: Sequence[int] = range(1, len(ids) + 1)
-        errors: list[RowError] = []
+        ids, rows = list(memory_ids), _read_npy(path, len(memory_ids), dimension)
+        sizes = np.full(len(ids), dimension)
     else:
-        ids, rows, numbers, errors = _read_parquet(path, dimension)
+        ids, rows, sizes = _read_parquet(path, dimension)
     lengths = np.linalg.norm(rows, axis=1)
-    usable = np.isfinite(lengths) & (lengths > 0)
-    for row in np.flatnonzero(~usable).tolist():
-        reason = "it is all zeros" if lengths[row] == 0 else "a value is not finite"
-        errors.append(RowError(path.name, numbers[row], reason, VECTOR_COLUMN))
-    seen: set[str] = set()
+    usable, errors, seen = list[int](), list[RowError](), set[str]()
     for row, memory_id in enumerate(ids):
-        if usable[row] and memory_id in seen:
-            usable[row] = False
-            errors.append(RowError(path.name, numbers[row], f"a second vector of {one_line(memory_id, 80)}", ID_COLUMN))
-        seen.add(memory_id)
-    if not usable.all():
-        ids, rows, lengths = [ids[row] for row in np.flatnonzero(usable)], rows[usable], lengths[usable]
-    rows = rows / lengths[:, None]
-    return PrecomputedVectors(path.name, ids, rows), sorted(errors, key=lambda error: error.row)
+        field, reason = VECTOR_COLUMN, ""
+        if memory_id is None:
+            field, reason = ID_COLUMN, "is missing"
+        elif sizes[row] != dimension:
+            reason = f"it has {sizes[row]} values; the embedder's have {dimension}"
+        elif not np.isfinite(lengths[row]) or not lengths[row]:
+            reason = "it is all zeros" if lengths[row] == 0 else "a value is not finite"
+        elif memory_id in seen:
+            field, reason = ID_COLUMN, f"a second vector of {one_line(memory_id, 80)}"
+        else:
+            seen.add(memory_id)
+            usable.append(row)
+        if reason:
+            errors.append(RowError(path.name, row + 1, reason, field))
+    kept = [str(ids[row]) for row in usable]
+    return PrecomputedVectors(path.name, kept, rows[usable] / lengths[usable, None]), errors
 
 
-def _read_npy(path: Path, memory_ids: Sequence[str], dimension: int) -> tuple[list[str], Float32]:
+def _read_npy(path: Path, memories: int, dimension: int) -> Float32:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -113,15 +118,15 @@ def _read_npy(path: Path, memory_ids: Sequence[str], dimension: int) -> tuple[li
         raise InputError(f"--vectors {path}: must be a table of floating point numbers, one row per memory")
     if array.shape[1] != dimension:
         raise InputError(f"--vectors {path}: its vectors have {array.shape[1]} values; the embedder's have {dimension}")
-    if len(array) != len(memory_ids):
+    if len(array) != memories:
         raise InputError(
-            f"--vectors {path}: it has {len(array):,} rows for {len(memory_ids):,} memories; use Parquet, with ids, if some are missing"
+            f"--vectors {path}: it has {len(array):,} rows for {memories:,} memories; use Parquet, with ids, if some are missing"
         )
-    return list(memory_ids), np.ascontiguousarray(array, np.float32)
+    return np.ascontiguousarray(array, np.float32)
 
 
-def _read_parquet(path: Path, dimension: int) -> tuple[list[str], Float32, Sequence[int], list[RowError]]:
-    """Ids, vectors, their row numbers in the file, and the skipped rows."""
+def _read_parquet(path: Path, dimension: int) -> tuple[list[str | None], Float32, NDArray[np.int64]]:
+    """Ids, vectors (zeros where the size is another) and the sizes of the vectors in the file."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -139,34 +144,18 @@ def _read_parquet(path: Path, dimension: int) -> tuple[list[str], Float32, Seque
         pa.types.is_floating(kind.value_type)
     ):
         raise InputError(f"--vectors {path}: column {VECTOR_COLUMN!r} is {kind}, not a list of floating point numbers")
-    ids: list[str] = []
-    parts: list[Float32] = []
-    numbers: list[int] = []
-    errors: list[RowError] = []
-    start = 1
+    ids: list[str | None] = []
+    parts, sizes = [np.empty((0, dimension), np.float32)], [np.empty(0, np.int64)]
     try:
         for batch in file.iter_batches(columns=[ID_COLUMN, VECTOR_COLUMN]):
-            names = batch.column(ID_COLUMN).cast(pa.string())
+            ids += batch.column(ID_COLUMN).cast(pa.string()).to_pylist()
             vectors = batch.column(VECTOR_COLUMN).cast(pa.list_(pa.float32()))
-            lengths = pc.fill_null(pc.list_value_length(vectors), 0)
-            valid = pc.and_(pc.equal(lengths, dimension), pc.is_valid(names))
-            for row in np.flatnonzero(~np.asarray(valid)).tolist():
-                missing = names[row].as_py() is None
-                problem = f"it has {lengths[row].as_py()} values; the embedder's have {dimension}"
-                errors.append(
-                    RowError(
-                        path.name,
-                        start + row,
-                        "is missing" if missing else problem,
-                        ID_COLUMN if missing else VECTOR_COLUMN,
-                    )
-                )
-            ids += names.filter(valid).to_pylist()
-            flat = pc.list_flatten(vectors.filter(valid))
-            parts.append(flat.to_numpy(zero_copy_only=False).reshape(-1, dimension).astype(np.float32, copy=False))
-            numbers += (np.flatnonzero(np.asarray(valid)) + start).tolist()
-            start += len(batch)
+            sizes.append(pc.fill_null(pc.list_value_length(vectors), 0).to_numpy(zero_copy_only=False).astype(np.int64))
+            rows, fits = np.zeros((len(batch), dimension), np.float32), sizes[-1] == dimension
+            rows[fits] = (
+                pc.list_flatten(vectors.filter(pa.array(fits))).to_numpy(zero_copy_only=False).reshape(-1, dimension)
+            )
+            parts.append(rows)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(f"--vectors {path}: it cannot be read as Parquet ({one_line(str(error), 120)})") from None
-    rows = np.concatenate(parts) if parts else np.empty((0, dimension), np.float32)
-    return ids, rows, numbers, errors
+    return ids, np.concatenate(parts), np.concatenate(sizes)

@@ -101,7 +101,7 @@ class QuerySets:
             queries_table.upsert(session, [query])
             known = get(session, name)
             rest = [member for member in members(session, name) if member[0].qid != query.qid]
-            write(session, name, [*rest, (query, source)], known.scale if known else DEFAULT_SCALE, when)
+            write(session, name, [*rest, (query, source)], _scale(known), when)
             follow_queries(session, when)
         return self.get(name)
 
@@ -117,7 +117,7 @@ class QuerySets:
         with self._team.transaction() as session:
             known = get(session, name)
             rest = [member for member in members(session, name) if member[0].qid not in removed]
-            return write(session, name, rest, known.scale if known else DEFAULT_SCALE, datetime.now(UTC))
+            return write(session, name, rest, _scale(known), datetime.now(UTC))
 
     def scale_of(self, qid: str) -> GradeScale:
         """The scale of a query: that of its sets, the last by name if they differ; the default without a set."""
@@ -126,8 +126,7 @@ class QuerySets:
 
     def relevant_from(self, name: str) -> int:
         """The lowest relevant grade of a set; 1 for an unknown set."""
-        found = read_of(self._team, get, name)
-        return (found.scale if found else DEFAULT_SCALE).relevant_from
+        return _scale(read_of(self._team, get, name)).relevant_from
 
     def relevant_from_of(self, qids: Sequence[str]) -> dict[str, int]:
         """The lowest relevant grade by qid: that of its sets, the last by name if they differ."""
@@ -148,6 +147,10 @@ class QuerySets:
         self.get(name)
         with self._team.transaction() as session:
             return put(session, name, {}, datetime.now(UTC), scale)
+
+
+def _scale(known: QuerySet | None) -> GradeScale:
+    return known.scale if known else DEFAULT_SCALE
 
 
 def digest(queries: Sequence[Query], scale: GradeScale) -> str:
@@ -174,7 +177,7 @@ def put(
     known = get(session, name)
     members_by_qid = {query.qid: (query, source) for query, source in members(session, name) if source not in parts}
     members_by_qid.update({query.qid: (query, source) for source, queries in parts.items() for query in queries})
-    return write(session, name, list(members_by_qid.values()), scale or (known.scale if known else DEFAULT_SCALE), when)
+    return write(session, name, list(members_by_qid.values()), scale or (_scale(known)), when)
 
 
 def join(session: Session, name: str, more: Sequence[Member], scale: GradeScale, when: datetime) -> QuerySet:
@@ -187,25 +190,22 @@ def join(session: Session, name: str, more: Sequence[Member], scale: GradeScale,
 
 def follow_queries(session: Session, when: datetime) -> list[QuerySet]:
     """Create a new version of every set with a member that differs from the `queries` table; returns these versions."""
+    own, members_own = (", ".join(f"{alias}.{name}" for name in queries_table.COLUMNS) for alias in "qm")
     stale = session.rows(
-        """
-        SELECT DISTINCT m.set_name FROM query_set_members AS m JOIN queries AS q USING (qid)
-        WHERE m.version = (SELECT max(version) FROM query_sets AS s WHERE s.name = m.set_name)
-          AND (q.query, q.project, q.as_of, q.type, q.answerable, q.given)
-              IS DISTINCT FROM (m.query, m.project, m.as_of, m.type, m.answerable, m.given)
-        ORDER BY 1
-        """
+        "SELECT DISTINCT m.set_name FROM query_set_members AS m JOIN queries AS q USING (qid) "
+        "WHERE m.version = (SELECT max(version) FROM query_sets AS s WHERE s.name = m.set_name) "
+        f"AND ({own}) IS DISTINCT FROM ({members_own}) ORDER BY 1"
     )
     changed = []
     for (name,) in stale:
         known = get(session, name)
+        assert known is not None  # it has members
         rows = session.rows(
-            "SELECT q.qid, q.query, q.project, q.as_of, q.type, q.answerable, q.given, m.source FROM query_set_members AS m "
+            f"SELECT q.qid, {own}, m.source FROM query_set_members AS m "
             "JOIN queries AS q USING (qid) WHERE m.set_name = ? AND m.version = ? ORDER BY q.qid",
-            [name, known.version if known else 0],
+            [name, known.version],
         )
-        scale = known.scale if known else DEFAULT_SCALE
-        changed.append(write(session, name, [_member(row) for row in rows], scale, when))
+        changed.append(write(session, name, [_member(row) for row in rows], known.scale, when))
     return changed
 
 
@@ -228,7 +228,7 @@ def get(session: Session, name: str, version: int | None = None) -> QuerySet | N
 def members(session: Session, name: str, version: int | None = None) -> list[Member]:
     """The queries of a version of a set (by default the latest) with their inputs, by qid."""
     rows = session.rows(
-        "SELECT qid, query, project, as_of, type, answerable, given, source FROM query_set_members "
+        f"SELECT qid, {', '.join(queries_table.COLUMNS)}, source FROM query_set_members "
         "WHERE set_name = ? AND version = "
         "coalesce(?, (SELECT max(version) FROM query_sets WHERE name = ?)) ORDER BY qid",
         [name, version, name],
@@ -276,11 +276,10 @@ def write(session: Session, name: str, rows: Sequence[Member], scale: GradeScale
     )
     sources_of = table_of("source string", [(source,) for _, source in rows])
     table = queries_table.staging([query for query, _ in rows]).append_column("source", sources_of["source"])
+    columns = ", ".join(table.column_names)
     with session.staged("staged_members", table):
         session.change(
-            "INSERT INTO query_set_members "
-            "(set_name, version, qid, query, project, as_of, type, source, answerable, given) "
-            "SELECT ?, ?, qid, query, project, as_of, type, source, answerable, given FROM staged_members",
+            f"INSERT INTO query_set_members (set_name, version, {columns}) SELECT ?, ?, {columns} FROM staged_members",
             [name, version],
         )
     sources = tuple(sorted({source for _, source in rows if source}))

@@ -66,11 +66,6 @@ class VersionedCache:
         found: Read = kept[1]
         return found
 
-    def clear(self) -> None:
-        """Clear the cache."""
-        with self._lock:
-            self._entries.clear()
-
 
 MAX_NAME_CHARS = 200
 

@@ -234,35 +234,30 @@ class ImportRows:
         )
 
 
-@dataclass
 class _MemoryNeed:
     """The memory that DuckDB needs while rows are written: for keys, and for the texts that it holds at once."""
 
-    memories: int
-    longest: NDArray[np.int64]
-    """Bytes of the DUCKDB_VECTOR_ROWS longest texts, which may be in one of its vectors."""
-    changing: bool
-    allow: Callable[[int], None] = lambda _: None
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """The need of the existing memories."""
+        longest = f"SELECT strlen(content) AS size FROM {{}} ORDER BY size DESC LIMIT {DUCKDB_VECTOR_ROWS}"
+        sizes = [size for table in ("memories", "chunks") for size in column(cursor, longest.format(table))]
+        self._longest = np.sort(np.array(sizes, np.int64))[-DUCKDB_VECTOR_ROWS:]
+        """Bytes of the longest texts: at worst DuckDB puts them into one of its vectors."""
+        self._memories = int(scalar(cursor, "SELECT count(*) FROM memories"))
+        self._changing = self._memories > 0
+        self.allow: Callable[[int], None] = lambda _: None
 
     @property
     def bytes(self) -> int:
         """The sum."""
-        return KEY_BYTES * self.memories + TEXT_MEMORY_FACTOR * int(self.longest.sum()) + self.changing * UPDATE_BYTES
+        texts = TEXT_MEMORY_FACTOR * int(self._longest.sum())
+        return KEY_BYTES * self._memories + texts + self._changing * UPDATE_BYTES
 
     def grow(self, memories: int, sizes: NDArray[np.int64]) -> None:
         """Add the need of further memories with texts of these sizes, and allow it."""
-        self.memories += memories
-        # At worst DuckDB puts the longest texts into one of its vectors.
-        self.longest = np.sort(np.concatenate([self.longest, sizes]))[-DUCKDB_VECTOR_ROWS:]
+        self._memories += memories
+        self._longest = np.sort(np.concatenate([self._longest, sizes]))[-DUCKDB_VECTOR_ROWS:]
         self.allow(self.bytes)
-
-
-def _needed(cursor: duckdb.DuckDBPyConnection) -> _MemoryNeed:
-    """The need of the existing memories."""
-    count = scalar(cursor, "SELECT count(*) FROM memories")
-    longest = f"SELECT strlen(content) AS size FROM {{}} ORDER BY size DESC LIMIT {DUCKDB_VECTOR_ROWS}"
-    sizes = [size for table in ("memories", "chunks") for size in column(cursor, longest.format(table))]
-    return _MemoryNeed(count, np.sort(np.array(sizes, np.int64))[-DUCKDB_VECTOR_ROWS:], changing=count > 0)
 
 
 _SEARCHED = (
@@ -347,7 +342,7 @@ class Sources:
     @contextmanager
     def bulk_writes(self) -> Iterator[None]:
         """A context for writing many memories quickly and with little memory. Raises StoreError."""
-        needed = self._database.read(_needed)
+        needed = self._database.read(_MemoryNeed)
         try:
             with self._database.bulk_write(needed.bytes) as needed.allow:
                 self._needed = needed
@@ -787,19 +782,20 @@ def _markers_table(ids: Sequence[str], markers: Sequence[str]) -> pa.Table:
 
 
 def _vectors_table(rows: Sequence[tuple[str, int, int | None, str, NDArray[np.float32]]]) -> pa.Table:
+    """Rows of `source_vectors`, with the lengths of the vectors; those of one dimension are written as one buffer, which is faster."""
     import pyarrow as pa
 
-    ids, seqs, source_seqs, shas, vectors = zip(*rows, strict=True) if rows else ([],) * 5
-    return pa.table(
-        {
-            "memory_id": pa.array(ids, pa.string()),
-            "seq": pa.array(seqs, pa.int64()),
-            "source_seq": pa.array(source_seqs, pa.int64()),
-            "text_sha": pa.array(shas, pa.string()),
-            "vector": _blobs(vectors),
-            "length": pa.array(_lengths(vectors), pa.float32()),
-        }
-    )
+    vectors = [row[-1] for row in rows]
+    if len({vector.size for vector in vectors}) == 1:
+        matrix = np.ascontiguousarray(np.stack(vectors), "<f4")
+        lengths = np.sqrt(np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64))
+        ends = pa.py_buffer(np.arange(len(rows) + 1, dtype=np.int64) * matrix[:1].nbytes)
+        blobs = pa.Array.from_buffers(pa.large_binary(), len(rows), [None, ends, pa.py_buffer(matrix)])
+    else:
+        lengths = np.array([np.linalg.norm(vector) for vector in vectors], np.float64)
+        blobs = pa.array([np.ascontiguousarray(vector, "<f4").tobytes() for vector in vectors], pa.large_binary())
+    keys = table_of("memory_id string, seq int64, source_seq int64, text_sha string", [row[:-1] for row in rows])
+    return keys.append_column("vector", blobs).append_column("length", pa.array(lengths, pa.float32()))
 
 
 def _around(taken: TakenMemory) -> dict[str, EmbeddedText]:
@@ -817,44 +813,14 @@ def _around(taken: TakenMemory) -> dict[str, EmbeddedText]:
 
 
 def _texts_table(taken: Sequence[TakenMemory]) -> pa.Table:
-    rows = [
-        (each.memory.id, seq, _texts_json(texts))
-        for each in taken
-        for seq, texts in (
-            [*enumerate(chunk.embedded for chunk in _ordered(each)), (WHOLE_MEMORY, _around(each))]
-            if each.chunks
-            else [(WHOLE_MEMORY, each.embedded)]
-        )
-        if texts
-    ]
+    rows = []
+    for each in taken:
+        own = enumerate(chunk.embedded for chunk in _ordered(each))
+        for seq, texts in (*own, (WHOLE_MEMORY, _around(each) if each.chunks else each.embedded)):
+            if texts:
+                parts = {name: [text.before, text.after, text.escape] for name, text in texts.items()}
+                rows.append((each.memory.id, seq, json.dumps(parts, ensure_ascii=False)))
     return table_of("memory_id string, seq int64, texts large_string", rows)
-
-
-def _texts_json(texts: Mapping[str, EmbeddedText]) -> str:
-    return json.dumps(
-        {name: [text.before, text.after, text.escape] for name, text in texts.items()}, ensure_ascii=False
-    )
-
-
-def _lengths(vectors: Sequence[NDArray[np.float32]]) -> NDArray[np.float64]:
-    """The Euclidean length of each vector; all at once if they have the same dimension, which is faster."""
-    if len({vector.size for vector in vectors}) != 1:
-        return np.array([np.linalg.norm(vector) for vector in vectors], np.float64)
-    rows = np.stack(vectors)
-    lengths: NDArray[np.float64] = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
-    return lengths
-
-
-def _blobs(vectors: Sequence[NDArray[np.float32]]) -> pa.Array:
-    """Vectors as little-endian bytes; one buffer if all have the same length, which is faster."""
-    import pyarrow as pa
-
-    sizes = {vector.nbytes for vector in vectors}
-    if len(sizes) != 1:
-        return pa.array([np.ascontiguousarray(vector, "<f4").tobytes() for vector in vectors], pa.binary())
-    ends = pa.py_buffer(np.arange(len(vectors) + 1, dtype=np.int64) * sizes.pop())
-    values = pa.py_buffer(np.ascontiguousarray(np.stack(vectors), "<f4"))
-    return pa.Array.from_buffers(pa.large_binary(), len(vectors), [None, ends, values])
 
 
 def _vector_rows(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[int]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cems_workbench.store.rows import scalar, to_aware
 
@@ -27,8 +27,6 @@ SORTS: dict[Sort, str] = {
     "id": "id",
 }
 """Sort keys as SQL; ties by id, missing values last."""
-
-TIMES = ("created", "accessed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +75,6 @@ class Selection:
             parameters.append(datetime.combine(self.created_to, time()) + timedelta(days=1))
         return " AND ".join(terms), parameters
 
-    def number(self) -> str:
-        """The sort key as SQL of type DOUBLE; NULL if the value is not a number."""
-        sorted_by = SORTS[self.sort]
-        if self.sort == "id":
-            return "NULL::DOUBLE"
-        return f"{f'epoch_us({sorted_by})' if self.sort in TIMES else sorted_by}::DOUBLE"
-
     def order(self) -> str:
         """The ORDER BY list."""
         return f"{SORTS[self.sort]} {'DESC' if self.descending else 'ASC'} NULLS LAST, id"
@@ -128,28 +119,14 @@ class Duplicates:
 
 def read(cursor: duckdb.DuckDBPyConnection) -> Statistics:
     """The statistics of the live memories."""
-    row = cursor.execute(
-        "SELECT count(*), count(*) FILTER (pinned), count(*) FILTER (last_accessed IS NULL AND access_count = 0), "
-        "count(*) FILTER (created_at IS NULL), min(created_at), max(created_at), "
-        f"coalesce(median(size), 0), coalesce(max(size), 0) {_LIVE}"
+    *numbers, first, last, median, longest = cursor.execute(
+        "SELECT count(*), (SELECT count(*) FROM memories WHERE deleted_at IS NOT NULL), count(*) FILTER (pinned), "
+        "count(*) FILTER (last_accessed IS NULL AND access_count = 0), count(*) FILTER (created_at IS NULL), "
+        f"min(created_at), max(created_at), coalesce(median(size), 0), coalesce(max(size), 0) {_LIVE}"
     ).fetchall()[0]
-    gone = scalar(cursor, "SELECT count(*) FROM memories WHERE deleted_at IS NOT NULL")
-    total, pinned, unread, undated, first, last, median, longest = row
-    return Statistics(
-        total,
-        int(gone),
-        pinned,
-        unread,
-        undated,
-        to_aware(first),
-        to_aware(last),
-        int(median),
-        longest,
-        counts(cursor, "category"),
-        counts(cursor, "project"),
-        _months(cursor),
-        _lengths(cursor),
-    )
+    of = (counts(cursor, "category"), counts(cursor, "project"), _months(cursor), _lengths(cursor))
+    values: tuple[Any, ...] = (*numbers, to_aware(first), to_aware(last), int(median), longest, *of)
+    return Statistics(*values)
 
 
 def exact_duplicates(cursor: duckdb.DuckDBPyConnection, limit: int) -> tuple[list[Duplicates], int]:

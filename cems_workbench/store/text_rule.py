@@ -17,7 +17,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, did_you_mean
 from cems_workbench.models import tokens
 from cems_workbench.records import DEFAULT_TEXT_RULE, TEXT_FIELDS, Memory, TextRule, titled
 from cems_workbench.store.rows import read_meta
@@ -97,8 +97,7 @@ def known_text_rule(title: bool, fields: Sequence[str], first_tokens: int | None
     """The rule with these settings. Raises InputError for an unknown or repeated field, or a number of tokens below 1."""
     for name in fields:
         if name not in TEXT_FIELDS:
-            near = nearest(name, TEXT_FIELDS)
-            hint = f"; did you mean {near}?" if near else ""
+            hint = did_you_mean(name, TEXT_FIELDS)
             raise InputError(f"text field: {name!r} is not one of {', '.join(TEXT_FIELDS)}{hint}")
     if len(set(fields)) < len(fields):
         raise InputError(f"text field: {max(fields, key=list(fields).count)} is there twice")

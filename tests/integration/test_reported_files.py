@@ -117,7 +117,7 @@ def test_what_another_import_brought_is_replaced_only_on_demand(base):
     path = "34-engine-answers/chroma_get.json"  # Chroma's get(), seen 2026-11
     before = base.memories.read(["m01", "m07"])
     notes = imported(base, path)[1]
-    assert any("2 memories would be replaced, which base/memories.jsonl brought" in note for note in notes), notes
+    assert any("left as before: 2 memories that base/memories.jsonl brought" in note for note in notes), notes
     assert base.memories.read(["m01", "m07"]) == before
     assert imported(base, path, ImportOptions(replace=True))[0] == []
     assert base.memories.read(["m07"])["m07"].content == "The rollback command"

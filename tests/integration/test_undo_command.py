@@ -84,13 +84,13 @@ def test_what_was_changed_after_an_import_stays_and_is_named(tmp_path: Path) -> 
             "would replace memory 'one', which an edit here brought; --replace takes this row"
         ]
         assert again.notes[0] == (
-            "1 memory would be replaced, which an edit here brought: one; it stays as before, --replace takes it"
+            "left as before: 1 memory that an edit here brought: one; --replace takes the new ones"
         )
         assert store.imports.undo().words == "restores 1 memory"
         done = store.imports.undo(first)
         assert done.stay == (
-            "1 memory stays, because it was changed after it, or a live source has it: one",
-            "1 query stays, because it was judged after it, or put into a query set: q2",
+            "stay: 1 memory, changed after it or of a live source: one",
+            "stay: 1 query, judged after it or put into a query set: q2",
         )
         assert list(store.memories.read()) == ["one"]
         assert [query.qid for query in store.queries.read()] == ["q2"]
@@ -149,7 +149,7 @@ def test_a_memory_of_a_live_source_is_replaced_only_when_told_and_stays_after_an
         ]
         done = store.imports.undo()
         assert done.words == "removes 1 memory"
-        assert done.stay == ("1 memory stays, because it was changed after it, or a live source has it: both",)
+        assert done.stay == ("stay: 1 memory, changed after it or of a live source: both",)
         assert list(store.memories.read()) == ["both", "theirs"]
 
 
@@ -185,7 +185,7 @@ def test_the_command_line_replaces_only_when_told_and_takes_it_back(command: Com
     assert command("import", ours, "--store", store).code == 0
     left = command("import", theirs, "--store", store)
     assert left.code == 2
-    assert "theirs-of-a-very-long-name-indeed.jsonl: 1 memory would be replaced" in " ".join(left.out.split())
+    assert "theirs-of-a-very-long-name-indeed.jsonl: left as before: 1 memory" in " ".join(left.out.split())
     assert "error: nothing was imported: the only row was left out" in left.err
     assert f"import {theirs} --store {store} --replace" in left.out.splitlines()[-1]
     taken = command("import", theirs, "--replace", "--store", store)

@@ -134,13 +134,6 @@ def create_collection(client: ClientAPI, name: str, embedder_id: str) -> Collect
         )
 
 
-def dimension(collection: Collection) -> int | None:
-    """The dimension of a collection's vectors; None if it is empty."""
-    with store_errors(READ_FAILED):
-        rows: Any = collection.get(limit=1, include=["embeddings"])["embeddings"]
-    return len(rows[0]) if rows is not None and len(rows) else None
-
-
 def read_vectors(collection: Collection, keys: Sequence[str] | None = None) -> Iterator[tuple[str, Float32]]:
     """(key, vector) of every entry, or of the existing ones among `keys`, read in batches. Raises StoreError."""
     if keys is None:

@@ -42,18 +42,35 @@ def pending(cursor: duckdb.DuckDBPyConnection, collection: str, among: Sequence[
     Longest texts first, since batches of similar length need the least padding in the encoder; a memory's chunks together, since its
     vectors are written together.
     """
-    parameters: dict[str, object] = {"collection": collection} | ({} if among is None else {"among": list(among)})
     live, of = (LIVE_ENTRIES, "") if among is None else (LIVE_ENTRIES_AMONG, f"AND memory_id {AMONG}")
-    recorded = f"SELECT * FROM embedded WHERE collection = $collection {of}"
+    return _compare(cursor, live, f"SELECT * FROM embedded WHERE collection = $there {of}", among, there=collection)
+
+
+def difference(
+    cursor: duckdb.DuckDBPyConnection, collection: str, copy_name: str, among: Sequence[str] | None = None
+) -> Pending:
+    """What a copy of `collection` lacks, by memory: of all entries, or those of the memories `among`."""
+    of = "" if among is None else f"AND memory_id {AMONG}"
+    own = f"SELECT *, 0 AS size FROM embedded WHERE collection = $own {of}"
+    there = f"SELECT * FROM embedded WHERE collection = $there {of}"
+    return _compare(cursor, own, there, among, own=collection, there=copy_name)
+
+
+def _compare(
+    cursor: duckdb.DuckDBPyConnection, wanted: str, recorded: str, among: Sequence[str] | None, **names: str
+) -> Pending:
     rows = cursor.execute(
         "SELECT CASE WHEN m.memory_id IS NULL THEN 'remove' WHEN e.text_sha IS DISTINCT FROM m.text_sha THEN 'embed' ELSE 'relabel' END, "
         "coalesce(m.memory_id, e.memory_id) AS memory_id, coalesce(m.seq, e.seq) AS seq "
-        f"FROM ({live}) AS m FULL JOIN ({recorded}) AS e ON e.memory_id = m.memory_id AND e.seq = m.seq "
+        f"FROM ({wanted}) AS m FULL JOIN ({recorded}) AS e ON e.memory_id = m.memory_id AND e.seq = m.seq "
         "WHERE m.memory_id IS NULL OR e.text_sha IS DISTINCT FROM m.text_sha OR e.project IS DISTINCT FROM m.project OR e.scope <> m.scope "
         "ORDER BY max(m.size) OVER (PARTITION BY coalesce(m.memory_id, e.memory_id)) DESC, memory_id, seq",
-        parameters,
+        {**names, **({} if among is None else {"among": list(among)})},
     ).fetchall()
-    return _by_action(rows)
+    result = Pending([], [], [])
+    for action, memory_id, seq in rows:
+        getattr(result, action).append(entry_id(memory_id, seq))
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,35 +119,6 @@ def set_hashes(cursor: duckdb.DuckDBPyConnection, collection: str, hashes: Mappi
             "WHERE embedded.collection = ? AND embedded.memory_id = s.memory_id AND embedded.seq = s.seq",
             [collection],
         )
-
-
-def difference(
-    cursor: duckdb.DuckDBPyConnection, collection: str, copy_name: str, among: Sequence[str] | None = None
-) -> Pending:
-    """What a copy of `collection` lacks, in another order than `pending`: of all entries, or those of the memories `among`."""
-    parameters: dict[str, object] = {"own": collection, "copy": copy_name} | (
-        {} if among is None else {"among": list(among)}
-    )
-    of = "" if among is None else f"AND memory_id {AMONG}"
-    rows = cursor.execute(
-        "SELECT CASE WHEN o.memory_id IS NULL THEN 'remove' "
-        "WHEN c.memory_id IS NULL OR c.text_sha <> o.text_sha THEN 'embed' ELSE 'relabel' END, "
-        "coalesce(o.memory_id, c.memory_id), coalesce(o.seq, c.seq) "
-        f"FROM (SELECT * FROM embedded WHERE collection = $own {of}) AS o "
-        f"FULL JOIN (SELECT * FROM embedded WHERE collection = $copy {of}) AS c ON c.memory_id = o.memory_id AND c.seq = o.seq "
-        "WHERE o.memory_id IS NULL OR c.memory_id IS NULL OR c.text_sha <> o.text_sha "
-        "OR c.project IS DISTINCT FROM o.project OR c.scope <> o.scope",
-        parameters,
-    ).fetchall()
-    return _by_action(rows)
-
-
-def _by_action(rows: Sequence[tuple[str, str, int]]) -> Pending:
-    """(action, memory id, chunk) rows of a comparison, by action."""
-    result = Pending([], [], [])
-    for action, memory_id, seq in rows:
-        getattr(result, action).append(entry_id(memory_id, seq))
-    return result
 
 
 def hashes_of(entry_ids: Sequence[EntryId], vectors: Float32) -> dict[EntryId, int]:

@@ -242,20 +242,6 @@ ChunkHits = list[tuple[str, float, int | None]]
 """(memory id, score, chunk), best first, equal scores by id and chunk; the chunk is None for a whole memory."""
 
 
-def top_k(scores: NDArray[np.float32], k: int, above: float = -np.inf) -> NDArray[np.intp]:
-    """Positions of the k highest scores greater than `above`, best first, equal scores by position; at most k.
-
-    Rows are sorted by id, so ties by position are ties by id. Linear in len(scores).
-    """
-    if k <= 0:
-        return np.empty(0, np.intp)
-    cut = np.partition(scores, len(scores) - k)[len(scores) - k] if len(scores) > k else above
-    # Keep all ties with the k-th; the stable sort then puts lower positions first.
-    candidates = np.flatnonzero(scores >= cut if cut > above else scores > above)
-    order = np.argsort(-scores[candidates], kind="stable")[:k]
-    return candidates[order]
-
-
 def top_memories(
     scores: NDArray[np.float32], starts: NDArray[np.intp] | None, k: int, above: float = -np.inf
 ) -> NDArray[np.intp]:
@@ -264,12 +250,15 @@ def top_memories(
     A memory's rows are contiguous; `starts` has the first row of each memory, None if each has one row. With fewer than k memories, all
     positions are returned. Equal scores by position.
     """
-    if starts is None or k <= 0 or not len(scores):
-        return top_k(scores, k, above)
-    best = np.maximum.reduceat(scores, starts)
+    if k <= 0 or not len(scores):
+        return np.empty(0, np.intp)
+    best = scores if starts is None else np.maximum.reduceat(scores, starts)
     cut = np.partition(best, len(best) - k)[len(best) - k] if len(best) > k else above
+    # All ties with the k-th; rows are sorted by id, so ties by position are ties by id.
     candidates = np.flatnonzero(scores >= cut if cut > above else scores > above)
     order = candidates[np.argsort(-scores[candidates], kind="stable")]
+    if starts is None:
+        return order[:k]
     # The position of each memory's first row in `order`; the k-th smallest ends the list.
     _, first = np.unique(np.searchsorted(starts, order, side="right"), return_index=True)
     return order if len(first) < k else order[: np.sort(first)[k - 1] + 1]

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -65,8 +65,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 IndexMark = tuple[str | None, VectorRecord | None]
 """The directory of the lexical index, and the record of the vectors."""
-MAX_BUILD_ATTEMPTS = 3
-"""Attempts to build an index while other processes change the content; the last one blocks writers."""
 OLLAMA_PREFIX, REVISION_SEPARATOR = "ollama:", "@"
 """Ids of Ollama models end with a revision, which changes when the model is pulled again."""
 
@@ -102,16 +100,6 @@ class IndexState:
     rows: int
     note: str = ""
     damaged: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """The input of an index: content version and identity, number of live memories, and language."""
-
-    version: int
-    identity: str
-    memories: int
-    language: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,19 +216,17 @@ class DerivedIndexes:
         from cems_workbench.store.search.postgres import TsRankIndex
 
         with self._exclusive():
-            version = self._content_version()
+            version = self._database.cached_content_version()
             if self._full_text is None or self._full_text[0] != version:
                 state = self._full_text_state()
                 manifest = state.manifest
                 if manifest is None or manifest.content_version != version:
-                    manifest = self._build_consistent(
-                        lambda content: self._build_full_text(content, dimension, progress)
-                    )
-                    version = manifest.content_version
+                    manifest = self._build_full_text(dimension, progress)
                     if state.damage:
                         self._notice(f"the full-text index was damaged ({state.problem}) and was rebuilt")
                 (segment,) = segments_of(manifest)
-                self._full_text = version, TsRankIndex(self._full_text_directory.path / segment.name, self._hidden)
+                index = TsRankIndex(self._full_text_directory.path / segment.name, self._hidden)
+                self._full_text = manifest.content_version, index
             return self._full_text[1]
 
     def refresh(
@@ -358,7 +344,7 @@ class DerivedIndexes:
         """The state of the ts_rank index, which is built on demand."""
         if deep:
             self._full_text_directory.invalidate()
-        return _index_state("full text", self._full_text_state(), self._content_version())
+        return _index_state("full text", self._full_text_state(), self._database.cached_content_version())
 
     def _full_text_state(self) -> DirectoryState:
         return self._database.read(self._full_text_directory.state, TS_RANK_VERSION)
@@ -432,26 +418,14 @@ class DerivedIndexes:
             directory, segments, changed, read, len(ids), version, progress, identity or "", lexical_language
         )
 
-    def _build_full_text(self, content: Content, dimension: int, progress: Progress) -> Manifest:
+    def _build_full_text(self, dimension: int, progress: Progress) -> Manifest:
         from cems_workbench.store.search import postgres
 
-        rows = postgres.in_server_order(entries.documents(self._database, "rowid"), dimension)
-        directory = self._full_text_directory.path
-        return postgres.build(directory, rows, len(rows), content.version, progress, content.identity)
-
-    def _build_consistent(self, build: Callable[[Content], Manifest]) -> Manifest:
-        """Call `build`, again if the content changes in the meantime, and finally with writers blocked."""
-        for _ in range(MAX_BUILD_ATTEMPTS):
-            with suppress(entries.ContentChangedError):
-                return build(self._content())
-        # Otherwise constant writes could prevent the build forever.
-        with self._database.writing():
-            return build(self._content())
-
-    def _content(self) -> Content:
         with self._database.reading() as cursor:
             version, identity = read_content_version(cursor), content_identity(cursor)
-            return Content(version, identity, memories.count(cursor), language.language(cursor))
+        # Changes of other processes may or may not be in it; they are newer than this version, so the next use builds it again.
+        rows = postgres.in_server_order(self.documents(), dimension)
+        return postgres.build(self._full_text_directory.path, rows, len(rows), version, progress, identity)
 
     def _refresh_vectors(
         self, embedder: Embedder, version: int, progress: Progress, precomputed: PrecomputedVectors | None
@@ -518,9 +492,6 @@ class DerivedIndexes:
         if self._chroma is None:
             self._chroma = ChromaDirectory(self._path / "chroma", self._chroma_url)
         return self._chroma
-
-    def _content_version(self) -> int:
-        return self._database.cached_content_version()
 
     def _collection_name(self, embedder_id: str) -> str:
         return f"cems-{self._store_id}-{hashlib.sha256(embedder_id.encode()).hexdigest()[:12]}"

@@ -253,7 +253,12 @@ def refresh_vectors(
         files.remove(entry_ids)
     for entry_ids in _slices(pending.relabel, WRITE_ROWS):
         files.relabel(_read(database, entry_ids))
-    count = _embed(database, files, embedder, pending.embed, progress, precomputed)
+    writer = _Writer(files)
+    try:
+        count = _encode(database, writer, embedder, pending.embed, progress, precomputed)
+    finally:
+        # Also what was encoded before an error or a cancellation.
+        writer.write()
     return count, len(pending.relabel), len(pending.remove)
 
 
@@ -284,23 +289,6 @@ class _Writer:
         self._written = time.monotonic()
 
 
-def _embed(
-    database: Database,
-    files: VectorFiles,
-    embedder: Embedder,
-    entry_ids: Sequence[EntryId],
-    progress: Progress,
-    precomputed: PrecomputedVectors | None,
-) -> int:
-    """Embed these entries; returns how many texts were encoded."""
-    writer = _Writer(files)
-    try:
-        return _encode(database, writer, embedder, entry_ids, progress, precomputed)
-    finally:
-        # Also what was encoded before an error or a cancellation.
-        writer.write()
-
-
 def _encode(
     database: Database,
     writer: _Writer,
@@ -309,6 +297,7 @@ def _encode(
     progress: Progress,
     precomputed: PrecomputedVectors | None,
 ) -> int:
+    """Embed these entries; returns how many texts were encoded."""
     done = embedded_now = 0
     for entries in (part for step in _slices(entry_ids, BATCH_TEXTS) for part in _split_by_size(_read(database, step))):
         progress("embedding memories", done, len(entry_ids))

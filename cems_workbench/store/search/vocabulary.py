@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from cems_workbench.store import memories
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import read_content_version
 from cems_workbench.store.search.directory import Manifest, segments_of
-from cems_workbench.store.search.entries import documents_of
+from cems_workbench.store.search.entries import documents_of, live_ids
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.lexical_segment import plain_words
 from cems_workbench.store.search.tokenizer import chunks, normalised
@@ -28,44 +28,22 @@ MAX_OPEN_ATTEMPTS = 3
 """Attempts to open the lexical index while another process replaces it."""
 
 
-class Vocabulary(Mapping[str, int]):
-    """Word → number of live memories that contain it; immutable, also indexed by word length."""
-
-    def __init__(self, frequencies: Mapping[str, int]) -> None:
-        """`frequencies` has words in lower case."""
-        self._frequencies = dict(frequencies)
-
-    def __getitem__(self, word: str) -> int:
-        return self._frequencies[word]
-
-    def __contains__(self, word: object) -> bool:
-        return word in self._frequencies
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._frequencies)
-
-    def __len__(self) -> int:
-        return len(self._frequencies)
+class Vocabulary(dict[str, int]):
+    """Word in lower case → number of live memories that contain it; not to be changed, also indexed by word length."""
 
     def of_length(self, shortest: int, longest: int) -> list[str]:
         """The words of `shortest` to `longest` letters (inclusive) that are valid typo corrections."""
-        by_length = self._by_length
-        return [
-            word for length in range(shortest, min(longest, self._longest) + 1) for word in by_length.get(length, ())
-        ]
+        longest = min(longest, max(self._by_length, default=0))
+        return [word for length in range(shortest, longest + 1) for word in self._by_length.get(length, ())]
 
     @cached_property
     def _by_length(self) -> dict[int, list[str]]:
         by_length: dict[int, list[str]] = {}
-        for word in self._frequencies:
+        for word in self:
             # A correction must be found again when it is searched, so it must be in normal form.
             if word.isalpha() and normalised(word).lower() == word:
                 by_length.setdefault(len(word), []).append(word)
         return by_length
-
-    @cached_property
-    def _longest(self) -> int:
-        return max(self._by_length, default=0)
 
 
 class CurrentVocabulary:
@@ -85,7 +63,7 @@ class CurrentVocabulary:
             if self._known is None or self._known[0] != version:
                 words = self._indexed()
                 if words is None:
-                    words = count_words(text for _, text, _, _ in memories.documents(self._database))
+                    words = count_words(each.text for each in documents_of(self._database, live_ids(self._database)))
                 self._known = version, Vocabulary(words)
             return self._known[1]
 

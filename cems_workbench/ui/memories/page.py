@@ -98,10 +98,6 @@ def draw_browse(resources: Resources, place: DeltaGenerator) -> None:
     selection = filters(resources.store.memories.facets())
     number = max(1, int(st.session_state.get(state.PAGE, 1)))
     summary = st.container()
-    # Draw the rows first: counting the matches of a frequent text takes longer.
-    soon = resources.store.memories.soon(selection, PAGE_SIZE, (number - 1) * PAGE_SIZE)
-    if soon:
-        _table(resources, soon, selection.sort)
     page = resources.store.memories.find(selection, PAGE_SIZE, (number - 1) * PAGE_SIZE)
     pages = max(1, math.ceil(page.total / PAGE_SIZE))
     if number > pages:  # memories were deleted since
@@ -109,7 +105,7 @@ def draw_browse(resources: Resources, place: DeltaGenerator) -> None:
         page = resources.store.memories.find(selection, PAGE_SIZE, (number - 1) * PAGE_SIZE)
     with summary:
         _summary(page.total, total, number)
-    if page.memories and not soon:
+    if page.memories:
         _table(resources, page.memories, selection.sort)
     if pages > 1:
         st.pagination(pages, key=state.PAGE)

@@ -298,7 +298,7 @@ def test_ids_that_the_store_does_not_have_come_with_the_way_that_works(asked, tm
         f"no query '{n}' in the store; import it first" for n in (1, 1, 2)
     ]
     assert report.notes[0].startswith(
-        "3 judgments name 2 queries by ids that the store does not have, such as 1, 2: import"
+        "queries that the store does not have: 2 ids in 3 judgments, such as 1, 2: import"
     )
 
 

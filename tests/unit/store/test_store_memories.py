@@ -313,7 +313,7 @@ def test_pages_cover_the_selection_once(store, rows):
     assert {page.total for page in pages} == {25}
 
 
-def test_pages_of_what_a_text_finds_are_those_of_all_in_the_same_order_and_so_are_early_pages(store, rows, monkeypatch):
+def test_pages_of_what_a_text_finds_are_those_of_all_in_the_same_order(store, rows):
     def one(i):
         when = [None, MAY, JUNE][i % 3]
         weight, importance = [1.0, 2.5, 0.5, 2.5][i % 4], ["normal", "low", "high"][i % 3]
@@ -331,31 +331,6 @@ def test_pages_of_what_a_text_finds_are_those_of_all_in_the_same_order_and_so_ar
     for sort, descending, offset in product(SORTS, (True, False), range(0, 35, 7)):
         everything = store.memories.find(Selection(sort=sort, descending=descending), 7, offset)
         assert everything == store.memories.find(Selection("x", sort=sort, descending=descending), 7, offset)
-        with monkeypatch.context() as early:
-            early.setattr(memories, "EARLY_PAGE_FACTOR", 0)
-            store.memories.forget()
-            assert everything == store.memories.find(Selection(sort=sort, descending=descending), 7, offset)
-
-
-def test_of_a_text_that_many_have_a_page_is_there_before_they_are_counted(store, rows, monkeypatch):
-    store.add(rows([Memory(f"m{i * 7 % 30:02}", "x" * (i % 5 + 1), access_count=i % 4) for i in range(30)]))
-    for sort in SORTS:
-        with monkeypatch.context() as patch:
-            check_soon(store, Selection("XX", sort=sort), patch)
-
-
-def check_soon(store, selection, monkeypatch):
-    store.memories.forget()
-    assert store.memories.soon(selection, 7) is None  # so few are looked through as soon
-    pages = [store.memories.find(selection, 7, offset) for offset in range(0, 28, 7)]
-    assert [len(page.memories) for page in pages] == [7, 7, 7, 3]
-    monkeypatch.setattr(memories, "LARGE_STORE_ROWS", 0)
-    store.memories.forget()
-    soon = [store.memories.soon(selection, 7, offset) for offset in range(0, 28, 7)]
-    assert soon[0] == pages[0].memories and soon[3] is None
-    assert all(rows is None or rows == page.memories for rows, page in zip(soon, pages, strict=True))
-    assert store.memories.soon(Selection("xxxxx", projects=("none",)), 7) is None
-    assert [store.memories.find(selection, 7, offset) for offset in range(0, 28, 7)] == pages
 
 
 def test_facets_count_live_memories_and_name_what_has_none(filled):

@@ -18,9 +18,9 @@ from cems_workbench.pipeline.scoring import term_overlap
 from cems_workbench.pipeline.stages.query import detect, features
 from cems_workbench.pipeline.understanding import correct
 from cems_workbench.records import CJK, ENGLISH, LANGUAGES, NO_LANGUAGE, Memory, ParsedInput
-from cems_workbench.store import LearnedPair, Store, Vocabulary, memories
+from cems_workbench.store import LearnedPair, Store, Vocabulary
 from cems_workbench.store.language import detect as told
-from cems_workbench.store.search import tokenizer
+from cems_workbench.store.search import tokenizer, vocabulary
 from cems_workbench.store.search.tokenizer import query_words, stop_list, stop_words, tokenize
 from cems_workbench.store.search.vocabulary import count_words
 from tests.small_store import HashEmbedder
@@ -272,9 +272,9 @@ def test_chinese_japanese_and_korean_are_searched_by_characters_and_pairs() -> N
 
 @pytest.mark.parametrize("language", ["german", "spanish"])
 def test_typo_correction_leaves_right_words_of_the_language(language: str) -> None:
-    vocabulary = Vocabulary(count_words(texts(language)))
+    known = Vocabulary(count_words(texts(language)))
     for row in rows(f"{language}/queries.jsonl"):
-        assert correct(row["query"], vocabulary, [], TypoCorrection(enabled=True), language=language).corrections == ()
+        assert correct(row["query"], known, [], TypoCorrection(enabled=True), language=language).corrections == ()
 
 
 def test_english_word_lists_are_silent_in_another_language() -> None:
@@ -401,11 +401,11 @@ def test_the_vocabulary_counts_the_memories_a_word_stands_in_as_it_is_written(st
         )
     )
     store.memories.delete("c")
-    vocabulary = store.indexes.vocabulary()
-    assert dict(vocabulary) == {"größe": 1, "deploying": 1, "the": 1, "deploy": 2, "getuserbyid": 1}
-    assert vocabulary.get("gone") is None and "gone" not in vocabulary
-    assert sorted(vocabulary.of_length(5, 6)) == ["deploy", "größe"]
-    assert vocabulary.of_length(20, 10**9) == []
+    words = store.indexes.vocabulary()
+    assert dict(words) == {"größe": 1, "deploying": 1, "the": 1, "deploy": 2, "getuserbyid": 1}
+    assert words.get("gone") is None and "gone" not in words
+    assert sorted(words.of_length(5, 6)) == ["deploy", "größe"]
+    assert words.of_length(20, 10**9) == []
 
 
 def test_words_of_what_changed_since_the_index_are_read_and_no_others(store, rows, embedder, monkeypatch):
@@ -413,5 +413,5 @@ def test_words_of_what_changed_since_the_index_are_read_and_no_others(store, row
     store.indexes.refresh(embedder)
     store.memories.delete("c")
     store.add(rows([Memory("a", "one five"), Memory("d", "three")]))
-    monkeypatch.setattr(memories, "documents", lambda *_: pytest.fail("all memories are read"))
+    monkeypatch.setattr(f"{vocabulary.__name__}.live_ids", lambda *_: pytest.fail("all memories are read"))
     assert dict(store.indexes.vocabulary()) == {"one": 1, "two": 1, "three": 2, "five": 1}
