@@ -61,7 +61,6 @@ class Address:
 
     @property
     def kind(self) -> str:
-        """The name of the kind of source."""
         return source_kind(self).name
 
     def hidden(self, text: str) -> str:
@@ -70,7 +69,6 @@ class Address:
         return text.replace(secret, "…") if secret else text
 
     def with_secret(self, secret: str, secret_from: str) -> Address:
-        """The same address with this secret."""
         return replace(self, secret=SecretStr(secret), secret_from=secret_from)
 
 

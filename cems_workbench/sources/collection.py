@@ -154,7 +154,6 @@ class CollectionClient(ABC):
         """The product's own list `query.name`, best first. Raises SourceError for a trial that it cannot do, and RefusedTextError."""
 
     def lists(self) -> tuple[ListName, ...]:
-        """The lists that it can answer."""
         return ("vector",)
 
 
@@ -238,7 +237,6 @@ class CollectionSource:
         return self._address.plain
 
     def close(self) -> None:
-        """Release connections and copies."""
         self._client.close()
 
     def probe(self) -> SourceInfo:
@@ -413,7 +411,6 @@ class CollectionSnapshot(PagedSnapshot):
 
     @property
     def total(self) -> int:
-        """Number of memories."""
         return len(self._entries)
 
     def pages(self) -> Iterator[Page]:

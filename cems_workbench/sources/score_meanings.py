@@ -68,7 +68,6 @@ class ScoreMeaning:
 
     @property
     def seen(self) -> Mapping[str, Fact]:
-        """What was seen when it was run."""
         return recorded()[self.key].seen
 
     @property
@@ -83,7 +82,6 @@ class ScoreMeaning:
 
     @property
     def others(self) -> dict[str, Fact]:
-        """Everything else that was seen."""
         return {name: fact for name, fact in self.seen.items() if name not in (*STORED, "first")}
 
     @property

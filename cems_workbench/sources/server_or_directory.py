@@ -59,7 +59,6 @@ class ServerOrDirectoryClient(CollectionClient, Generic[Client, Collection]):
             self._opened = opened.pop_all()
 
     def close(self) -> None:
-        """Release the connection and the copy."""
         self._opened.close()
 
     @abstractmethod

@@ -85,14 +85,12 @@ class ReplyCache:
         self._database = database
 
     def read(self, key: ReplyKey) -> str | None:
-        """The cached reply of a key, or None."""
         rows = self._database.rows(
             "SELECT reply FROM reply_cache WHERE model = ? AND prompt = ? AND sent = ?", list(key)
         )
         return str(rows[0][0]) if rows else None
 
     def write(self, key: ReplyKey, reply: str) -> None:
-        """Cache a reply; an earlier one is replaced."""
         with self._database.transaction(of_tables=False) as cursor:
             cursor.execute("INSERT OR REPLACE INTO reply_cache VALUES (?, ?, ?, ?)", [*key, reply])
 

@@ -72,14 +72,11 @@ class ChunkStatistics:
 
 
 class Chunks:
-    """The chunks of an open store. Thread-safe."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @property
     def rule(self) -> ChunkRule:
-        """The rule by which memories are cut."""
         return self._database.read(rule)
 
     def choose(self, name: str) -> bool:
@@ -122,7 +119,6 @@ class Chunks:
         return cut, {chunk.seq: chunk_text(memory, chunk.text, texts) if by.titled else chunk.text for chunk in cut}
 
     def statistics(self) -> ChunkStatistics:
-        """The rule, and counts of its chunks."""
         with self._database.reading() as cursor:
             row = cursor.execute(
                 "SELECT count(DISTINCT c.memory_id), count(c.memory_id), count(*) FILTER (c.given) "
@@ -141,7 +137,6 @@ def known_rule(name: str) -> ChunkRule:
 
 
 def rule(cursor: duckdb.DuckDBPyConnection) -> ChunkRule:
-    """The rule by which memories are cut."""
     return known_rule(read_meta(cursor, _RULE) or DEFAULT_CHUNK_RULE)
 
 

@@ -60,7 +60,6 @@ class Links:
         raise AssertionError("two states with one SHA-256")
 
     def read(self, state_id: str) -> dict[str, Any] | None:
-        """The state with a short id, or None."""
         text = self._database.read(_text, state_id)
         return None if text is None else dict(json.loads(text))
 
@@ -124,7 +123,6 @@ class Configs:
         return self._add("experiment", ConfigRecord(0, name, config_yaml, None, author, datetime.now(UTC), note, card))
 
     def add_watched(self, name: str, config_yaml: str, note: str, card: Mapping[str, Any]) -> ConfigRecord:
-        """Save a repeated measurement of a config."""
         return self._add(
             "watched", ConfigRecord(0, name, config_yaml, None, "", datetime.now(UTC), _reason(note), card)
         )
@@ -152,12 +150,10 @@ class Configs:
 
     @persistent
     def history(self) -> list[ConfigRecord]:
-        """Every config of the history, the latest first."""
         return _read(self._team, "history")
 
     @persistent
     def experiments(self) -> list[ConfigRecord]:
-        """Every experiment, the latest first."""
         return _read(self._team, "experiment")
 
     @persistent

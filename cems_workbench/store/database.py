@@ -110,7 +110,6 @@ class _DatabaseFile:
             )
 
     def _open(self) -> None:
-        """Called after the lock is acquired."""
         again = self._identity is not None
         if again:
             self.check_identity()
@@ -127,7 +126,6 @@ class _DatabaseFile:
             raise
 
     def _notify_changes(self) -> None:
-        """Apply the changes of other processes."""
         assert self._connection is not None
         with self._connection.cursor() as cursor:
             schema, commits = read_meta(cursor, SCHEMA), int(read_meta(cursor, COMMITS) or 0)
@@ -176,8 +174,6 @@ _opening = threading.Lock()
 
 
 class Database:
-    """An open `workbench.duckdb`."""
-
     def __init__(self, directory: Path) -> None:
         """Open or create the file in `directory`; raises StoreLockedError or StoreError."""
         import duckdb  # noqa: F401 (loaded before it is this process's turn)
@@ -232,7 +228,6 @@ class Database:
             yield
 
     def commits(self) -> int:
-        """Number of committed transactions, of all processes."""
         with self.lock():
             return self._file.commits
 
@@ -265,7 +260,6 @@ class Database:
                 cursor.close()
 
     def rows(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of one query."""
         with self.reading() as cursor:
             return cursor.execute(sql, values).fetchall()
 
@@ -344,7 +338,8 @@ class Database:
                 cursor.execute("COMMIT")
             except BaseException as error:
                 # The block's error is the one to report: a rollback of an already aborted transaction may fail too.
-                _rollback(cursor)
+                with suppress(duckdb.Error):
+                    cursor.execute("ROLLBACK")
                 # Memory that ran out during the commit is another error (with a single thread).
                 if isinstance(error, duckdb.TransactionException) and "failed to pin block" in str(error):
                     raise duckdb.OutOfMemoryException(_first_line(str(error))) from error
@@ -416,15 +411,6 @@ class Database:
             # DuckDB refuses a limit below the memory in use; the old limit then stays until the next one is set.
             with suppress(duckdb.FatalException, duckdb.OutOfMemoryException):
                 self._file.set("memory_limit", before)
-
-
-def _rollback(cursor: duckdb.DuckDBPyConnection) -> None:
-    import duckdb
-
-    try:
-        cursor.execute("ROLLBACK")
-    except duckdb.Error:
-        return
 
 
 def _write_commits(directory: Path, text: str) -> None:

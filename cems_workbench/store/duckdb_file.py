@@ -217,7 +217,6 @@ _OTHER_OBJECTS = (
 
 
 def columns(cursor: duckdb.DuckDBPyConnection) -> dict[str, Columns]:
-    """The columns of each table in the file."""
     found: dict[str, set[tuple[str, str, bool]]] = {}
     for table, column, kind, nullable in cursor.execute(
         "SELECT table_name, column_name, data_type, is_nullable FROM system.main.duckdb_columns() WHERE NOT internal"

@@ -28,21 +28,17 @@ class Filter:
 
     @property
     def required_project(self) -> str | None:
-        """The required project; None for any."""
         return self.project if self.only_project else None
 
     @property
     def required_scope(self) -> str | None:
-        """The required scope; None for any."""
         return None if self.scope == "both" else self.scope
 
     @property
     def trivial(self) -> bool:
-        """Whether all memories pass."""
         return self.required_project is None and self.required_scope is None
 
     def passes(self, project: str | None, scope: str) -> bool:
-        """Whether a memory of this project and scope passes."""
         return not self.excluded_by(project, scope)
 
     def excluded_by(self, project: str | None, scope: str) -> str:

@@ -94,7 +94,6 @@ class ImportOptions:
         return StatedScale(self.scale, self.relevant_from)
 
     def recorded(self) -> dict[str, Any]:
-        """The options that were given, as JSON values."""
         found = {}
         for each in fields(self):
             value = getattr(self, each.name)
@@ -132,12 +131,10 @@ class ImportReport:
 
     @property
     def counts(self) -> dict[str, RowCounts]:
-        """The counts by kind."""
         return {kind: getattr(self, kind) for kind in KINDS}
 
     @property
     def changed(self) -> bool:
-        """Whether it changed the store."""
         return bool(self.query_sets) or any(counts.added or counts.updated for counts in self.counts.values())
 
 
@@ -229,7 +226,6 @@ class _Import:
         )
 
     def put_memories(self, cursor: duckdb.DuckDBPyConnection, staged: pa.Table) -> RowCounts:
-        """Write staged memories."""
         if self.parsed.memories:
             language.detect_once(cursor, (searched_text(memory, self.rule) for memory in self.parsed.memories))
         self.mark = self.recorder.mark(cursor)
@@ -470,11 +466,9 @@ class _Clashes:
         return len(self._brought_by)
 
     def of(self, kind: str) -> set[str]:
-        """The ids of one kind."""
         return {key for each, key in self._brought_by if each == kind}
 
     def errors(self) -> list[RowError]:
-        """An error for each of the rows."""
         found = []
         for kind in ("memories", "chunks", "queries"):
             if keys := self.of(kind):

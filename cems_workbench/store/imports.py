@@ -75,8 +75,6 @@ class ImportedInput:
 
 @dataclass(frozen=True, slots=True)
 class ImportEvent:
-    """One import on record."""
-
     number: int
     imported_at: datetime
     inputs: tuple[ImportedInput, ...]
@@ -90,7 +88,6 @@ class ImportEvent:
 
     @property
     def words(self) -> str:
-        """What it did, in a few words."""
         added, updated = self.totals("added"), self.totals("updated")
         parts = ["added " + ", ".join(added)] if added else []
         parts += ["updated " + ", ".join(updated)] if updated else []
@@ -123,7 +120,6 @@ class Undo:
 
     @property
     def done_words(self) -> str:
-        """The same once it is done."""
         return self._words("removed", "restored", "nothing was left to change")
 
     def _words(self, removes: str, restores: str, nothing: str) -> str:
@@ -169,7 +165,6 @@ class Recorder:
         return Mark(number, event, inputs, own_inputs, store, self._when, self._folder, self._name)
 
     def keep(self, cursor: duckdb.DuckDBPyConnection, mark: Mark) -> None:
-        """Put the input on record, unless it is."""
         if not self._there:
             cursor.execute(
                 "INSERT INTO imports (id, event, imported_at, source, folder, name, format, options) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -470,7 +465,11 @@ def _team_plan(session: Session, marks: list[str], event: ImportEvent) -> _TeamP
         f"judgments_before AS b WHERE {same} AND b.input {_IN_TEAM})) AND NOT coalesce({_UNCHANGED}, FALSE) ORDER BY 1",
         [marks, marks, marks],
     )
-    stay = [_of_rows(labelled, "judgments", "changed after it")] if labelled else []
+    stay = (
+        [_stays(len(labelled), "judgments", [row[0] for row in labelled[:NAMED]], "changed after it")]
+        if labelled
+        else []
+    )
     sets = _sets_before(session, event)
     asked = [
         qid
@@ -481,7 +480,11 @@ def _team_plan(session: Session, marks: list[str], event: ImportEvent) -> _TeamP
     ]
     used = _used(session, asked, sets, marks)
     still = [(qid,) for qid in asked if qid in used]
-    stay += [_of_rows(still, "queries", "judged after it or put into a query set")] if still else []
+    stay += (
+        [_stays(len(still), "queries", [row[0] for row in still[:NAMED]], "judged after it or put into a query set")]
+        if still
+        else []
+    )
     reworded = number(
         f"queries AS m JOIN queries_before AS b ON b.qid = m.qid WHERE b.input {_IN_TEAM} AND m.origin {_IN_TEAM}",
         [marks, marks],
@@ -491,12 +494,10 @@ def _team_plan(session: Session, marks: list[str], event: ImportEvent) -> _TeamP
         f"(SELECT 1 FROM queries_before AS b WHERE b.qid = m.qid AND b.input {_IN_TEAM})) ORDER BY 1",
         [marks, marks, marks],
     )
-    stay += [_of_rows(changed, "queries", "changed after it")] if changed else []
+    stay += (
+        [_stays(len(changed), "queries", [row[0] for row in changed[:NAMED]], "changed after it")] if changed else []
+    )
     return _TeamPlan([qid for qid in asked if qid not in used], reworded, judged, regraded, sets, tuple(stay))
-
-
-def _of_rows(rows: Sequence[tuple[Any, ...]], kind: str, why: str) -> str:
-    return _stays(len(rows), kind, [row[0] for row in rows[:NAMED]], why)
 
 
 def _used(

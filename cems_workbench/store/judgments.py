@@ -140,7 +140,6 @@ key_of: Callable[[Judgment], Key] = attrgetter("qid", "memory_id", "judge", "kin
 
 
 def record(row: Sequence[Any]) -> Judgment:
-    """A row of FIELDS as a record."""
     return Judgment(row[0], row[1], row[2], row[3], row[4], to_aware(row[5]), row[6])
 
 
@@ -389,7 +388,12 @@ def _take(state: _Import, number: int, judgment: Judgment) -> None:
 
 def _not_given_here(session: Session, state: _Import) -> tuple[list[Judgment], int]:
     """The judgments to write, and the number that equal a label given here; those that contradict one are reported."""
-    given = _given_here(session)
+    rows = session.rows(
+        f"SELECT j.qid, j.memory_id, j.judge, j.kind, j.grade FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} "
+        "WHERE j.source = ?",
+        [WORKBENCH],
+    )
+    given: dict[Key, int] = {(qid, memory_id, judge, kind): grade for qid, memory_id, judge, kind, grade in rows}
     wanted, same = [], 0
     for key, (number, judgment) in state.first.items():
         if key not in given:
@@ -404,15 +408,18 @@ def _not_given_here(session: Session, state: _Import) -> tuple[list[Judgment], i
 
 def _differing(session: Session, state: _Import, wanted: Sequence[Judgment]) -> list[str]:
     """A line for each grade that differs from that of another judge of the same kind in the store."""
-    others = _of_others(session)
-    if not others:
-        return []
-    changing = set(map(key_of, wanted))
+    changing, others = set(map(key_of, wanted)), dict[Key, list[str]]()
+    for qid, memory_id, judge, kind, other, grade in session.rows(
+        "SELECT s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade FROM staged_judgments AS s JOIN judgments AS j "
+        "ON j.qid = s.qid AND j.memory_id = s.memory_id AND j.kind = s.kind AND j.judge <> s.judge "
+        "WHERE j.grade <> s.grade ORDER BY s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade"
+    ):
+        if (qid, memory_id, other, kind) not in changing:
+            others.setdefault((qid, memory_id, judge, kind), []).append(f"{other} {grade}")
     lines = []
     for key, (number, judgment) in state.first.items():
-        said = [(judge, grade) for judge, grade in others.get(key, ()) if (*key[:2], judge, key[3]) not in changing]
-        if said:
-            there = ", ".join(f"{judge} {grade}" for judge, grade in said)
+        if key in others:
+            there = ", ".join(others[key])
             field = state.named(judgment, "grade")
             lines.append(
                 f"row {number}: {field}: {judgment.judge} says {judgment.grade} of {_named(judgment)}, "
@@ -422,33 +429,9 @@ def _differing(session: Session, state: _Import, wanted: Sequence[Judgment]) -> 
 
 
 def _named(judgment: Judgment) -> str:
-    """The subject of a judgment, in one line."""
     return f"{judgment.qid} {judgment.memory_id if judgment.memory_id != WHOLE_STORE else 'and the whole store'}"
 
 
 def capped(lines: list[str], rest: str) -> list[str]:
     """The first MAX_NOTES lines, then the number of further ones; `rest` names them."""
     return lines if len(lines) <= MAX_NOTES else [*lines[:MAX_NOTES], f"{len(lines) - MAX_NOTES} {rest}"]
-
-
-def _given_here(session: Session) -> dict[Key, int]:
-    """The stored grades of those of `staged_judgments` that are labels of the workbench."""
-    rows = session.rows(
-        f"SELECT j.qid, j.memory_id, j.judge, j.kind, j.grade FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} "
-        "WHERE j.source = ?",
-        [WORKBENCH],
-    )
-    return {(qid, memory_id, judge, kind): grade for qid, memory_id, judge, kind, grade in rows}
-
-
-def _of_others(session: Session) -> dict[Key, list[tuple[str, int]]]:
-    """By key of `staged_judgments`, (judge, grade) of the other judges of the same kind who graded its pair differently."""
-    rows = session.rows(
-        "SELECT s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade FROM staged_judgments AS s JOIN judgments AS j "
-        "ON j.qid = s.qid AND j.memory_id = s.memory_id AND j.kind = s.kind AND j.judge <> s.judge "
-        "WHERE j.grade <> s.grade ORDER BY s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade"
-    )
-    grades: dict[Key, list[tuple[str, int]]] = {}
-    for qid, memory_id, judge, kind, other, grade in rows:
-        grades.setdefault((qid, memory_id, judge, kind), []).append((other, grade))
-    return grades

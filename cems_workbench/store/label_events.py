@@ -91,7 +91,6 @@ def append(
 
 
 def get(session: Session, number: int) -> LabelEvent:
-    """The event of an existing id."""
     return _events(session, "id = ?", [number])[0]
 
 

@@ -52,11 +52,9 @@ class Labels:
             return None if number is None else label_events.get(session, number)
 
     def skip(self, qid: str, memory_id: str, reviewer: str, note: str | None = None) -> LabelEvent:
-        """Record that a reviewer skipped a pair."""
         return self._mark("skip", (qid, memory_id, reviewer, "human"), note)
 
     def unclear(self, qid: str, reviewer: str, note: str | None = None) -> LabelEvent:
-        """Record that a reviewer finds a query unclear."""
         return self._mark("unclear", (qid, "", reviewer, "human"), note)
 
     def call_judge_wrong(self, qid: str, memory_id: str, reviewer: str, model: str) -> LabelEvent:
@@ -197,7 +195,6 @@ class Decisions:
 
     @persistent
     def history(self, qid: str, memory_id: str) -> list[Decision]:
-        """Every decision on one pair, oldest first."""
         rows = rows_of(
             self._team,
             f"SELECT {_COLUMNS} FROM adjudications WHERE qid = ? AND memory_id = ? ORDER BY decided_at, id",

@@ -71,7 +71,6 @@ class Language:
 
     @property
     def current(self) -> str:
-        """The language of lexical search."""
         return self._database.read(language)
 
     @property
@@ -80,7 +79,6 @@ class Language:
         return self._database.read(read_meta, _LANGUAGE) is not None
 
     def choice(self) -> Choice:
-        """The language and its reason."""
         with self._database.reading() as cursor:
             return Choice(language(cursor), read_meta(cursor, _REASON) or "the default")
 
@@ -110,7 +108,6 @@ def known_language(name: str) -> str:
 
 
 def language(cursor: duckdb.DuckDBPyConnection) -> str:
-    """The language of lexical search."""
     return known_language(read_meta(cursor, _LANGUAGE) or ENGLISH)
 
 

@@ -92,15 +92,11 @@ class Facets:
 
 @dataclass(frozen=True, slots=True)
 class DeletedMemory:
-    """A memory that was deleted and can be restored."""
-
     memory: Memory
     deleted_at: datetime
 
 
 class Origin(NamedTuple):
-    """When and where a memory was written."""
-
     id: str
     created_at: datetime | None
     project: str | None
@@ -128,7 +124,6 @@ class Memories:
         self.hidden.intersection_update(now)
 
     def get(self, memory_id: str) -> Memory | None:
-        """The live memory with this id, or None."""
         return self.read([memory_id]).get(memory_id)
 
     def read(self, ids: Iterable[str] | None = None) -> dict[str, Memory]:
@@ -156,11 +151,9 @@ class Memories:
         return self._database.read(known_ids, list(ids))
 
     def known(self, ids: Iterable[str]) -> set[str]:
-        """Those of `ids` that are live memories."""
         return live(self._database, list(ids))
 
     def ids(self) -> list[str]:
-        """Ids of the live memories, sorted."""
         return self._database.read(column, "SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY id")
 
     def origins(self) -> list[Origin]:
@@ -182,7 +175,6 @@ class Memories:
             yield from self.read(ids[start : start + BATCH_ROWS]).values()
 
     def count(self) -> int:
-        """Number of live memories."""
         return self._cache.get("count", count)
 
     def projects(self) -> list[tuple[str | None, int]]:
@@ -213,7 +205,6 @@ class Memories:
         )
 
     def matching(self, selection: Selection) -> int:
-        """The size of a selection."""
         # The size is the same for every order, so all orders share one entry.
         unordered = replace(selection, sort="id", descending=False)
         condition, parameters = selection.sql()
@@ -516,7 +507,6 @@ def live(database: Database, ids: Collection[str]) -> set[str]:
 
 
 def deleted_ids(cursor: duckdb.DuckDBPyConnection) -> set[str]:
-    """The ids of all deleted memories."""
     return {*column(cursor, "SELECT id FROM memories WHERE deleted_at IS NOT NULL")}
 
 
@@ -544,7 +534,6 @@ def mark_changed(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str], version:
 
 
 def count(cursor: duckdb.DuckDBPyConnection) -> int:
-    """Number of live memories."""
     return int(scalar(cursor, "SELECT count(*) FROM memories WHERE deleted_at IS NULL"))
 
 
@@ -631,7 +620,6 @@ def _before(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory], edite
 
 
 def live_ids(cursor: duckdb.DuckDBPyConnection, ids: Iterable[str]) -> set[str]:
-    """Those of `ids` that are live memories."""
     return {row[0] for row in rows_of(cursor, "id", list(ids))}
 
 
@@ -658,7 +646,6 @@ def rows_of(cursor: duckdb.DuckDBPyConnection, columns: str, ids: Sequence[str])
 
 
 def record(row: Sequence[Any]) -> Memory:
-    """A row of FIELDS as a record."""
     values = list(row)
     values[_TAGS] = () if row[_TAGS] == "[]" else tuple(json.loads(row[_TAGS]))
     for place in _MOMENTS:

@@ -44,7 +44,6 @@ class PrecomputedVectors:
         return memory_id in self._row_of
 
     def restrict_to(self, ids: Sequence[str]) -> PrecomputedVectors:
-        """The subset for these memories."""
         there = [memory_id for memory_id in dict.fromkeys(ids) if memory_id in self._row_of]
         if len(there) == len(self._row_of):
             return self

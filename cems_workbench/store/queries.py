@@ -36,7 +36,6 @@ class Queries:
 
     @persistent
     def read(self) -> list[Query]:
-        """All queries in their current version, by qid."""
         rows = rows_of(self._team, f"SELECT qid, {', '.join(COLUMNS)} FROM queries ORDER BY qid")
         return [from_row(row) for row in rows]
 
@@ -140,7 +139,6 @@ def staging(queries: Sequence[Query]) -> pa.Table:
 
 
 def of_qids(session: Session, qids: Sequence[str]) -> dict[str, Query]:
-    """The stored queries by qid."""
     rows = session.rows(
         f"SELECT qid, {', '.join(COLUMNS)} FROM queries WHERE qid IN (SELECT unnest(?::text[]))", [list(qids)]
     )
@@ -148,6 +146,5 @@ def of_qids(session: Session, qids: Sequence[str]) -> dict[str, Query]:
 
 
 def known_qids(session: Session, qids: Sequence[str]) -> set[str]:
-    """Those of `qids` that exist in the store."""
     rows = session.rows("SELECT qid FROM queries WHERE qid IN (SELECT unnest(?::text[]))", [list(qids)])
     return {row[0] for row in rows}

@@ -46,7 +46,6 @@ class QuerySets:
         self._team = team
 
     def latest(self) -> list[QuerySet]:
-        """The latest version of every set, by name."""
         return read_of(self._team, latest)
 
     @persistent
@@ -108,16 +107,6 @@ class QuerySets:
     def holding(self, qid: str) -> list[str]:
         """The names of the sets whose latest version has the query."""
         return sorted(read_of(self._team, scales_of, [qid]).get(qid, {}))
-
-    @persistent
-    def take_out(self, name: str, qids: Sequence[str]) -> QuerySet:
-        """Remove queries from a set; they stay in the store and in earlier versions. Raises StoreError."""
-        self.get(name)
-        removed = set(qids)
-        with self._team.transaction() as session:
-            known = get(session, name)
-            rest = [member for member in members(session, name) if member[0].qid not in removed]
-            return write(session, name, rest, _scale(known), datetime.now(UTC))
 
     def scale_of(self, qid: str) -> GradeScale:
         """The scale of a query: that of its sets, the last by name if they differ; the default without a set."""
@@ -210,7 +199,6 @@ def follow_queries(session: Session, when: datetime) -> list[QuerySet]:
 
 
 def latest(session: Session) -> list[QuerySet]:
-    """The latest version of every set, by name."""
     return _read(session, "s.version = (SELECT max(version) FROM query_sets AS l WHERE l.name = s.name)", [])
 
 

@@ -94,7 +94,6 @@ class Queues:
 
     @persistent
     def labels(self, name: str) -> list[Judgment]:
-        """People's judgments of the pairs of a queue."""
         rows = rows_of(
             self._team,
             f"SELECT {', '.join(f'j.{field}' for field in judgments.FIELDS)} FROM label_queue_pairs AS p "

@@ -120,7 +120,6 @@ class Relations:
         ]
 
     def has_superseding(self) -> bool:
-        """Whether any memory supersedes another."""
         known = self._cache.get("superseding", _superseding)
         return known is None or bool(known)
 
@@ -143,7 +142,6 @@ def _superseding(cursor: duckdb.DuckDBPyConnection) -> dict[str, list[_Edge]] | 
 
 
 def _walked(known: Mapping[str, Sequence[_Edge]], memory_ids: Collection[str]) -> list[_Edge]:
-    """The edges that can be reached from some memories."""
     found: list[_Edge] = []
     left, seen = list(memory_ids), set(memory_ids)
     while left:
@@ -365,7 +363,6 @@ class Supersessions:
 
     @persistent
     def _decided(self) -> set[frozenset[str]]:
-        """Every pair that was ever accepted or rejected."""
         rows = rows_of(
             self._team, "SELECT DISTINCT newer_id, older_id FROM supersession_decisions WHERE verdict <> 'skipped'"
         )

@@ -103,7 +103,6 @@ def to_naive(moment: datetime | None) -> datetime | None:
 
 
 def to_aware(moment: datetime | None) -> datetime | None:
-    """A stored time as an aware one."""
     return None if moment is None else moment.replace(tzinfo=UTC)
 
 
@@ -214,19 +213,16 @@ COMMITS = "commits"
 
 
 def read_meta(cursor: duckdb.DuckDBPyConnection, key: str) -> str | None:
-    """The value of a meta key, or None."""
     # fetchall, not fetchone: a partly read result blocks the connection.
     row = next(iter(cursor.execute("SELECT value FROM workbench_meta WHERE key = ?", [key]).fetchall()), None)
     return None if row is None else str(row[0])
 
 
 def write_meta(cursor: duckdb.DuckDBPyConnection, key: str, value: str) -> None:
-    """Set a meta key."""
     cursor.execute("INSERT OR REPLACE INTO workbench_meta VALUES (?, ?)", [key, value])
 
 
 def delete_meta(cursor: duckdb.DuckDBPyConnection, key: str) -> None:
-    """Delete a meta key, if it exists."""
     cursor.execute("DELETE FROM workbench_meta WHERE key = ?", [key])
 
 

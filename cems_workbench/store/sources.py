@@ -101,7 +101,6 @@ class SourceRecord:
 
     @property
     def complete(self) -> bool:
-        """Whether the last snapshot is complete."""
         return self.taken_at is not None and self.taken_at >= self.begun_at
 
 
@@ -238,7 +237,6 @@ class _MemoryNeed:
     """The memory that DuckDB needs while rows are written: for keys, and for the texts that it holds at once."""
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        """The need of the existing memories."""
         longest = f"SELECT strlen(content) AS size FROM {{}} ORDER BY size DESC LIMIT {DUCKDB_VECTOR_ROWS}"
         sizes = [size for table in ("memories", "chunks") for size in column(cursor, longest.format(table))]
         self._longest = np.sort(np.array(sizes, np.int64))[-DUCKDB_VECTOR_ROWS:]
@@ -249,7 +247,6 @@ class _MemoryNeed:
 
     @property
     def bytes(self) -> int:
-        """The sum."""
         texts = TEXT_MEMORY_FACTOR * int(self._longest.sum())
         return KEY_BYTES * self._memories + texts + self._changing * UPDATE_BYTES
 
@@ -296,7 +293,6 @@ class Sources:
         return [_record(row, counted.get(row[0], (0, 0))) for row in rows]
 
     def with_memories(self) -> list[SourceRecord]:
-        """The sources that have memories in the store."""
         return [record for record in self.read() if record.memories]
 
     def begin(
@@ -607,7 +603,6 @@ class Sources:
         return [entry_id(*row) for row in zeros], shared
 
     def entries(self, source_id: int) -> set[EntryId]:
-        """The entries whose vectors are searched."""
         rows = self._database.rows(f"SELECT v.memory_id, v.seq FROM {_SEARCHED}", [source_id])
         return {entry_id(*row) for row in rows}
 
@@ -688,7 +683,6 @@ def _read_texts(texts: str | None) -> dict[str, EmbeddedText]:
 
 
 def as_vector(blob: bytes) -> NDArray[np.float32]:
-    """A stored vector, shape (dimension,)."""
     # The stored bytes are little-endian on every machine.
     return np.frombuffer(blob, "<f4").astype(np.float32, copy=False)
 

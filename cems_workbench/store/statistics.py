@@ -76,7 +76,6 @@ class Selection:
         return " AND ".join(terms), parameters
 
     def order(self) -> str:
-        """The ORDER BY list."""
         return f"{SORTS[self.sort]} {'DESC' if self.descending else 'ASC'} NULLS LAST, id"
 
 
@@ -118,7 +117,6 @@ class Duplicates:
 
 
 def read(cursor: duckdb.DuckDBPyConnection) -> Statistics:
-    """The statistics of the live memories."""
     *numbers, first, last, median, longest = cursor.execute(
         "SELECT count(*), (SELECT count(*) FROM memories WHERE deleted_at IS NOT NULL), count(*) FILTER (pinned), "
         "count(*) FILTER (last_accessed IS NULL AND access_count = 0), count(*) FILTER (created_at IS NULL), "

@@ -72,7 +72,6 @@ class FileClaims:
         self._held: dict[str, _Held] = {}
 
     def claim(self, reviewer: str, choose: Choose) -> Pair | None:
-        """See Claims."""
         with self._process_lock(), self._lock:
             held = self._read()
             held.pop(reviewer, None)
@@ -81,7 +80,6 @@ class FileClaims:
             return chosen
 
     def release(self, reviewer: str) -> None:
-        """See Claims."""
         with self._process_lock(), self._lock:
             held = self._read()
             held.pop(reviewer, None)
@@ -219,16 +217,12 @@ def read_of(team: TeamTables, function: Callable[Concatenate[Session, P], T], *v
     return team.persist(read)
 
 
-class TeamState(Protocol):
-    """The location and state of the team's tables."""
+@dataclass(frozen=True, slots=True)
+class TeamState:
+    """Where the team's tables are, with the server's version but without the password, and the rows of each."""
 
-    @property
-    def line(self) -> str:
-        """One line: where the tables are, and the server's version."""
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """The rows of each table."""
+    line: str
+    counts: Mapping[str, int]
 
 
 MAX_LINES = 20
@@ -302,36 +296,22 @@ def persistent(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[A
 
 
 def counts(session: Session) -> dict[str, int]:
-    """The rows of each table."""
     selects = " UNION ALL ".join(f"SELECT '{name}' AS name, count(*) AS rows FROM {name}" for name in TABLES)
     return {str(name): int(rows) for name, rows in session.rows(selects)}
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddedState:
-    """The state of tables in the store's own database."""
-
-    counts: Mapping[str, int] = field(default_factory=dict)
-    line: str = "in the store's own database"
-
-
 class CursorSession:
-    """A session on a DuckDB cursor."""
-
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
         self._cursor = cursor
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """See Session."""
         # fetchall, not fetchone: a partly read result blocks the connection.
         return self._cursor.execute(sql, list(values)).fetchall()
 
     def change(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """See Session."""
         return int(self._cursor.execute(sql, list(values)).fetchall()[0][0])
 
     def staged(self, name: str, table: pa.Table) -> AbstractContextManager[None]:
-        """See Session."""
         return staged(self._cursor, name, table)
 
 
@@ -346,7 +326,6 @@ class EmbeddedTables:
 
     @contextmanager
     def reading(self) -> Iterator[CursorSession]:
-        """See TeamTables."""
         with self._database.reading() as cursor:
             yield CursorSession(cursor)
 
@@ -357,21 +336,17 @@ class EmbeddedTables:
             yield CursorSession(cursor)
 
     def persist(self, call: Callable[[], T]) -> T:
-        """See TeamTables; this database is never away."""
         return call()
 
     def beside(self, cursor: duckdb.DuckDBPyConnection) -> CursorSession:
-        """See TeamTables."""
         return CursorSession(cursor)
 
     def version(self) -> int:
-        """See TeamTables."""
         return self._database.commits()
 
-    def state(self) -> EmbeddedState:
-        """See TeamTables."""
+    def state(self) -> TeamState:
         with self.reading() as session:
-            return EmbeddedState(counts(session))
+            return TeamState("in the store's own database", counts(session))
 
     def close(self) -> None:
         """See TeamTables; the store closes its database."""

@@ -85,7 +85,6 @@ def _first_tokens(text: str, most: int) -> str:
 
 
 def text_rule(cursor: duckdb.DuckDBPyConnection) -> TextRule:
-    """The text rule of the store."""
     kept = read_meta(cursor, TEXT_RULE)
     if kept is None:
         return DEFAULT_TEXT_RULE

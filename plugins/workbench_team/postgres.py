@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,7 +24,7 @@ from cems_workbench.errors import InputError, StoreError, WorkbenchError, one_li
 from cems_workbench.platform.process_lock import ACQUIRE_TIMEOUT_S
 from cems_workbench.platform.waiting import NOTICES, close_socket_after
 from cems_workbench.store.schema.migrations import migrations
-from cems_workbench.store.team import ENV_VARIABLE, Row, SharedTables, TeamAwayError, TeamTables, counts
+from cems_workbench.store.team import ENV_VARIABLE, Row, SharedTables, TeamAwayError, TeamState, TeamTables, counts
 from workbench_team.claims import TableClaims
 from workbench_team.push import missing_queries, push
 
@@ -59,14 +58,6 @@ _TYPES = {
 }
 _PERMANENT_ERRORS = ("password authentication failed", "no password supplied", "pg_hba.conf", "does not exist", "SSL")
 """Server messages of permanent errors, which are not retried."""
-
-
-@dataclass(frozen=True, slots=True)
-class PostgresState:
-    """The location of the tables, without the password."""
-
-    line: str
-    counts: Mapping[str, int]
 
 
 class PostgresSession:
@@ -190,14 +181,14 @@ class PostgresTables:
             )
             return found
 
-    def state(self) -> PostgresState:
+    def state(self) -> TeamState:
         """See TeamTables; without retries."""
         try:
             with self.reading() as session:
                 ((version, schema),) = session.rows(
                     "SELECT current_setting('server_version'), (SELECT value FROM team_meta WHERE key = 'schema')"
                 )
-                return PostgresState(
+                return TeamState(
                     f"in the team's database {self.place}, PostgreSQL {version.split()[0]}, schema {schema}",
                     counts(session),
                 )

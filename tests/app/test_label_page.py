@@ -76,7 +76,8 @@ def test_a_store_without_queues_gets_a_ready_made_one_of_what_inspect_ranks_firs
         judged = {judgment.qid for judgment in store.judgments.read()}
         asked = [query for query in store.queries.read() if query.qid in judged][:3]
         for query_set in store.query_sets.latest():
-            store.query_sets.take_out(query_set.name, [query.qid for query in store.query_sets.queries(query_set.name)])
+            for source in query_set.sources:
+                store.query_sets.put(query_set.name, [], source)
         store.query_sets.put("three", asked, "test")
     opened = checked(open_page(path).switch_page("pages/label.py").run())
     next(thread for thread in threading.enumerate() if thread.name == QUEUE_THREAD).join(60)

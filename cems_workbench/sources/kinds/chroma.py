@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 
 def open_collection(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> Source:
-    """Open the collection."""
     from cems_workbench.sources.chroma import open_address
 
     return open_address(address, mapping, timeout)

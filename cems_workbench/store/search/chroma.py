@@ -115,7 +115,6 @@ def store_errors(message: str) -> Iterator[None]:
 
 
 def find_collection(client: ClientAPI, name: str) -> Collection | None:
-    """The collection of that name, or None."""
     from chromadb.errors import NotFoundError
 
     with store_errors("Chroma cannot list its collections"):
@@ -126,7 +125,6 @@ def find_collection(client: ClientAPI, name: str) -> Collection | None:
 
 
 def create_collection(client: ClientAPI, name: str, embedder_id: str) -> Collection:
-    """Create an empty collection with the HNSW configuration above."""
     configuration: Any = {"hnsw": HNSW}
     with store_errors(WRITE_FAILED):
         return client.create_collection(
@@ -236,7 +234,6 @@ class ChromaDirectory:
         """Whether this process has read every vector."""
 
     def exists(self) -> bool:
-        """Whether there may be a database."""
         return self.url is not None or (self.path / DATABASE).exists()
 
     def verify(self) -> None:
@@ -294,7 +291,6 @@ class ChromaDirectory:
         return cast("Collection", SharedCollection(self, collection, client)) if self.url is None else collection
 
     def close(self) -> None:
-        """Release Chroma's files."""
         if self._client is not None:
             with self._lock():
                 self.release()

@@ -86,7 +86,6 @@ def _align(offset: int) -> int:
 
 
 def as_bytes(text: str) -> Column:
-    """A text as a column."""
     return np.frombuffer(text.encode(), np.uint8)
 
 
@@ -121,7 +120,6 @@ class SortedTexts:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> SortedTexts:
-        """A table of these sorted texts."""
         return cls(*text_columns(texts))
 
     def __len__(self) -> int:
@@ -182,7 +180,6 @@ class SortedTexts:
 
 
 def text_columns(texts: Iterable[str]) -> Texts:
-    """The bytes and end offsets of these texts."""
     encoded = [text.encode() for text in texts]
     blob = np.frombuffer(b"".join(encoded), np.uint8)
     return blob, np.cumsum(np.fromiter(map(len, encoded), np.int64, len(encoded)), dtype=np.int64)

@@ -153,7 +153,6 @@ class SegmentDirectory:
         return [each for each in segments_of(manifest) if intact(each.name) and intact(each.deleted)]
 
     def _verify(self) -> DirectoryState:
-        """The state of the files, independent of the store."""
         try:
             has_files = any(self.path.iterdir())
         except OSError:
@@ -250,7 +249,6 @@ def _manifest_checksum(values: Mapping[str, Any]) -> str:
 
 
 def segments_of(manifest: Manifest | None) -> list[Segment]:
-    """The segments that a manifest lists."""
     return [Segment(*each) for each in manifest.segments] if manifest is not None else []
 
 

@@ -75,8 +75,6 @@ def _compare(
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """What is recorded of a vector."""
-
     text_sha: str
     vector_hash: int
     project: str | None
@@ -122,7 +120,6 @@ def set_hashes(cursor: duckdb.DuckDBPyConnection, collection: str, hashes: Mappi
 
 
 def hashes_of(entry_ids: Sequence[EntryId], vectors: Float32) -> dict[EntryId, int]:
-    """The hash of each entry's vector."""
     return {each: vector_hash(vector) for each, vector in zip(entry_ids, vectors, strict=True)}
 
 
@@ -133,13 +130,11 @@ def vector_hash(vector: Float32) -> int:
 
 
 def recorded_entries(cursor: duckdb.DuckDBPyConnection, collection: str) -> set[EntryId]:
-    """The recorded entries of `collection`."""
     rows = cursor.execute("SELECT memory_id, seq FROM embedded WHERE collection = ?", [collection]).fetchall()
     return {entry_id(*row) for row in rows}
 
 
 def count(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
-    """The recorded number of vectors in `collection`."""
     return int(cursor.execute("SELECT count(*) FROM embedded WHERE collection = ?", [collection]).fetchall()[0][0])
 
 
@@ -172,7 +167,6 @@ def record(
 
 
 def remove(cursor: duckdb.DuckDBPyConnection, collection: str, entry_ids: Sequence[EntryId]) -> None:
-    """Record that these vectors were removed."""
     with staged(cursor, "staged_places", table_of(_PLACE, [(key, _seq(seq)) for key, seq in entry_ids])):
         cursor.execute(
             "DELETE FROM embedded WHERE collection = ? AND (memory_id, seq) IN (SELECT memory_id, seq FROM staged_places)",
@@ -188,5 +182,4 @@ def _seq(seq: int | None) -> int:
 
 
 def remove_collection(cursor: duckdb.DuckDBPyConnection, collection: str) -> None:
-    """Record that a whole collection was removed."""
     cursor.execute("DELETE FROM embedded WHERE collection = ?", [collection])

@@ -130,7 +130,6 @@ class Document:
 
 
 def key_of(entry_id: EntryId) -> str:
-    """The key of an entry."""
     memory_id, seq = entry_id
     if seq is not None:
         return f"{memory_id}{KEY_SEPARATOR}{seq}"
@@ -139,7 +138,6 @@ def key_of(entry_id: EntryId) -> str:
 
 
 def parse_key(name: str) -> EntryId:
-    """The entry of a key."""
     memory_id, separator, seq = name.rpartition(KEY_SEPARATOR)
     if not separator:
         return name, None
@@ -152,7 +150,6 @@ def sort_key(entry_id: EntryId) -> tuple[str, int]:
 
 
 def entry_id(memory_id: str, seq: int) -> EntryId:
-    """The entry of a table row."""
     return memory_id, None if seq == WHOLE_MEMORY else seq
 
 
@@ -281,7 +278,6 @@ def truncate_to_memories(hits: ChunkHits, k: int) -> ChunkHits:
 
 
 def best_per_memory(hits: ChunkHits) -> Hits:
-    """Each memory's best hit."""
     best: dict[str, float] = {}
     for memory_id, score, _ in hits:
         best.setdefault(memory_id, score)

@@ -137,7 +137,6 @@ class DerivedIndexes:
         """Damaged indexes that were rebuilt since the store was opened, a line each."""
 
     def close(self) -> None:
-        """Release the files."""
         if self._chroma is not None:
             self._chroma.close()
         self._build_lock.close()
@@ -199,7 +198,6 @@ class DerivedIndexes:
         return Indexes(VectorIndex(self._files(embedder.model_id).open(), self._hidden, graph), lexical)
 
     def _files(self, embedder_id: str) -> VectorFiles:
-        """The vectors of an embedder."""
         files = self._vector_files.get(embedder_id)
         if files is None:
             name = hashlib.sha256(embedder_id.encode()).hexdigest()[:12]

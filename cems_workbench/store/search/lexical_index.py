@@ -236,16 +236,12 @@ class TextRank:
 
 @dataclass(frozen=True, slots=True)
 class _BestText:
-    """The best text of a memory, and its score."""
-
     part: _LiveTexts
     text: int
     score: np.float32
 
 
 class _LiveTexts:
-    """The live texts of a segment."""
-
     def __init__(self, part: LiveSegment[LexicalSegment], k1: float, b: float) -> None:
         self.live, self.segment = part, part.segment
         self._k1, self._b = k1, b
@@ -257,7 +253,6 @@ class _LiveTexts:
         self._norms: tuple[float, NDArray[np.float32]] | None = None
 
     def frequency(self, term: str) -> int:
-        """The number of live texts with the term."""
         texts = self.segment.documents[self.segment.posting(term)]
         if not len(self._deleted_texts) or not len(texts):
             return len(texts)

@@ -91,7 +91,6 @@ class _MergedTexts(Merge[LexicalSegment]):
 
 
 def _count_terms(segment: LexicalSegment, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Number of these texts with each term."""
     postings: NDArray[np.int64] = segment.columns["postings"].astype(np.int64)
     # The usual case needs no pass over the postings.
     if len(rows) == segment.size:
@@ -254,7 +253,6 @@ def write_segments(
 
 
 def _live_texts(directory: Path, segment: Segment) -> int:
-    """Number of texts that are not deleted."""
     return live_segment(LexicalSegment, directory, segment).size
 
 

@@ -134,11 +134,9 @@ class SegmentDraft:
 
     @property
     def tokens(self) -> int:
-        """Number of terms and words of all texts."""
         return len(self._tokens) + len(self._word_tokens)
 
     def add(self, document: Document) -> None:
-        """Add a memory."""
         whole = chunks(document.text)
         tokens, before = self._tokens, len(self._tokens)
         parts = [chunks(text) for _, text in document.chunks] if document.chunks else [whole]
@@ -161,7 +159,6 @@ class SegmentDraft:
         return segment
 
     def in_memory(self) -> LexicalSegment:
-        """The segment without a file."""
         return LexicalSegment(Path("in memory"), self._inverted())
 
     def _inverted(self) -> dict[str, Column]:

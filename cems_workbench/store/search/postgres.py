@@ -71,11 +71,9 @@ class TsRankIndex:
 
     @property
     def chunk_count(self) -> int:
-        """Number of indexed chunks."""
         return self._words.size
 
     def chunks_with(self, lexeme: str) -> int:
-        """Number of indexed chunks that have a lexeme."""
         return self._words.texts_with(lexeme)
 
     def search(
@@ -191,7 +189,6 @@ def build(
 def chunk_index(
     chunks: Iterable[Chunk], total: int, progress: Progress = silent, config: TextConfig = "english"
 ) -> ChunkIndex:
-    """The index of chunks in their order, in memory."""
     ids: dict[str, int] = {}
     labels = Labels()
     rows, filters = array("i"), array("i")

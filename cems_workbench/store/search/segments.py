@@ -73,14 +73,12 @@ class SegmentFile:
         return memories if self.starts is None else spans(self.starts[memories], self.starts[memories + 1])
 
     def sizes(self, memories: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The number of rows of each of these memories."""
         if self.starts is None:
             return np.ones(len(memories), np.int64)
         sizes: NDArray[np.int64] = np.diff(self.starts)[memories].astype(np.int64)
         return sizes
 
     def memories_of(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The memory number of each row."""
         return rows if self.starts is None else np.searchsorted(self.starts, rows, side="right") - 1
 
     def chunk_of(self, row: int) -> int | None:
@@ -89,7 +87,6 @@ class SegmentFile:
         return int(seqs[row]) if len(seqs) and seqs[row] != WHOLE_MEMORY else None
 
     def entries_at(self, rows: NDArray[np.int64]) -> list[EntryId]:
-        """The entries of these rows."""
         ids, seqs, memories = self.ids, self.columns["seqs"], self.memories_of(rows).tolist()
         if not len(seqs):
             return [(ids[memory], None) for memory in memories]

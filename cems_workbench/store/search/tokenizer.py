@@ -214,7 +214,6 @@ def _part_with_accents() -> re.Pattern[str]:
 
 
 def normalised(text: str) -> str:
-    """The text in Unicode normal form NFKC."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
@@ -224,7 +223,6 @@ def chunks(text: str) -> list[str]:
 
 
 def terms_of(chunk: str, language: Language = ENGLISH) -> tuple[str, ...]:
-    """The search terms of one chunk."""
     return _terms(language)[chunk]
 
 

@@ -64,7 +64,6 @@ class VectorRecord:
 
 
 def records(cursor: duckdb.DuckDBPyConnection) -> dict[str, VectorRecord]:
-    """The records by embedder id."""
     rows = cursor.execute(
         "SELECT key, value FROM workbench_meta WHERE starts_with(key, ?) ORDER BY key", [META_PREFIX]
     ).fetchall()
@@ -86,7 +85,6 @@ class VectorFiles:
         return None if value is None else VectorRecord(**json.loads(value))
 
     def save(self, record: VectorRecord) -> None:
-        """Replace the record."""
         with self._database.transaction() as cursor:
             self._save(cursor, record)
 
@@ -131,7 +129,6 @@ class VectorFiles:
         self._replace(rows, rows.entry_ids, lambda cursor, name: embedded.record(cursor, name, entries, hashes))
 
     def relabel(self, entries: Sequence[Entry]) -> None:
-        """Write new labels of these entries."""
         own = self._vectors().rows_of(list({entry.id[0] for entry in entries}))
         row_of = {entry_id: row for row, entry_id in enumerate(own.entry_ids)}
         present = [entry for entry in entries if entry.id in row_of]
@@ -139,7 +136,6 @@ class VectorFiles:
             self.put(present, own.vectors[[row_of[entry.id] for entry in present]])
 
     def remove(self, entry_ids: Sequence[EntryId]) -> None:
-        """Delete the vectors of these entries."""
         self._replace(_NO_ROWS, entry_ids, lambda cursor, name: embedded.remove(cursor, name, entry_ids))
 
     def complete(self) -> None:
@@ -152,7 +148,6 @@ class VectorFiles:
         self.save(replace(record, version=self._version))
 
     def discard(self) -> None:
-        """Delete the files and their records."""
         record = self.record()
         if record is not None:
             with self._database.transaction() as cursor:
@@ -308,7 +303,6 @@ class VectorFiles:
 
 
 def _opened(directory: Path, segments: Sequence[Segment]) -> SegmentVectors | None:
-    """These segments, or None if they cannot be read."""
     with suppress(StoreError):
         return vector_segments.open_vectors(directory, segments)
     return None

@@ -263,15 +263,12 @@ def refresh_vectors(
 
 
 class _Writer:
-    """Vectors that are not written yet."""
-
     def __init__(self, files: VectorFiles) -> None:
         self._files = files
         self._batches: list[tuple[Sequence[Entry], Float32]] = []
         self._written = time.monotonic()
 
     def add(self, entries: Sequence[Entry], vectors: Float32) -> None:
-        """Add vectors, and write if it is time to."""
         lengths = np.linalg.norm(vectors, axis=1)
         # A server may return longer ones. The others stay as they are, to the last digit.
         unit = np.abs(lengths - 1) <= UNIT_TOLERANCE
@@ -281,7 +278,6 @@ class _Writer:
             self.write()
 
     def write(self) -> None:
-        """Write what was added. Raises StoreError."""
         batches, self._batches = self._batches, []
         if batches:
             entries = [entry for own, _ in batches for entry in own]

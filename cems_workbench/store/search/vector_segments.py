@@ -95,7 +95,6 @@ class VectorSegment(SegmentFile):
 
     @property
     def vectors(self) -> Float32:
-        """The vectors, shape (rows, dimension)."""
         return self.columns["vectors"]
 
     @cached_property
@@ -106,7 +105,6 @@ class VectorSegment(SegmentFile):
 
     @cached_property
     def max_step(self) -> float:
-        """The largest step."""
         return float(self.quantized[1].max(initial=0))
 
 
@@ -123,11 +121,9 @@ class VectorRows:
         return len(self.entry_ids)
 
     def labels(self, row: int) -> tuple[str | None, str | None]:
-        """Project and scope of a row."""
         return self.projects[row], self.scopes[row]
 
     def take(self, rows: Sequence[int]) -> VectorRows:
-        """These rows."""
         return VectorRows(
             [self.entry_ids[row] for row in rows],
             [self.projects[row] for row in rows],
@@ -147,8 +143,6 @@ class Matrix:
 
 
 class _FilteredRows:
-    """The rows of a segment that pass a filter."""
-
     def __init__(self, live: LiveSegment[VectorSegment], where: Filter) -> None:
         segment = live.segment
         mask = segment.masks.mask(where)
@@ -167,7 +161,6 @@ class _FilteredRows:
             self.memories = int(np.count_nonzero(np.logical_or.reduceat(passing, segment.starts[:-1])))
 
     def row_numbers(self) -> NDArray[np.int64]:
-        """The passing rows."""
         if self.mask is None:
             return np.arange(len(self.segment.vectors))
         return np.flatnonzero(self.mask).astype(np.int64)
@@ -197,7 +190,6 @@ class SegmentVectors:
         self._cache_lock = threading.Lock()
 
     def __len__(self) -> int:
-        """Number of vectors."""
         return self.count(ANY)
 
     @property
@@ -206,11 +198,9 @@ class SegmentVectors:
         return int(self._segments[0].segment.vectors.shape[1]) if self._segments else None
 
     def count(self, where: Filter) -> int:
-        """How many vectors pass."""
         return sum(each.count for each in self._filtered(where))
 
     def memories(self, where: Filter) -> int:
-        """How many memories have a vector that passes."""
         return sum(each.memories for each in self._filtered(where))
 
     def by_memory(self, ids: Sequence[str]) -> dict[str, dict[int | None, Float32]]:
@@ -322,7 +312,6 @@ class SegmentVectors:
 
 
 def _copied_rows(parts: Sequence[_FilteredRows]) -> int:
-    """The number of rows that scans copy."""
     return sum(part.count for part in parts if part.copied)
 
 
@@ -342,7 +331,6 @@ def _cosines(passing: _FilteredRows, query: NDArray[np.int8], step: float) -> tu
 
 
 def rows_at(segment: VectorSegment, rows: NDArray[np.int64]) -> VectorRows:
-    """These rows, copied."""
     projects, scopes = segment.labels["projects"], segment.labels["scopes"]
     labels = segment.columns["filters"][rows].tolist()
     return VectorRows(
@@ -354,7 +342,6 @@ def rows_at(segment: VectorSegment, rows: NDArray[np.int64]) -> VectorRows:
 
 
 def concatenate(parts: Sequence[VectorRows]) -> VectorRows:
-    """The rows of all parts."""
     vectors = [part.vectors for part in parts if len(part)]
     return VectorRows(
         [entry_id for part in parts for entry_id in part.entry_ids],
@@ -417,7 +404,6 @@ def replace_rows(
 
 
 def _write_segment(directory: Path, rows: VectorRows) -> Segment:
-    """Write a segment of these rows."""
     order = sorted(range(len(rows)), key=lambda i: sort_key(rows.entry_ids[i]))
     entry_ids = [rows.entry_ids[i] for i in order]
     seqs = np.array([sort_key(entry_id)[1] for entry_id in entry_ids], np.int32)
@@ -444,7 +430,6 @@ def _create_segment(
 
 
 def _live_rows(directory: Path, segment: Segment) -> int:
-    """Number of vectors that are not deleted."""
     return live_segment(VectorSegment, directory, segment).size
 
 
@@ -473,7 +458,6 @@ def _tier(rows: int) -> int:
 
 
 def _merge(directory: Path, segments: Sequence[Segment]) -> Segment:
-    """Merge the live vectors of these segments into a new one."""
     whole = Merge([live_segment(VectorSegment, directory, each) for each in segments])
     dimension = whole.segments[0].vectors.shape[1]
     segment, arrays = _create_segment(directory, whole.columns(), whole.size, dimension)

@@ -89,7 +89,6 @@ class CurrentVocabulary:
 
 
 def count_words(texts: Iterable[str]) -> dict[str, int]:
-    """The plain words of `texts` with their document frequency."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(plain_words(chunks(text)))
