@@ -54,11 +54,11 @@ class _Guarded:
     def __getattr__(self, name: str) -> Any:
         with self.guard():
             value = getattr(self.guarded, name)
-        return partial(self._called, value) if callable(value) else value
+        return partial(self._called, name) if callable(value) else value
 
-    def _called(self, method: Callable[..., Any], *values: Any, **named: Any) -> Any:
+    def _called(self, method: str, *values: Any, **named: Any) -> Any:
         with self.guard():
-            result = method(*values, **named)
+            result = getattr(self.guarded, method)(*values, **named)
         if isinstance(result, AbstractContextManager):
             return self._opened(result)
         return self._iterated(result) if isinstance(result, Iterator) else result

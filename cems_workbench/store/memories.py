@@ -34,6 +34,7 @@ from cems_workbench.store.rows import (
     bump_content_version,
     column,
     next_version,
+    portions,
     scalar,
     staged,
     table_of,
@@ -171,8 +172,8 @@ class Memories:
         """
         of_project = "SELECT id FROM memories WHERE deleted_at IS NULL AND coalesce(project = ?, ? IS NULL) ORDER BY id"
         ids = self._database.read(column, of_project, [project, project])
-        for start in range(0, len(ids), BATCH_ROWS):
-            yield from self.read(ids[start : start + BATCH_ROWS]).values()
+        for some in portions(ids, BATCH_ROWS):
+            yield from self.read(some).values()
 
     def count(self) -> int:
         return self._cache.get("count", count)
@@ -627,8 +628,7 @@ def rows_of(cursor: duckdb.DuckDBPyConnection, columns: str, ids: Sequence[str])
     """These columns of the live memories with these ids, unordered."""
     if len(ids) * ROWS_PER_LOOKUP <= scalar(cursor, "SELECT count(*) FROM memories"):
         rows: list[tuple[Any, ...]] = []
-        for start in range(0, len(ids), LOOKUP_BATCH):
-            some = ids[start : start + LOOKUP_BATCH]
+        for some in portions(ids, LOOKUP_BATCH):
             # With another condition, or a list as one parameter, DuckDB would scan all rows.
             found = cursor.execute(
                 f"SELECT {columns}, deleted_at FROM memories WHERE id IN ({', '.join('?' * len(some))})", some

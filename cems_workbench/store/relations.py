@@ -27,6 +27,7 @@ from cems_workbench.store.rows import (
     VersionedCache,
     bump_content_version,
     check_name,
+    portions,
     scalar,
     staged,
     table_of,
@@ -158,8 +159,7 @@ def _about(
 ) -> dict[str, tuple[datetime | None, str | None, str, bool]]:
     """When some memories were created, their project and scope, and whether they are live."""
     about: dict[str, tuple[datetime | None, str | None, str, bool]] = {}
-    for start in range(0, len(ids), LOOKUP_BATCH):
-        some = ids[start : start + LOOKUP_BATCH]
+    for some in portions(ids, LOOKUP_BATCH):
         # With a list as one parameter, DuckDB would scan all rows.
         rows = cursor.execute(
             f"SELECT id, created_at, project, scope, deleted_at FROM memories WHERE id IN ({', '.join('?' * len(some))})",

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 
 Read = TypeVar("Read")
+Item = TypeVar("Item")
 
 
 MAX_ENTRIES = 16
@@ -120,6 +121,12 @@ def staged(cursor: duckdb.DuckDBPyConnection, name: str, table: pa.Table) -> Ite
             cursor.unregister(name)
         raise
     cursor.unregister(name)
+
+
+def portions(rows: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    """The rows in their order, at most `size` at a time."""
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
 
 
 def table_of(columns: str, rows: Collection[Sequence[Any]]) -> pa.Table:

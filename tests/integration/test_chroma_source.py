@@ -178,30 +178,6 @@ def test_rows_that_no_memory_can_be_made_of_are_named(client, port) -> None:
     assert len(found["large"].memory.content) == 1_000_000
 
 
-def test_rows_of_one_document_are_its_chunks(client, port) -> None:
-    collection = client.create_collection("chunks", embedding_function=None)
-    places = [("a", 1), ("a", 0), ("b", 0), ("a", 2)]
-    collection.add(
-        ids=["r1", "r2", "r3", "r4"],
-        embeddings=vectors(4),
-        documents=["one", "zero", "alone", "two"],
-        metadatas=[{"document_id": document, "chunk_index": number, "title": document} for document, number in places],
-    )
-    with closing(open_source(address(port, "chunks"))) as source:
-        probe, found = source.probe(), memories(taken(source))
-        (answer,) = source.search(EngineQuery("", vectors(4)[3], {"vector": 2}))
-    assert (probe.memories, probe.vectors) == (2, 4)
-    assert any("chunks of documents by document_id and chunk_index" in note for note in probe.notes)
-    assert found["a"].memory.content == "zero\none\ntwo"
-    assert [(chunk.seq, chunk.text, chunk.start) for chunk in found["a"].chunks] == [
-        (0, "zero", 0),
-        (1, "one", 5),
-        (2, "two", 9),
-    ]
-    np.testing.assert_allclose(found["a"].chunks[0].vector, vectors(4)[1], rtol=1e-6)
-    assert (answer.hits[0].memory_id, answer.hits[0].seq) == ("a", 2)
-
-
 @pytest.mark.parametrize("space", ["cosine", "l2", "ip"])
 def test_a_search_gives_the_engines_list(client, port, space) -> None:
     fill(client, space=space)

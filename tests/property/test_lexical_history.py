@@ -46,7 +46,7 @@ def opened(home: Path, manifest: Manifest, hidden: frozenset[str] = frozenset())
 
 
 def anew(home: Path, live: dict[str, Document]) -> LexicalIndex:
-    return opened(home, lexical_merge.build(home, iter(live.values()), len(live), 1, silent))
+    return opened(home, lexical_merge.update(home, (), (), iter(live.values()), len(live), 1, silent))
 
 
 def standing(index: LexicalIndex, query: str, name: str, where: Filter) -> TextRank | None:

@@ -47,11 +47,6 @@ BATCH_SIZE = 2_000
 READ_FAILED, WRITE_FAILED = "the vectors cannot be read", "the vectors cannot be written"
 
 
-def load() -> None:
-    """Import the library, which takes a second."""
-    import chromadb  # noqa: F401
-
-
 def connect(directory: Path, url: str | None) -> ClientAPI:
     """A client for the embedded database in `directory`, or for the server at `url`.
 
@@ -255,7 +250,7 @@ class ChromaDirectory:
         Raises StoreError if it cannot be opened.
         """
         if self._client is None:
-            load()  # before acquiring the lock: importing takes a second
+            import chromadb  # noqa: F401 (before acquiring the lock: importing takes a second)
         with self._lock():
             client = self._open_client()
             if self._files is not None and writing:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cems_workbench.records import Memory, TextRule
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.memories import partial_record, rows_of, text_columns
-from cems_workbench.store.rows import read_content_version
+from cems_workbench.store.rows import portions, read_content_version
 from cems_workbench.store.text_rule import chunk_text, searched_text, text_rule
 
 if TYPE_CHECKING:
@@ -207,12 +207,11 @@ def documents_of(
 
     `ids` are in `order`. Raises ContentChangedError if a memory changes after `version` before the last one is read.
     """
-    for start in range(0, len(ids), BATCH_SIZE):
+    for batch in portions(ids, BATCH_SIZE):
         with database.reading() as cursor:
             # The lock is released between batches, so another process may have written.
             if version is not None and read_content_version(cursor) != version:
                 raise ContentChangedError
-            batch = ids[start : start + BATCH_SIZE]
             # Row numbers first: reading by them skips the text blocks of other rows.
             rowids = cursor.execute("SELECT rowid FROM memories WHERE id IN (SELECT unnest(?))", [batch]).fetchall()
             rule = text_rule(cursor)

@@ -13,7 +13,7 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress
 from cems_workbench.store import memories
 from cems_workbench.store.database import Database
-from cems_workbench.store.rows import read_meta, write_meta
+from cems_workbench.store.rows import portions, read_meta, write_meta
 from cems_workbench.store.search import chroma, embedded
 from cems_workbench.store.search.chroma import ChromaDirectory
 from cems_workbench.store.search.entries import EntryId, key_of, parse_key
@@ -56,14 +56,16 @@ def refresh(
         changed = None if since is None else memories.changed_since(cursor, since)
         difference = embedded.difference(cursor, record.collection, copy, changed)
     total = len(difference.embed) + len(difference.relabel)
-    for entry_ids in _slices(difference.remove):
+    for entry_ids in portions(difference.remove, WRITE_ROWS):
         with chroma.store_errors(chroma.WRITE_FAILED):
             # Chroma first: a crash in between repeats the batch and never skips it.
             collection.delete(ids=[key_of(entry_id) for entry_id in entry_ids])
         with database.transaction() as cursor:
             embedded.remove(cursor, copy, entry_ids)
     # By id: the batches then read neighbouring rows of the files.
-    for done, entry_ids in enumerate(_slices(sorted([*difference.embed, *difference.relabel], key=key_of))):
+    for done, entry_ids in enumerate(
+        portions(sorted([*difference.embed, *difference.relabel], key=key_of), WRITE_ROWS)
+    ):
         progress(LABEL, done * WRITE_ROWS, total)
         own = vectors.rows_of(list({memory_id for memory_id, _ in entry_ids}))
         wanted = set(entry_ids)
@@ -116,12 +118,7 @@ def _reconcile(database: Database, collection: Collection) -> None:
     recorded = {key_of(entry_id): entry_id for entry_id in database.read(embedded.recorded_entries, name)}
     with chroma.store_errors(chroma.WRITE_FAILED):
         held = set(collection.get(include=[])["ids"])
-        for start in range(0, len(unknown := sorted(held - recorded.keys())), WRITE_ROWS):
-            collection.delete(ids=unknown[start : start + WRITE_ROWS])
+        for unknown in portions(sorted(held - recorded.keys()), WRITE_ROWS):
+            collection.delete(ids=list(unknown))
     with database.transaction() as cursor:
         embedded.remove(cursor, name, [recorded[key] for key in sorted(recorded.keys() - held)])
-
-
-def _slices(entry_ids: Sequence[EntryId]) -> Iterator[Sequence[EntryId]]:
-    for start in range(0, len(entry_ids), WRITE_ROWS):
-        yield entry_ids[start : start + WRITE_ROWS]

@@ -188,22 +188,6 @@ MAX_SEGMENTS = 40
 """With more segments, any pending merge is done."""
 
 
-def build(
-    directory: Path,
-    documents: Iterable[Document],
-    total: int,
-    content_version: int,
-    progress: Progress,
-    identity: str = "",
-    language: str = ENGLISH,
-) -> Manifest:
-    """Build the index of `documents`, the content with this identity, in a language, and replace the previous one.
-
-    Raises what `progress` raises (Cancelled), and StoreError if it cannot be written; the previous index then stays current.
-    """
-    return update(directory, (), (), documents, total, content_version, progress, identity, language)
-
-
 def update(
     directory: Path,
     segments: Sequence[Segment],
@@ -217,7 +201,7 @@ def update(
 ) -> Manifest:
     """Remove the memories `changed` from `segments` and add `documents` (in any order, `total` of them).
 
-    Raises as `build` does.
+    Raises what `progress` raises (Cancelled), and StoreError if it cannot be written; the previous index then stays current.
     """
 
     def write() -> tuple[list[Segment], int]:

@@ -16,7 +16,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence, Set
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +30,7 @@ from cems_workbench.store import memories, sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
+from cems_workbench.store.rows import portions
 from cems_workbench.store.search import embedded
 from cems_workbench.store.search import entries as entries_table
 from cems_workbench.store.search.entries import (
@@ -138,8 +140,8 @@ class VectorIndex:
         Each memory is compared as in `embeddings` with the others' nearest chunks. In batches of NEIGHBOUR_BATCH, one matrix product each
         up to EXACT_ROWS vectors. Memory is bounded by the batch.
         """
-        for start in range(0, len(ids), NEIGHBOUR_BATCH):
-            vectors = self.embeddings(ids[start : start + NEIGHBOUR_BATCH])
+        for some in portions(ids, NEIGHBOUR_BATCH):
+            vectors = self.embeddings(some)
             if not vectors:
                 continue
             # One more, since a memory is its own nearest; hidden ones are dropped afterwards.
@@ -219,7 +221,6 @@ def mean_direction(vectors: Sequence[Float32]) -> Float32:
     return vectors[0] if length < 1e-6 else np.asarray(mean / length, np.float32)
 
 
-Row = TypeVar("Row")
 BATCH_TEXTS = 512
 BATCH_CHARS = 8_000_000
 """A batch has at most this many texts, and about this many characters."""
@@ -249,9 +250,9 @@ def refresh_vectors(
         pending = embedded.pending(cursor, record.collection, changed)
     if pending.embed and record.dimension not in (None, embedder.dimension):
         raise other_dimension(embedder.model_id, record.dimension or 0, embedder.model_id, embedder.dimension)
-    for entry_ids in _slices(pending.remove, WRITE_ROWS):
+    for entry_ids in portions(pending.remove, WRITE_ROWS):
         files.remove(entry_ids)
-    for entry_ids in _slices(pending.relabel, WRITE_ROWS):
+    for entry_ids in portions(pending.relabel, WRITE_ROWS):
         files.relabel(_read(database, entry_ids))
     writer = _Writer(files)
     try:
@@ -295,7 +296,9 @@ def _encode(
 ) -> int:
     """Embed these entries; returns how many texts were encoded."""
     done = embedded_now = 0
-    for entries in (part for step in _slices(entry_ids, BATCH_TEXTS) for part in _split_by_size(_read(database, step))):
+    for entries in (
+        part for step in portions(entry_ids, BATCH_TEXTS) for part in _split_by_size(_read(database, step))
+    ):
         progress("embedding memories", done, len(entry_ids))
         source_vectors, without = database.read(sources.given_vectors, {entry.id: entry.text_sha for entry in entries})
         from_source = [entry for entry in entries if entry.id in source_vectors]
@@ -316,7 +319,7 @@ def _encode(
                 sources.embedded_texts,
                 [sources.TextPart(entry.id, entry.title, entry.content, entry.text) for entry in missing],
             )
-            vectors = embedder.encode(texts, _offset_progress(progress, done, len(entry_ids)))
+            vectors = embedder.encode(texts, partial(_within, progress, done, len(entry_ids)))
             writer.add(missing, _validate(vectors, len(missing), embedder))
         embedded_now += len(missing)
         done += len(entries)
@@ -332,13 +335,8 @@ def _normalise(vectors: Float32) -> Float32:
     return unit
 
 
-def _offset_progress(progress: Progress, done: int, total: int) -> Progress:
-    """The embedder's progress in a batch as progress of the whole refresh."""
-
-    def within(_: str, count: int, __: int) -> None:
-        progress("embedding memories", done + count, total)
-
-    return within
+def _within(progress: Progress, before: int, total: int, _: str, done: int, __: int) -> None:
+    progress("embedding memories", before + done, total)
 
 
 def _validate(vectors: Float32, rows: int, embedder: Embedder) -> Float32:
@@ -363,8 +361,3 @@ def _split_by_size(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
             start, chars = position + 1, 0
     if start < len(entries):
         yield entries[start:]
-
-
-def _slices(rows: Sequence[Row], size: int) -> Iterator[Sequence[Row]]:
-    for start in range(0, len(rows), size):
-        yield rows[start : start + size]

@@ -146,18 +146,6 @@ def test_a_cancelled_lexical_build_leaves_the_index_before(store, embedder, rows
     assert lexical_files(store) == 3
 
 
-def test_lost_vectors_are_noticed_and_made_again(tmp_path, embedder, rows):
-    with Store.open(tmp_path) as store:
-        store.add(rows([Memory("a", "alpha")]))
-        store.indexes.refresh(embedder)
-    shutil.rmtree(tmp_path / "vectors")
-    with Store.open(tmp_path) as store:
-        report = store.indexes.refresh(embedder)
-        assert report.embedded == 1
-        assert "1 are embedded again" in report.notes[0]
-        assert len(store.indexes.open(embedder).vectors) == 1
-
-
 def test_cosine_is_exact_in_small_stores_and_ties_are_by_id(store, embedder, rows):
     memories = [Memory(f"m{i:03}", f"text {i // 2}") for i in range(300)]
     store.add(rows(memories))
@@ -288,25 +276,6 @@ def test_a_url_that_is_none_is_not_named(url, tmp_path):
     with pytest.raises(StoreError, match="Chroma server of the settings cannot be reached") as error:
         connect(tmp_path, url)
     assert "SECRET" not in str(error.value)
-
-
-def test_bm25_scores_are_lucenes(store, embedder, rows):
-    texts = {"a": "duck duck goose", "b": "duck", "c": "goose goose fox otter"}
-    store.add(rows([Memory(name, text) for name, text in texts.items()]))
-    store.indexes.refresh(embedder)
-    lexical = store.indexes.open(embedder).lexical
-    idf = np.log(1 + (3 - 2 + 0.5) / (2 + 0.5))
-    mean = (3 + 1 + 4) / 3
-
-    def score(frequency: int, length: int) -> float:
-        return idf * frequency / (frequency + 1.5 * (1 - 0.75 + 0.75 * length / mean))
-
-    expected = [("b", score(1, 1)), ("a", score(2, 3))]
-    expected.sort(key=lambda hit: -hit[1])
-    assert lexical.search("Ducks!", 5) == [(name, pytest.approx(value, rel=1e-5)) for name, value in expected]
-    assert (lexical.document_count, lexical.document_frequency("duck"), lexical.document_frequency("cat")) == (3, 2, 0)
-    assert dict(lexical.vocabulary) == {"duck": 2, "goos": 2, "fox": 1, "otter": 1}
-    assert dict(lexical.words) == {"duck": 2, "goose": 2, "fox": 1, "otter": 1}
 
 
 def test_only_matching_memories_are_lexical_hits_and_ties_are_by_id(store, embedder, rows):

@@ -55,7 +55,7 @@ FOX, DOG, BIRD = Memory("a", "red fox"), Memory("b", "red red dog jumps"), Memor
 def index(tmp_path: Path) -> LexicalIndex:
     """Three memories of 2, 4 and 3 terms: the mean length is 3."""
     rows = [Document(memory.id, indexed_text(memory), None, "personal") for memory in (FOX, DOG, BIRD)]
-    manifest = lexical_merge.build(tmp_path, iter(rows), len(rows), 1, silent)
+    manifest = lexical_merge.update(tmp_path, (), (), iter(rows), len(rows), 1, silent)
     return LexicalIndex.open(tmp_path, segments_of(manifest))
 
 

@@ -226,13 +226,6 @@ def test_another_language_builds_the_words_anew_and_embeds_nothing(store: Store,
     assert store.indexes.open(embedder).lexical.language == NO_LANGUAGE
 
 
-def test_an_index_of_another_language_is_not_taken_for_the_stores(store: Store, embedder: HashEmbedder) -> None:
-    imported(store, "german")
-    store.indexes.refresh(embedder)
-    manifest = store.path / "lexical" / "manifest.json"
-    assert json.loads(manifest.read_text("utf-8"))["tokenizer"] == "1 german"
-
-
 def test_every_language_gives_terms() -> None:
     assert set(LANGUAGES) - set(algorithms()) == {CJK, NO_LANGUAGE}
     for language in LANGUAGES:
