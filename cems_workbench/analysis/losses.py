@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.pipeline.recorded import NOT_READ, NOT_RETURNED
-from cems_workbench.pipeline.stages import ASSEMBLY, STAGES
+from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.rerank import RERANK
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow
@@ -67,12 +67,6 @@ class Branch:
             else f"pushed below {k} by {self.stage}"
         )
 
-    @property
-    def order(self) -> tuple[int, int]:
-        """Sort key: pipeline order, of one stage the dropped first."""
-        names = [stage.name for stage in STAGES]
-        return names.index(self.stage) if self.stage in names else -1, int(self.manner == "below")
-
     def to_json(self) -> dict[str, Any]:
         """Stage and manner as plain values."""
         return {"stage": self.stage, "manner": self.manner}
@@ -90,7 +84,7 @@ def in_pipeline_order(branches: Iterable[Branch], stages: Sequence[str]) -> list
 
 @dataclass(frozen=True, eq=False)
 class LossArrays:
-    """The losses of candidates: (Q, C) of all, or (P) of those that were asked for."""
+    """The losses of P candidates."""
 
     stages: tuple[str, ...]
     """The stages that can lose a memory, in the order of the config."""
@@ -103,16 +97,16 @@ class LossArrays:
     """The rank that the stage gave it, or with which it was dropped; at `lists` the best in a list, 0 where no list keeps it; of the
     returned the one in the results."""
 
-    def branch(self, at: int, dropped: bool) -> Branch | None:
-        """The branch of a value of `at` and one of `dropped`; None for the returned."""
-        if at == RETURNED:
-            return None
-        if at == NEVER:
-            return NEVER_FOUND
-        stage = self.stages[at]
-        if stage == LISTS.name:
-            return Branch(stage, "depth" if dropped else "below")
-        return Branch(stage, "dropped" if dropped else "below")
+    @property
+    def branches(self) -> list[Branch | None]:
+        """(P) the branches; None for the returned."""
+        made: dict[tuple[int, bool], Branch | None] = {}
+        for dropped in (False, True):
+            made |= {(RETURNED, dropped): None, (NEVER, dropped): NEVER_FOUND}
+            for at, stage in enumerate(self.stages):
+                drops: Manner = "depth" if stage == LISTS.name else "dropped"
+                made[at, dropped] = Branch(stage, drops if dropped else "below")
+        return [made[pair] for pair in zip(self.at.tolist(), self.dropped.tolist(), strict=True)]
 
 
 def lost(
@@ -120,18 +114,13 @@ def lost(
     table: CandidateTable,
     config: PipelineConfig,
     k: int,
-    of: tuple[Ints, Ints] | None = None,
+    of: tuple[Ints, Ints],
 ) -> LossArrays:
-    """Where each candidate of a replay is lost at `k`.
+    """Where candidates of a replay are lost at `k`.
 
     `done` is what the stages did with the queries of `table`, under `config` or as recorded; `of` are the rows (P) and columns (P) of the
-    candidates that are asked for, all (Q, C) when None. Few of them are cheap: no stage has to rank everything.
+    candidates. Few of them are cheap: no stage has to rank everything.
     """
-    if of is None:
-        queries, columns = np.indices(table.shape)
-        flat = lost(done, table, config, k, (queries.ravel(), columns.ravel()))
-        shape = table.shape
-        return LossArrays(flat.stages, flat.at.reshape(shape), flat.dropped.reshape(shape), flat.rank.reshape(shape))
     q, c = of
     stages = done.candidate_stages
     at: NDArray[np.int8] = np.full(len(q), NEVER, dtype=np.int8)

@@ -13,23 +13,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from cems_workbench.analysis.losses import NEVER, NEVER_FOUND, RETURNED, Branch, LossArrays, in_pipeline_order, lost
+from cems_workbench.analysis.losses import NEVER_FOUND, Branch, in_pipeline_order, lost
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
 from cems_workbench.analysis.why.path import cause, memory_path
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.batch import Block, LabelledBatch, Rankings, missing_score_lines
+from cems_workbench.evaluation.batch import LabelledBatch, Rankings, missing_score_lines
 from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.recorded import merged_names
 from cems_workbench.pipeline.stages.result import plain_fields
-from cems_workbench.pipeline.table import Bools, Ints
+from cems_workbench.records import Query
 from cems_workbench.results import Result, Table
 
 DEFAULT_K = 10
@@ -38,8 +38,6 @@ MAX_ROWS = 100
 SHOWN = 10
 """Rows of each branch that are put in words where nobody asks for another number."""
 NO_PROJECT = "(no project)"
-Tally = Counter[Branch | None]
-"""Relevant memories by the branch where they leave; None for those that are returned."""
 Found = Callable[[Collection[str]], Mapping[str, Evidence]]
 """The evidence of some queries, by qid."""
 
@@ -168,11 +166,6 @@ class LossDifference:
             for of in (self.saved, self.broken)
         )
         return f"{self.after} against {self.before}: saves {saved}, breaks {broken}"
-
-    @property
-    def branches(self) -> list[Branch]:
-        """Every branch with a memory that is saved or broken, in pipeline order."""
-        return sorted({*self.saved, *self.broken}, key=lambda branch: branch.order)
 
     def to_json(self) -> dict[str, Any]:
         """The difference as plain values."""
@@ -313,86 +306,37 @@ class Losses(Result):
         return plain_fields(self, "maps differences")
 
 
-@dataclass(frozen=True, eq=False)
-class RelevantPairs:
-    """The relevant memories of a batch, by query in its order, then by id; P of them."""
+class End(NamedTuple):
+    """Where a relevant memory of a query ends: the branch (None: within the first k), and its rank there, 0 without one."""
 
-    batch: LabelledBatch
-    relevant_from: int
-    query: Ints
-    """(P) the query's place in the batch."""
-    first: Ints
-    """(Q) the first pair of each query."""
-    places: Sequence[tuple[Ints, Ints, Ints]]
-    """Of each block of the batch: which of the pairs are candidates there, and their rows and columns in its table."""
-
-    def of_query(self, q: int) -> list[tuple[str, int]]:
-        """The relevant memories of a query with their grades, in the order of its pairs."""
-        return sorted((key, grade) for key, grade in self.batch.grades[q].items() if grade >= self.relevant_from)
-
-    def names(self) -> list[tuple[str, str]]:
-        """(P) query and memory of each pair."""
-        return [(qid, key) for q, qid in enumerate(self.batch.qids) for key, _ in self.of_query(q)]
+    query: Query
+    memory_id: str
+    grade: int
+    branch: Branch | None = NEVER_FOUND
+    rank: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class PairLosses:
-    """`LossArrays` of the relevant pairs of a batch, (P) each."""
-
-    pairs: RelevantPairs
-    found: LossArrays
-
-    @property
-    def code(self) -> Ints:
-        """(P) a number for each branch: see `branch_of`."""
-        return (2 * (self.found.at.astype(np.int64) + 2) + self.found.dropped).astype(np.int64)
-
-    @property
-    def codes(self) -> int:
-        """How many numbers there are."""
-        return 2 * (len(self.found.stages) + 2)
-
-    def branch_of(self, code: int) -> Branch | None:
-        """The branch of a number; None for what is returned."""
-        return self.found.branch(code // 2 - 2, bool(code % 2))
+Ends = Mapping[tuple[str, str], End]
+"""By qid and memory id; of each query by id."""
 
 
-def relevant_pairs(batch: LabelledBatch, relevant_from: int) -> RelevantPairs:
-    """The relevant memories of every query, and where they are candidates."""
-    counts = (batch.ideal >= relevant_from).sum(axis=1)
-    first = np.cumsum(counts) - counts
-    pairs = RelevantPairs(batch, relevant_from, np.repeat(np.arange(len(counts)), counts), first, [])
-    return replace(pairs, places=[_places(pairs, counts, block) for block in batch.blocks])
-
-
-def _places(pairs: RelevantPairs, counts: Ints, block: Block) -> tuple[Ints, Ints, Ints]:
-    rows, columns = np.nonzero(block.judged & (block.grade >= pairs.relevant_from))
-    there = np.bincount(rows, minlength=len(block.places))
-    # Candidates are in the order of their ids, as the pairs are.
-    number = np.arange(len(rows)) - np.repeat(np.cumsum(there) - there, there)
-    for row in np.flatnonzero((there > 0) & (there < counts[block.places])).tolist():  # some are no candidates
-        numbers = {key: i for i, (key, _) in enumerate(pairs.of_query(int(block.places[row])))}
-        ids = block.table.ids[row]
-        number[rows == row] = [numbers[ids[c]] for c in columns[rows == row].tolist()]
-    return pairs.first[block.places][rows] + number, rows, columns
-
-
-def pair_losses(pairs: RelevantPairs, config: PipelineConfig, k: int, mistakes: StageMistakes) -> PairLosses:
-    """Where each relevant memory of a batch is lost under a config; what is no candidate of the evidence was never found.
-
-    The runs are added to `mistakes`.
-    """
-    count, batch = len(pairs.query), pairs.batch
-    at = np.full(count, NEVER, dtype=np.int8)
-    dropped, rank = np.zeros(count, dtype=bool), np.zeros(count, dtype=np.int64)
-    stages = batch.candidate_stages(config)
-    for (block, done), (pair, row, column) in zip(batch.runs(config), pairs.places, strict=True):
-        found = lost(done, block.table, config, k, (row, column))
-        # The last two places are those of RETURNED and NEVER, which are -1 and -2.
-        number = np.array([*(stages.index(name) for name in found.stages), NEVER, RETURNED], dtype=np.int8)
-        at[pair], dropped[pair], rank[pair] = number[found.at], found.dropped, found.rank
+def ends_of(batch: LabelledBatch, config: PipelineConfig, relevant_from: int, k: int, mistakes: StageMistakes) -> Ends:
+    """Where each relevant memory of a batch ends under a config; the runs are added to `mistakes`."""
+    ends = {
+        (query.qid, key): End(query, key, grade)
+        for query, grades in zip(batch.queries, batch.grades, strict=True)
+        for key, grade in sorted(grades.items())
+        if grade >= relevant_from
+    }
+    for block, done in batch.runs(config):
+        rows, columns = np.nonzero(block.judged & (block.grade >= relevant_from))
+        found = lost(done, block.table, config, k, (rows, columns))
+        places = zip(rows.tolist(), columns.tolist(), found.branches, found.rank.tolist(), strict=True)
+        for row, column, branch, rank in places:
+            name = batch.queries[block.places[row]].qid, block.table.ids[row][column]
+            ends[name] = ends[name]._replace(branch=branch, rank=rank)
         mistakes.add(done, block.table, config, (block.grade, batch.ideal[block.places]))
-    return PairLosses(pairs, LossArrays(stages, at, dropped, rank))
+    return ends
 
 
 class LossCollector:
@@ -417,22 +361,18 @@ class LossCollector:
 
         `needs` are those of their rankings, where known. Compared are the memories that are relevant in both batches.
         """
-        pairs = [relevant_pairs(batch, self.relevant_from) for batch in batches]
-        pairs = pairs * len(self.configs) if len(pairs) == 1 else pairs
-        outcomes = [
-            pair_losses(own, tally.config, self.k, tally.mistakes)
-            for own, tally in zip(pairs, self._tallies, strict=True)
+        own = list(batches) * len(self.configs) if len(batches) == 1 else batches
+        ends = [
+            tally.add(batch, self.relevant_from, self.k, None if needs is None else needs[i])
+            for i, (batch, tally) in enumerate(zip(own, self._tallies, strict=True))
         ]
-        for i, (tally, one) in enumerate(zip(self._tallies, outcomes, strict=True)):
-            tally.add(one, None if needs is None else needs[i])
-        for changes, one in zip(self._changes, outcomes[1:], strict=True):
-            same = (slice(None), slice(None)) if one.pairs is pairs[0] else _in_both(pairs[0], one.pairs)
-            changes.add(outcomes[0], one, *same)
+        for changes, other in zip(self._changes, ends[1:], strict=True):
+            changes.add(ends[0], other)
 
     @property
     def relevant(self) -> int:
         """The relevant memories so far, of the config with most."""
-        return max((tally.total.total() for tally in self._tallies), default=0)
+        return max((tally.returned + tally.lost.counts.total() for tally in self._tallies), default=0)
 
     def finished(self) -> Losses:
         """The maps, and the differences from the first config. Raises InputError if no query has a relevant memory."""
@@ -442,9 +382,8 @@ class LossCollector:
                 "or import judgments"
             )
         maps = tuple(tally.map(self.relevant_from, self.k) for tally in self._tallies)
-        names = [config.name for config in self.configs]
         differences = tuple(
-            changes.difference(names[0], name, self.k) for changes, name in zip(self._changes, names[1:], strict=True)
+            changes.difference(maps[0], other, self.k) for changes, other in zip(self._changes, maps[1:], strict=True)
         )
         return Losses(maps, differences)
 
@@ -519,171 +458,115 @@ def in_words(rows: Sequence[LostMemory], config: PipelineConfig, k: int, found: 
 
 
 @dataclass
+class _Lost:
+    """Lost memories counted by branch, and of each branch the first `most`."""
+
+    most: int
+    counts: Counter[Branch] = field(default_factory=Counter)
+    rows: dict[Branch, list[LostMemory]] = field(default_factory=dict)
+
+    def add(self, end: End, branch: Branch, rank: int) -> None:
+        self.counts[branch] += 1
+        kept = self.rows.setdefault(branch, [])
+        if len(kept) < self.most:
+            kept.append(LostMemory(end.query.qid, end.query.query, end.memory_id, end.grade, branch, rank or None))
+
+    def ordered(self, stages: Sequence[str]) -> tuple[dict[Branch, int], tuple[LostMemory, ...]]:
+        """Counts and rows in the order of the pipeline."""
+        branches = in_pipeline_order(self.counts, stages)
+        rows = (row for branch in branches for row in self.rows[branch])
+        return {branch: self.counts[branch] for branch in branches}, tuple(rows)
+
+
 class _Tally:
     """What was counted of a config so far."""
 
-    config: PipelineConfig
-    most: int
-    stages: tuple[str, ...] = ()
-    """The stages that can lose a memory, in order; those of external traces become known with their queries."""
-    total: Tally = field(default_factory=Counter)
-    queries: int = 0
-    by_type: dict[str, Tally] = field(default_factory=dict)
-    by_project: dict[str, Tally] = field(default_factory=dict)
-    rows: dict[Branch, list[LostMemory]] = field(default_factory=dict)
-    needs: Counter[str] = field(default_factory=Counter)
-    mistakes: StageMistakes = field(default_factory=StageMistakes)
+    def __init__(self, config: PipelineConfig, most: int) -> None:
+        self.config = config
+        self.stages: tuple[str, ...] = ()  # those of external traces become known with their queries
+        self.queries = self.returned = 0
+        self.lost = _Lost(most)
+        self.by_type: dict[str, Counter[Branch | None]] = {}
+        self.by_project: dict[str, Counter[Branch | None]] = {}
+        self.needs: Counter[str] = Counter()
+        self.mistakes = StageMistakes()
 
-    def add(self, losses: PairLosses, needs: Mapping[str, int] | None) -> None:
-        batch, code, query = losses.pairs.batch, losses.code, losses.pairs.query
-        self.stages = merged_names([self.stages, losses.found.stages])
-        _add_counts(self.total, losses, np.bincount(code, minlength=losses.codes))
-        self.queries += len(np.unique(query))
+    def add(self, batch: LabelledBatch, relevant_from: int, k: int, needs: Mapping[str, int] | None) -> Ends:
+        ends = ends_of(batch, self.config, relevant_from, k, self.mistakes)
+        self.stages = merged_names([self.stages, batch.candidate_stages(self.config)])
+        self.queries += len({qid for qid, _ in ends})
         self.needs.update(batch.unmet(self.config) if needs is None else needs)
-        _count(self.by_type, [kind or NO_TYPE for kind in batch.types], losses)
-        _count(self.by_project, [one.project or NO_PROJECT for one in batch.queries], losses)
-        for number in np.unique(code).tolist():
-            branch = losses.branch_of(number)
-            if branch is not None:
-                kept = self.rows.setdefault(branch, [])
-                kept += _rows(losses, code == number, branch, self.most - len(kept))
+        for end in ends.values():
+            self.by_type.setdefault(end.query.type or NO_TYPE, Counter())[end.branch] += 1
+            self.by_project.setdefault(end.query.project or NO_PROJECT, Counter())[end.branch] += 1
+            if end.branch is None:
+                self.returned += 1
+            else:
+                self.lost.add(end, end.branch, end.rank)
+        return ends
 
     def map(self, relevant_from: int, k: int) -> LossMap:
-        branches = self._branches(self.total)
-        relevant, returned = self.total.total(), self.total[None]
-        left, after = relevant - sum(n for branch, n in branches.items() if branch == NEVER_FOUND), {}
+        branches, rows = self.lost.ordered(self.stages)
+        relevant = self.returned + sum(branches.values())
+        left, after = relevant - branches.get(NEVER_FOUND, 0), {}
         for stage in self.stages:
             left -= sum(n for branch, n in branches.items() if branch.stage == stage)
             after[stage] = left
-        rows = tuple(row for branch in branches for row in self.rows.get(branch, ()))
         return LossMap(
             relevant,
-            returned,
+            self.returned,
             branches,
             self.config.name,
             k,
             relevant_from,
             self.queries,
             after,
-            {name: self._counts(self.by_type[name]) for name in sorted(self.by_type)},
-            {name: self._counts(self.by_project[name]) for name in sorted(self.by_project)},
+            self._groups(self.by_type),
+            self._groups(self.by_project),
             rows,
             _remarks(self.config, self.needs, k),
             tuple(self.mistakes.found()),
         )
 
-    def _counts(self, counts: Tally) -> LossCounts:
-        return LossCounts(counts.total(), counts[None], self._branches(counts))
+    def _groups(self, tallies: Mapping[str, Counter[Branch | None]]) -> dict[str, LossCounts]:
+        groups = {}
+        for name, counts in sorted(tallies.items()):
+            branches = in_pipeline_order((branch for branch in counts if branch), self.stages)
+            own = {branch: counts[branch] for branch in branches}
+            groups[name] = LossCounts(counts.total(), counts[None], own)
+        return groups
 
-    def _branches(self, counts: Tally) -> dict[Branch, int]:
-        """By branch, in the order of the pipeline."""
-        found = {branch: count for branch, count in counts.items() if branch is not None}
-        return {branch: found[branch] for branch in in_pipeline_order(found, self.stages)}
 
-
-@dataclass
 class _Changes:
     """What was counted so far of two configs."""
 
-    most: int
-    relevant: int = 0
-    counts: Counter[tuple[Branch | None, Branch | None]] = field(default_factory=Counter)
-    rows: dict[tuple[bool, Branch], list[LostMemory]] = field(default_factory=dict)
+    def __init__(self, most: int) -> None:
+        self.relevant = 0
+        self.saved, self.broken = _Lost(most), _Lost(most)
+        self.moved: Counter[tuple[Branch, Branch]] = Counter()
 
-    def add(self, one: PairLosses, other: PairLosses, left: Ints | slice, right: Ints | slice) -> None:
-        """`left` and `right` say which pairs of the two are the same."""
-        before, after = one.code[left], other.code[right]
-        self.relevant += len(before)
-        for number in np.unique(before * other.codes + after).tolist():
-            was, now = number // other.codes, number % other.codes
-            same = (before == was) & (after == now)
-            branches = one.branch_of(was), other.branch_of(now)
-            self.counts[branches] += int(same.sum())
-            broken = branches[0] is None
-            branch = branches[1] if broken else branches[0]
-            if branch is None or (not broken and branches[1] is not None):
+    def add(self, one: Ends, other: Ends) -> None:
+        """The memories that are relevant in both."""
+        for name, was in one.items():
+            if (now := other.get(name)) is None:
                 continue
-            kept = self.rows.setdefault((broken, branch), [])
-            which = np.zeros(len(one.code), dtype=bool)
-            which[left] = same
-            losing = one
-            if broken:  # ranks and order of the one that loses them, queries of the first
-                losing = PairLosses(one.pairs, _taken(other.found, one, left, right))
-            kept += _rows(losing, which, branch, self.most - len(kept))
+            self.relevant += 1
+            if was.branch and now.branch is None:
+                self.saved.add(was, was.branch, was.rank)
+            elif was.branch is None and now.branch:
+                self.broken.add(was, now.branch, now.rank)
+            elif was.branch and now.branch and was.branch != now.branch:
+                self.moved[was.branch, now.branch] += 1
 
-    def difference(self, before: str, after: str, k: int) -> LossDifference:
-        saved: Counter[Branch] = Counter()
-        broken: Counter[Branch] = Counter()
-        moved: Counter[tuple[Branch, Branch]] = Counter()
-        for (was, now), count in self.counts.items():
-            if was is not None and now is None:
-                saved[was] += count
-            elif was is None and now is not None:
-                broken[now] += count
-            elif was is not None and now is not None and was != now:
-                moved[was, now] += count
-        rows = [
-            tuple(row for branch in _in_order(found) for row in self.rows.get((is_broken, branch), ()))
-            for is_broken, found in ((False, saved), (True, broken))
-        ]
+    def difference(self, one: LossMap, other: LossMap, k: int) -> LossDifference:
+        stages = merged_names([list(one.after), list(other.after)])
+        saved, saved_rows = self.saved.ordered(stages)
+        broken, broken_rows = self.broken.ordered(stages)
+        place = {branch: i for i, branch in enumerate(in_pipeline_order({*one.branches, *other.branches}, stages))}
+        moved = dict(sorted(self.moved.items(), key=lambda row: (place[row[0][0]], place[row[0][1]])))
         return LossDifference(
-            before,
-            after,
-            k,
-            self.relevant,
-            _in_order(saved),
-            _in_order(broken),
-            dict(sorted(moved.items(), key=lambda row: (row[0][0].order, row[0][1].order))),
-            rows[0],
-            rows[1],
+            one.config_name, other.config_name, k, self.relevant, saved, broken, moved, saved_rows, broken_rows
         )
-
-
-def _taken(found: LossArrays, one: PairLosses, left: Ints | slice, right: Ints | slice) -> LossArrays:
-    """The losses of the second config at the pairs of the first; what only the first has is not read."""
-    at = np.full(len(one.code), NEVER, dtype=np.int8)
-    dropped, rank = np.zeros(len(at), dtype=bool), np.zeros(len(at), dtype=np.int64)
-    at[left], dropped[left], rank[left] = found.at[right], found.dropped[right], found.rank[right]
-    return LossArrays(found.stages, at, dropped, rank)
-
-
-def _in_order(counts: Mapping[Branch, int]) -> dict[Branch, int]:
-    return dict(sorted(counts.items(), key=lambda row: row[0].order))
-
-
-def _rows(losses: PairLosses, which: Bools, branch: Branch, most: int) -> list[LostMemory]:
-    pairs, found = losses.pairs, []
-    for p in np.flatnonzero(which)[: max(most, 0)].tolist():
-        q = int(pairs.query[p])
-        memory_id, grade = pairs.of_query(q)[p - int(pairs.first[q])]
-        query, rank = pairs.batch.queries[q], int(losses.found.rank[p]) or None
-        found.append(LostMemory(query.qid, query.query, memory_id, grade, branch, rank))
-    return found
-
-
-def _count(groups: dict[str, Tally], names: Sequence[str], losses: PairLosses) -> None:
-    """Add the pairs to the group of their query."""
-    query, codes = losses.pairs.query, losses.codes
-    known = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    group = np.array([known[name] for name in names], dtype=np.int64)[query] if names else query
-    counts = np.bincount(group * codes + losses.code, minlength=len(known) * codes).reshape(-1, codes)
-    for name, i in known.items():
-        if counts[i].any():
-            _add_counts(groups.setdefault(name, Counter()), losses, counts[i])
-
-
-def _add_counts(tally: Tally, losses: PairLosses, counts: Ints) -> None:
-    """Add the numbers of pairs by code."""
-    for code in np.flatnonzero(counts).tolist():
-        tally[losses.branch_of(code)] += int(counts[code])
-
-
-def _in_both(one: RelevantPairs, other: RelevantPairs) -> tuple[Ints, Ints]:
-    """The pairs of query and memory that two batches have, as their places in each."""
-    known = {name: p for p, name in enumerate(other.names())}
-    both = [(p, known[name]) for p, name in enumerate(one.names()) if name in known]
-    left, right = np.array(both, dtype=np.int64).reshape(-1, 2).T
-    return left, right
 
 
 _FINDING = ("query.", "expansion.", "lists.")

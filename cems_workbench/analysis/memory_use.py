@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cems_workbench.analysis.losses import NEVER_FOUND, Branch, lost
+from cems_workbench.analysis.losses import NEVER_FOUND, Branch, in_pipeline_order, lost
 from cems_workbench.analysis.ranks import loss, target_rank
 from cems_workbench.command_words import asked_options, why_command
 from cems_workbench.config import PipelineConfig
@@ -34,10 +34,10 @@ from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_sources import ordinal
+from cems_workbench.pipeline.recorded import merged_names
 from cems_workbench.pipeline.replay import blocks_of, replay, run, to_table
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.result import plain_fields
-from cems_workbench.pipeline.table import Ints
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
 
@@ -56,9 +56,7 @@ SAID: Mapping[UseStatus, str] = {
     "judged irrelevant": "although judged irrelevant",
     "not judged": "not judged",
 }
-CANDIDATE, RETURNED, WANTED, FOUND, IRRELEVANT = range(5)
-COLUMNS = 5
-"""Counts of a memory, in the order of `MemoryUse`."""
+COUNTS = ("candidate", "returned", "wanted", "found", "irrelevant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,9 +240,9 @@ class MemoryUseCounter:
         self.k = target_rank(config) if k is None else k
         self._from = relevant_from
         self._followed = frozenset(followed)
-        self._number: dict[str, int] = {}
-        self._counts = np.zeros((0, COLUMNS), dtype=np.int64)
-        self._lost: dict[int, Counter[Branch]] = {}
+        self._counts: dict[str, Counter[str]] = {name: Counter() for name in COUNTS}
+        self._lost: dict[str, Counter[Branch]] = {}
+        self._stages: tuple[str, ...] = ()
         self._rows: dict[str, list[UseRow]] = {}
         self._queries = self._judged = self._explained = 0
 
@@ -258,8 +256,13 @@ class MemoryUseCounter:
     def finished(self) -> MemoryUses:
         """All counts so far."""
         counts = self._counts
-        uses = {memory_id: _use(memory_id, counts[i], self._lost.get(i)) for memory_id, i in self._number.items()}
-        bad = counts[counts[:, CANDIDATE] > 0, IRRELEVANT]
+        bad = np.array([counts["irrelevant"][key] for key in counts["candidate"]])
+        uses = {}
+        for key in counts["candidate"] | counts["returned"] | counts["wanted"]:
+            lost = self._lost.get(key, Counter[Branch]())
+            branches = sorted(in_pipeline_order(lost, self._stages), key=lambda branch: -lost[branch])
+            own = {name: counts[name][key] for name in COUNTS}
+            uses[key] = MemoryUse(key, **own, lost={branch: lost[branch] for branch in branches})
         rows = {
             memory_id: tuple(sorted(rows, key=lambda row: (STATUS_ORDER.index(row.status), row.query.qid)))
             for memory_id, rows in self._rows.items()
@@ -279,18 +282,21 @@ class MemoryUseCounter:
             self._queries += 1
             self._judged += bool(given)
             least = self._from if isinstance(self._from, int) else self._from[query.qid]
-            self._count([ids[c] for c in np.flatnonzero(listed[q]).tolist()], CANDIDATE)
             ranked = {ids[c]: rank for rank, c in enumerate(first[q].tolist(), 1) if c >= 0}
-            self._count(ranked, RETURNED)
             wanted = [key for key, grade in given.items() if grade >= least]
-            self._count(wanted, WANTED)
-            self._count([key for key in wanted if key in ranked], FOUND)
-            self._count([key for key in ranked if given.get(key, least) < least], IRRELEVANT)
+            found = {
+                "candidate": [ids[c] for c in np.flatnonzero(listed[q]).tolist()],
+                "returned": list(ranked),
+                "wanted": wanted,
+                "found": [key for key in wanted if key in ranked],
+                "irrelevant": [key for key in ranked if given.get(key, least) < least],
+            }
+            for name, keys in found.items():
+                self._counts[name].update(keys)
             for key in wanted:
                 if key not in ranked:
                     c = bisect_left(ids, key)
-                    found = c < len(ids) and ids[c] == key
-                    if found:
+                    if c < len(ids) and ids[c] == key:
                         asked.append((q, c))
                     else:
                         self._lose(query, evidences[q], key, given[key], NEVER_FOUND)
@@ -299,24 +305,14 @@ class MemoryUseCounter:
         if asked:
             rows, columns = (np.array(values, dtype=np.int64) for values in zip(*asked, strict=True))
             losses = lost(done, table, self.config, self.k, (rows, columns))
-            for p, (q, c) in enumerate(asked):
-                branch = losses.branch(int(losses.at[p]), bool(losses.dropped[p]))
+            self._stages = merged_names([self._stages, losses.stages])
+            for (q, c), branch in zip(asked, losses.branches, strict=True):
                 if branch is not None:
                     key = table.ids[q][c]
                     self._lose(queries[q], evidences[q], key, grades[queries[q].qid][key], branch)
 
-    def _row_of(self, memory_id: str) -> int:
-        number = self._number.setdefault(memory_id, len(self._number))
-        if number == len(self._counts):
-            self._counts = np.concatenate([self._counts, np.zeros((max(1024, number), COLUMNS), dtype=np.int64)])
-        return number
-
-    def _count(self, memory_ids: Iterable[str], column: int) -> None:
-        rows = [self._row_of(memory_id) for memory_id in memory_ids]
-        self._counts[rows, column] += 1  # a query has a memory once
-
     def _lose(self, query: Query, evidence: Evidence, memory_id: str, grade: int, branch: Branch) -> None:
-        self._lost.setdefault(self._row_of(memory_id), Counter())[branch] += 1
+        self._lost.setdefault(memory_id, Counter())[branch] += 1
         if memory_id not in self._followed:
             return
         words = branch.words(self.k)
@@ -331,12 +327,6 @@ class MemoryUseCounter:
         status: UseStatus = "not judged" if grade is None else "found" if grade >= least else "judged irrelevant"
         words = f"{ordinal(rank)}, {SAID[status]}"
         self._rows.setdefault(memory_id, []).append(UseRow(query, memory_id, grade, rank, status, words))
-
-
-def _use(memory_id: str, counts: Ints, branches: Mapping[Branch, int] | None) -> MemoryUse:
-    candidate, returned, wanted, found, irrelevant = counts.tolist()
-    by_count = sorted((branches or {}).items(), key=lambda pair: (-pair[1], pair[0].order))
-    return MemoryUse(memory_id, candidate, returned, wanted, found, irrelevant, dict(by_count))
 
 
 def memory_uses(

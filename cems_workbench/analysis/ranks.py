@@ -156,8 +156,7 @@ def branch_of(trace: Trace, memory_id: str, k: int | None = None) -> Branch | No
     if c is None:
         return NEVER_FOUND
     k = target_rank(trace.config) if k is None else k
-    found = lost(trace.run, trace.table, trace.config, k, (np.array([0]), np.array([c])))
-    return found.branch(int(found.at[0]), bool(found.dropped[0]))
+    return lost(trace.run, trace.table, trace.config, k, (np.array([0]), np.array([c]))).branches[0]
 
 
 def stage_words(trace: Trace, stage: AnyStage, memory_id: str) -> str:

@@ -118,12 +118,11 @@ def test_portions_add_up_and_a_difference_is_that_of_the_two_maps(found, one, ot
 @given(SETS, LOSS_CONFIGS, st.integers(1, 4))
 def test_some_candidates_are_decided_as_all_are(found: list[Evidence], config: PipelineConfig, k: int) -> None:
     table = to_table(found)
-    every = lost(run(table, config), table, config, k)
     q, c = np.nonzero(table.valid)
-    for few in (slice(0, 3), slice(None)):
-        some = lost(run(table, config), table, config, k, (q[few], c[few]))
-        for name in ("at", "dropped", "rank"):
-            assert (getattr(some, name) == getattr(every, name)[q[few], c[few]]).all()
+    every = lost(run(table, config), table, config, k, (q, c))
+    some = lost(run(table, config), table, config, k, (q[:3], c[:3]))
+    for name in ("at", "dropped", "rank"):
+        assert (getattr(some, name) == getattr(every, name)[:3]).all()
 
 
 SCORES = st.none() | st.sampled_from([0.1, 0.5, 0.5, 2.0])
