@@ -29,7 +29,6 @@ from cems_workbench.models.http import (
     CallError,
     CallLimits,
     ModelServer,
-    ask_json,
     call_error,
     sendable,
 )
@@ -234,7 +233,7 @@ class OpenAiEmbedder(ServerEmbedder):
     def _get(self, url: str) -> Any:
         """The decoded reply; None if the server has none at this path."""
         try:
-            return self._server.call(lambda: ask_json(self._server, url))
+            return self._server.ask(url)
         except CallError as failure:
             if failure.cause in ("refused", "bad reply") and not failure.unreachable:
                 return None  # a status 4xx, or a page that is not JSON
@@ -250,10 +249,8 @@ class OpenAiEmbedder(ServerEmbedder):
         if self._expected:
             body["dimensions"] = self._expected
 
-        async def request() -> list[Float64]:
-            return vectors_of(await ask_json(self._server, self._server.api("embeddings"), body))
-
-        return self._server.call(request)
+        vectors: list[Float64] = self._server.ask(self._server.api("embeddings"), body, vectors_of)
+        return vectors
 
 
 def vectors_of(reply: Any) -> list[Float64]:
@@ -270,10 +267,11 @@ def vectors_of(reply: Any) -> list[Float64]:
             raise CallError("bad reply", f"the indexes of {len(rows)} vectors are not 0 to {len(rows) - 1}")
         # The order of the reply is not promised.
         rows = sorted(rows, key=lambda row: int(row["index"]))
-    return [_vector(row["embedding"]) for row in rows]
+    return [vector_of(row["embedding"]) for row in rows]
 
 
-def _vector(sent: Any) -> Float64:
+def vector_of(sent: Any) -> Float64:
+    """A vector as sent: numbers, or base64 of little-endian float32. Raises CallError and ValueError as `vectors_of`."""
     if isinstance(sent, str):
         return np.frombuffer(base64.b64decode(sent, validate=True), "<f4").astype(np.float64)
     if not isinstance(sent, list):
