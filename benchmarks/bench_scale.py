@@ -47,7 +47,7 @@ from benchmarks.scale_lists import Engines, PreparedVectors, changes, lists
 from benchmarks.scale_memories import BLOCK, memories, memory_id
 from benchmarks.serving import AT_REST, QUERY_BOX, ROOT, WORKBENCH, chromium, free_port, served
 from benchmarks.turns import Summary, summary
-from cems_workbench.config.presets import DEFAULT
+from cems_workbench.config.forms.yaml_form import DEFAULT
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import make_queue
 from cems_workbench.models.resolve import EIGHT_BIT, PACKAGED_ID

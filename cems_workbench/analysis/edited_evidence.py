@@ -23,7 +23,7 @@ from typing import Any
 
 from cems_workbench.config import PipelineConfig, list_depths
 from cems_workbench.config.model import candidate_set_size
-from cems_workbench.config.sections.gathering import ADDED_LISTS
+from cems_workbench.config.sections import ADDED_LISTS
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.tokens import TokenCounts
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, Hit, ModelScore, RankedList

@@ -45,8 +45,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from cems_workbench.analysis.losses import NEVER_FOUND
-from cems_workbench.analysis.ranks import branch_of, loss, nothing_returned, target_rank
+from cems_workbench.analysis.ranks import NEVER_FOUND, branch_of, loss, nothing_returned, target_rank
 from cems_workbench.analysis.stage_mistakes import FINDING, KnownMistake, StageMistakes
 from cems_workbench.analysis.supersession import first_result_stale, first_result_words
 from cems_workbench.config import PipelineConfig

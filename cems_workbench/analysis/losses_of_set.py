@@ -1,7 +1,7 @@
 """Where the relevant memories of a query set are lost: how many at each stage, and what happened to each.
 
 Every relevant memory (judged with at least the set's lowest relevant grade) is in exactly one place: within the first k results, or in the
-branch where it leaves the pipeline (`analysis/losses.py:Branch`). Counts are read from the arrays of a replay; sentences are made from
+branch where it leaves the pipeline (`analysis/ranks.py:Branch`). Counts are read from the arrays of a replay; sentences are made from
 traces, as `why` makes them, and only for the rows that are shown.
 
 A `LossCollector` counts one portion after the other: the batch of a query set, or the portions of `evaluate_stream`, as whose `each`
@@ -17,8 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from cems_workbench.analysis.losses import NEVER_FOUND, Branch, in_pipeline_order, lost
-from cems_workbench.analysis.ranks import target_rank
+from cems_workbench.analysis.ranks import NEVER_FOUND, Branch, in_pipeline_order, lost, target_rank
 from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
 from cems_workbench.analysis.why.path import cause, memory_path
 from cems_workbench.config import PipelineConfig

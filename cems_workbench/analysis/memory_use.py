@@ -26,8 +26,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cems_workbench.analysis.losses import NEVER_FOUND, Branch, in_pipeline_order, lost
-from cems_workbench.analysis.ranks import loss, target_rank
+from cems_workbench.analysis.ranks import NEVER_FOUND, Branch, in_pipeline_order, loss, lost, target_rank
 from cems_workbench.command_words import asked_options, why_command
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.evidence_stream import EvidenceStream

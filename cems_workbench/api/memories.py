@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     from cems_workbench.analysis.blame import Blame, BlamedMemory
     from cems_workbench.analysis.memory_use import MemoryUse
-    from cems_workbench.analysis.what_if import WhatIf
-    from cems_workbench.analysis.what_if_set import SetEffect
+    from cems_workbench.analysis.what_if import SetEffect, WhatIf
     from cems_workbench.api.open_store import ConfigLike, OpenStore
     from cems_workbench.api.single_query import Answer
     from cems_workbench.jobs.memory_use import UsesOf

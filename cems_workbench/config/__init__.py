@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         read_back,
     )
     from cems_workbench.config.forms.yaml_form import (
+        DEFAULT,
+        Preset,
         assigned,
         assigned_value,
         config_from,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
         parse_assignment,
         parse_config,
         portable_yaml,
+        preset,
         with_values,
     )
     from cems_workbench.config.model import (
@@ -41,7 +44,6 @@ if TYPE_CHECKING:
         field_specs,
         list_depths,
     )
-    from cems_workbench.config.presets import DEFAULT, Preset, preset
 else:
     __getattr__ = lazy_names(
         __name__,

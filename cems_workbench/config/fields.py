@@ -4,7 +4,7 @@
 each parameter are the row of its section in `parameters.json`. `specs(model)` walks a config class and yields one `FieldSpec` per leaf, in
 the order of docs/internals/specification.md. Nothing else in the project lists parameters. Lists and mappings are tuples inside, so that a
 config is hashable. What a parameter is called in other systems is declared with it (`exports=cems(...)`); writers and readers derive from
-that. `codec` says how a value is written if it is not the parameter's own (`forms/sheet.py`).
+that. `codec` says how a value is written if it is not the parameter's own (`forms/targets.py`).
 
 Source: docs/reference/formats.md, "Configs"; CEMS plan, "Config Changes"; memory agent, feature 2; mem0ai 2.2.1, `Memory.search`; engram
 at 10a2fe6, processor/recollection-writer.ts; ACE at f60bd48.

@@ -22,25 +22,23 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from cems_workbench.config.fields import FieldSpec, Section, specs
-from cems_workbench.config.sections.gathering import (
+from cems_workbench.config.sections import (
     ADDED_LISTS,
-    ExpansionConfig,
-    ListsConfig,
-    QueryConfig,
-    VariantWeights,
-)
-from cems_workbench.config.sections.ranking import (
     AbstainConfig,
     AdjustConfig,
     AssemblyConfig,
     DedupConfig,
+    ExpansionConfig,
     FilterConfig,
     FusionConfig,
     GapConfig,
     JudgeConfig,
+    ListsConfig,
+    QueryConfig,
     RerankConfig,
     SupersessionConfig,
     ThresholdConfig,
+    VariantWeights,
 )
 
 VERSION: Literal[2] = 2

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from cems_workbench.config import PipelineConfig, asks_source, preset, with_values
-from cems_workbench.config.presets import DEFAULT
+from cems_workbench.config.forms.yaml_form import DEFAULT
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.evidence_memory import EvidenceMemory, MemoryKey
 from cems_workbench.jobs.labelling import QueuePlan, assemble

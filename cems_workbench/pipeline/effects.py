@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cems_workbench.config import PipelineConfig, field_specs
-from cems_workbench.config.sections.gathering import ADDED_LISTS
+from cems_workbench.config.sections import ADDED_LISTS
 from cems_workbench.pipeline.fusion_methods import fusion_method, own_parameters
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.replay import Trace

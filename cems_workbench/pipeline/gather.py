@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from cems_workbench.config import PipelineConfig, asks_source, list_depths
 from cems_workbench.config.model import candidate_set_size
-from cems_workbench.config.sections.gathering import ADDED_LISTS, ENGINE_LISTS
+from cems_workbench.config.sections import ADDED_LISTS, ENGINE_LISTS
 from cems_workbench.errors import InputError, WorkbenchError, short
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import Float32

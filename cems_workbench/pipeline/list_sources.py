@@ -46,7 +46,7 @@ import numpy as np
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.fields import packaged
-from cems_workbench.config.sections.gathering import ADDED_LISTS, ListsConfig
+from cems_workbench.config.sections import ADDED_LISTS, ListsConfig
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, memoized
 
 if TYPE_CHECKING:

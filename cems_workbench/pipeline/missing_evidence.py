@@ -16,7 +16,7 @@ from typing import Any
 from cems_workbench.config import PipelineConfig, field_specs, list_depths
 from cems_workbench.config.fields import as_tuple
 from cems_workbench.config.model import DEEP_LISTS, candidate_set_size
-from cems_workbench.config.sections.gathering import ADDED_LISTS, ENGINE_LISTS
+from cems_workbench.config.sections import ADDED_LISTS, ENGINE_LISTS
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.pipeline.stages.result import ScoreNeed, field_names, plain_fields
 from cems_workbench.pipeline.supersession import SUPERSEDED

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.config.sections.gathering import HybridList, ListsConfig
+from cems_workbench.config.sections import HybridList, ListsConfig
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, NestedTable, Places, memoized
 from cems_workbench.records import Relation

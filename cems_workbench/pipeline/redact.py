@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.config.sections.gathering import Detectors
+from cems_workbench.config.sections import Detectors
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, ModelScore, RankedList
 from cems_workbench.pipeline.list_sources import SOURCES, without_source
 from cems_workbench.pipeline.missing_evidence import LEFT_OUT

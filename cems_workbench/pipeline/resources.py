@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from cems_workbench.config.sections.gathering import BY_LANGUAGE, LexicalList
+from cems_workbench.config.sections import BY_LANGUAGE, LexicalList
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreLockedError
 from cems_workbench.models.device import Choice
 from cems_workbench.models.embedder import TokenEmbedder

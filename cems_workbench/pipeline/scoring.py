@@ -34,7 +34,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.sections.ranking import RerankConfig
+from cems_workbench.config.sections import RerankConfig
 from cems_workbench.errors import ModelError
 from cems_workbench.models.late_interaction import LateInteraction
 from cems_workbench.models.minilm_judge import MiniLMJudge

@@ -49,7 +49,7 @@ from typing import Any, Literal, TypeVar
 import yaml
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.sections.gathering import ExpansionConfig, QueryConfig, TypoCorrection
+from cems_workbench.config.sections import ExpansionConfig, QueryConfig, TypoCorrection
 from cems_workbench.errors import InputError, ModelError, WorkbenchError
 from cems_workbench.models import prompts
 from cems_workbench.models.chat import Chat, OllamaChat, OpenAiChat

@@ -16,7 +16,7 @@ from typing import Any, cast
 from cems_workbench.config import FieldSpec, PipelineConfig, field_specs
 from cems_workbench.config.fields import Section, specs
 from cems_workbench.config.model import attribute_name
-from cems_workbench.config.sections.ranking import Band
+from cems_workbench.config.sections import Band
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from cems_workbench.builtin import preset_names
 from cems_workbench.config.fields import Section
-from cems_workbench.config.forms.yaml_form import difference
+from cems_workbench.config.forms.yaml_form import DEFAULT, Preset, difference, preset
 from cems_workbench.config.model import field_spec
-from cems_workbench.config.presets import DEFAULT, Preset, preset
 from docs.reference_pages.markdown import code, notice, table_cell
 
 HEAD = f"""\

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import count as numbers
 from typing import Any
 
-from cems_workbench.config.sections.gathering import Fts5List
+from cems_workbench.config.sections import Fts5List
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, EngineRequest, LexicalEngine, documents
 from cems_workbench.records import Memory

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cems_workbench.config.sections.gathering import LuceneList
+from cems_workbench.config.sections import LuceneList
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, EngineRequest, LexicalEngine, documents
 from cems_workbench.pipeline.text_pieces import OF_TEXT, PIECES

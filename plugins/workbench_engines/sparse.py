@@ -41,7 +41,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cems_workbench.config.sections.gathering import SparseList
+from cems_workbench.config.sections import SparseList
 from cems_workbench.errors import ModelError
 from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, EngineRequest, LexicalEngine, documents
 from cems_workbench.platform.sparse_terms import SparseAnalysis

@@ -1,7 +1,7 @@
 """Comparison of a production system's answer with the trace of one query, and where the two diverge.
 
     overlap   memories in common of the first n, n the length of what production returned
-    tau, rbo  of production's order and ours cut to n (`why.side_effects`)
+    tau, rbo  of production's order and ours cut to n (`why.trial`)
     map       production score ~ slope · our score + intercept, least squares over the memories both have; exact when the worst
               miss is within half a unit of the last digit that production printed
 

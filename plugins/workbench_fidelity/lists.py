@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from cems_workbench.config import PipelineConfig, list_depths
-from cems_workbench.config.sections.gathering import ADDED_LISTS
+from cems_workbench.config.sections import ADDED_LISTS
 from cems_workbench.errors import InputError
 from cems_workbench.models.tokens import TokenCounts
 from cems_workbench.pipeline import Evidence, RankedList

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from cems_workbench import formats
 from cems_workbench.cli.main import commands
 from cems_workbench.config import FORMS, import_config
-from cems_workbench.config.sections.ranking import FUSION_METHODS
+from cems_workbench.config.sections import FUSION_METHODS
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.jobs.factory import RecentCache
 from cems_workbench.jobs.tuning import SearchResult

@@ -12,7 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset, with_values
-from cems_workbench.config.sections.ranking import FUSION_METHODS
+from cems_workbench.config.sections import FUSION_METHODS
 from cems_workbench.pipeline import replay
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.ui.inspect import fetch_evidence

@@ -28,8 +28,7 @@ from cems_workbench.config import (
     with_values,
 )
 from cems_workbench.config.fields import TARGET_TITLES, Target
-from cems_workbench.config.forms.sheet import Inexpressible, encode, exported
-from cems_workbench.config.forms.targets import quoted
+from cems_workbench.config.forms.targets import Inexpressible, encode, exported, quoted
 from tests.unit.config.test_export_forms import CEMSConfig
 
 

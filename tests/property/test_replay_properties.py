@@ -20,7 +20,7 @@ from cems_workbench.analysis.memory_use import MemoryUseCounter, memory_uses
 from cems_workbench.analysis.ranks import branch_of
 from cems_workbench.api.single_query import Answer
 from cems_workbench.config import PipelineConfig, dump_config, preset, preset_names, with_values
-from cems_workbench.config.sections.ranking import ThresholdConfig
+from cems_workbench.config.sections import ThresholdConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation import batch as batch_module
 from cems_workbench.evaluation.batch import LabelledBatch

@@ -172,7 +172,7 @@ LIBRARIES = ("cems_trace", "pg_text_search")
 FEATURES = ("workbench_fidelity", "workbench_inspect", "workbench_supersession")
 """Packages of `plugins/` with a feature of their own: analysis, commands, views. They stand above all layers and import any of them."""
 PUBLIC = (
-    "config.sections.gathering",
+    "config.sections",
     "errors",
     "extensions",
     "formats",

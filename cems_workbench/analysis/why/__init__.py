@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from cems_workbench.analysis.why.regather import gathered
     from cems_workbench.analysis.why.report import Why, explain
-    from cems_workbench.analysis.why.side_effects import LabelledSet
+    from cems_workbench.analysis.why.trial import LabelledSet
 else:
     __getattr__ = lazy_names(
         __name__,

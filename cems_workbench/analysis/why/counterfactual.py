@@ -21,8 +21,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cems_workbench.analysis.why import trial
-from cems_workbench.analysis.why.side_effects import LabelledEffect, LabelledSet, SideEffects, side_effects
-from cems_workbench.analysis.why.trial import Trials, changed
+from cems_workbench.analysis.why.trial import LabelledEffect, LabelledSet, SideEffects, Trials, changed, side_effects
 from cems_workbench.config import FieldSpec, PipelineConfig, assigned_value, field_spec, field_specs, with_values
 from cems_workbench.evaluation.comparison import interval_words
 from cems_workbench.evaluation.evaluate import number

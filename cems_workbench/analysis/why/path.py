@@ -278,7 +278,7 @@ def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListEntry
 
 
 def _past_the_limit(trace: Trace, memory_id: str) -> bool:
-    """Whether the last stage left it out for its rank alone, as `analysis/losses.py` decides it."""
+    """Whether the last stage left it out for its rank alone, as `analysis/ranks.py` decides it."""
     row = trace.stage(trace.run.last.name).by_id.get(memory_id)
     return row is not None and not row.kept and trace.run.results.past_limit(0, trace.columns[memory_id])
 

@@ -33,8 +33,7 @@ from cems_workbench.analysis.why.counterfactual import (
     single_counterfactuals,
 )
 from cems_workbench.analysis.why.path import ListEntry, source_of
-from cems_workbench.analysis.why.side_effects import side_effects
-from cems_workbench.analysis.why.trial import Trials, changed
+from cems_workbench.analysis.why.trial import Trials, changed, side_effects
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, list_depths, with_values
 from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList

@@ -56,8 +56,7 @@ from cems_workbench.analysis.why.regather import (
     with_a_parameter,
     word_tries,
 )
-from cems_workbench.analysis.why.side_effects import LabelledSet
-from cems_workbench.analysis.why.trial import Trials, changed
+from cems_workbench.analysis.why.trial import LabelledSet, Trials, changed
 from cems_workbench.config import PipelineConfig, field_spec, field_specs, with_values
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import Evidence

@@ -1,13 +1,11 @@
-"""Trial: configs replayed on one query's evidence, with the outcome for one memory; outcomes are cached.
+"""Trial: a changed config replayed, with what it does to one memory, to the other results, and to the judged queries.
 
 A memory that is level with others counts as the last of them, so that no change brings it in by its id. A change that leaves fewer than
 half as many results, or fewer than half as many different scores among them, or replaces them all, removes what ranks instead of moving
 the memory: no fix.
 
-Breakpoints of a fusion weight, solved instead of searched.
-
-Every candidate's raw fused score is a straight line in a list weight, a variant weight, a top-rank bonus or the boost.
-With minmax the final numerator of candidate c,
+Breakpoints of a fusion weight are solved instead of searched: every candidate's raw fused score is a straight line in a list weight, a
+variant weight, a top-rank bonus or the boost. With minmax the final numerator of candidate c,
 
     g_c(w) = factors_c · [(1 - blend)·(raw_c(w) - lowest(w)) + blend·best_c·(highest(w) - lowest(w))],
 
@@ -15,28 +13,37 @@ is a straight line wherever the same candidates are lowest and highest, so all w
 places are roots of straight lines. Between two roots the order is fixed. The lines are read off two replays, so the formula
 of a stage stays in its stage; what comes after adjust (budget, diversity) is not solved, so every answer is verified by replay.
 
+Other results are compared by tau and rbo (`analysis.ranks`) without the memory; the one that it displaces does not count as gone. Judged
+queries are replayed as one batch, with the measures, grades and verdict (nDCG@10) of `evaluate`.
+
 Source: RRF is linear in the list weights (Cormack et al. 2009); docs/internals/specification.md, "fusion" and "adjust".
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any, cast
 
 import numpy as np
 
+from cems_workbench.analysis.ranks import kendall, rbo
+from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.fields import Section
 from cems_workbench.config.model import attribute_name
-from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.evidence import VARIANT_KINDS
+from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance_words
+from cems_workbench.evaluation.metrics.measure import ideal_grades
+from cems_workbench.evaluation.verdict import Verdict, verdict_of_values
+from cems_workbench.pipeline.evidence import VARIANT_KINDS, Evidence
 from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.missing_evidence import gathered_parameters
-from cems_workbench.pipeline.replay import run, single_table, table_against
+from cems_workbench.pipeline.replay import run, single_table, table_against, to_table
 from cems_workbench.pipeline.stages import (
     ADJUST,
     ASSEMBLY,
@@ -49,7 +56,7 @@ from cems_workbench.pipeline.stages import (
 )
 from cems_workbench.pipeline.stages.fusion import linear_in_weights
 from cems_workbench.pipeline.stages.stage import PipelineRun
-from cems_workbench.pipeline.table import CandidateTable, Floats, Ranking
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ranking
 
 _TO_SURVIVE = CANDIDATE_STAGES[: CANDIDATE_STAGES.index(ASSEMBLY)]
 """The stages that can lose a memory before assembly."""
@@ -343,3 +350,147 @@ def _rank(lines: Lines, config: PipelineConfig, weight: float) -> int:
     own = score[lines.target]
     before = (score > own) | ((score == own) & (np.arange(len(score)) < lines.target))
     return 1 + int(before.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class SideEffects:
+    """tau and rbo are 1 if the other results do not change; `gone` of them, beyond the displaced one, are missing."""
+
+    tau: float
+    rbo: float
+    gone: int = 0
+
+
+def side_effects(before: Sequence[str], after: Sequence[str], memory_id: str) -> SideEffects:
+    """Side effects on the results other than `memory_id`; none if there was no result."""
+    if not before:
+        return SideEffects(1.0, 1.0)
+    old, new = ([key for key in results if key != memory_id] for results in (before, after))
+    if memory_id in after and memory_id not in before and len(old) > len(new):
+        old = old[:-1]
+    return SideEffects(kendall(old, new), rbo(old, new), len(set(old) - set(new)))
+
+
+NDCG_DEPTH = 10
+NDCG = Measure("nDCG", NDCG_DEPTH)
+VALUE_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledEffect:
+    """Queries that gain and lose a hit, that get a better and a worse nDCG@10, and its mean before and after.
+
+    `low` and `high` are the ends of the 95 % interval of the gain, as where configs are compared; NaN for one query. In `unscored`
+    queries reranker scores are missing under the change, so that its effect is unknown. `verdict` says whether nDCG@10 is lost.
+    `scope` says of how many judged queries these are some: " of 10,000"; empty if all were measured. `sampled`: they were drawn at
+    random.
+    """
+
+    queries: int
+    gained: tuple[str, ...]
+    lost: tuple[str, ...]
+    better: int
+    worse: int
+    before: float
+    after: float
+    low: float
+    high: float
+    verdict: Verdict
+    unscored: int = 0
+    scope: str = ""
+    sampled: bool = False
+
+    @property
+    def gain(self) -> float:
+        """Of mean nDCG@10."""
+        return self.after - self.before
+
+
+def _relevance(grades: Sequence[int], judged: int) -> str:
+    """The relevance grades of the measures, in words; for several grades only the lowest is named."""
+    words = relevance_words(min(grades, default=1), len(grades), judged)
+    return f"{words}; of some sets a higher grade" if len(set(grades)) > 1 else words
+
+
+class LabelledSet:
+    """The evidence of labelled queries, kept.
+
+    `grades` are judgments by qid and memory id, `relevant_from` the lowest relevant grade of each query, 1 where it is not named, and
+    `scope` and `sampled` say of how many queries these are some, as in `LabelledEffect`.
+    """
+
+    def __init__(
+        self,
+        evidences: Mapping[str, Evidence],
+        grades: Mapping[str, Mapping[str, int]],
+        relevant_from: Mapping[str, int] | None = None,
+        scope: str = "",
+        sampled: bool = False,
+    ) -> None:
+        self.scope, self.sampled = scope, sampled
+        least = {qid: (relevant_from or {}).get(qid, 1) for qid in evidences}
+        self.judged = sum(bool(grades.get(qid)) for qid in evidences)
+        self.qids = sorted(qid for qid in evidences if any(g >= least[qid] for g in grades.get(qid, {}).values()))
+        self.table = to_table([evidences[qid] for qid in self.qids])
+        self._least = np.array([least[qid] for qid in self.qids], dtype=np.int64)
+        self._grade = np.zeros(self.table.shape, dtype=np.int64)
+        self._judged = np.zeros(self.table.shape, dtype=bool)
+        self._ideal = ideal_grades([list(grades[qid].values()) for qid in self.qids])
+        for q, qid in enumerate(self.qids):
+            for c, memory_id in enumerate(self.table.ids[q]):
+                if memory_id in grades[qid]:
+                    self._judged[q, c], self._grade[q, c] = True, grades[qid][memory_id]
+        self.relevance = _relevance(self._least.tolist(), self.judged)
+        self._measured = lru_cache(maxsize=8)(self._measure)
+
+    def effect(self, before: PipelineConfig, after: PipelineConfig, k: int) -> LabelledEffect:
+        """The effect of the change from one config to the other; hits are counted at k."""
+        (old_hit, old, _, present), (new_hit, new, unscored, changed) = (
+            self._measured(before, k),
+            self._measured(after, k),
+        )
+        same = present == changed
+        verdict = verdict_of_values((after.name, before.name), NDCG, new - old, same_results=same)
+        return LabelledEffect(
+            queries=len(self.qids),
+            gained=tuple(self.qids[q] for q in np.flatnonzero(new_hit & ~old_hit)),
+            lost=tuple(self.qids[q] for q in np.flatnonzero(old_hit & ~new_hit)),
+            better=int((new > old + VALUE_TOLERANCE).sum()),
+            worse=int((new < old - VALUE_TOLERANCE).sum()),
+            before=float(old.mean()) if len(old) else 0.0,
+            after=float(new.mean()) if len(new) else 0.0,
+            low=verdict.low,
+            high=verdict.high,
+            verdict=verdict,
+            unscored=unscored,
+            scope=self.scope,
+            sampled=self.sampled,
+        )
+
+    def mistakes(self, config: PipelineConfig) -> list[KnownMistake]:
+        """What the stages and lists of a config show of themselves over these queries."""
+        found = StageMistakes()
+        found.add(run(self.table, config), self.table, config, (self._grade, self._ideal))
+        return found.found()
+
+    def means(self, config: PipelineConfig, k: int) -> tuple[float, float]:
+        """(hit@k, nDCG@10): the share of queries with a hit in the first k, and the mean; zeros without queries."""
+        hit, gained, _, _ = self._measure(config, k)
+        return (float(hit.mean()), float(gained.mean())) if self.qids else (0.0, 0.0)
+
+    def _measure(self, config: PipelineConfig, k: int) -> tuple[Bools, Floats, int, bytes]:
+        """(Q) hits and nDCG@10, how many queries lack reranker scores, and a digest of all results."""
+        stages = run(self.table, config)
+        results = stages.of(ASSEMBLY).after
+        unscored = 0 if RERANK.is_off(config) else sum(bool(stages.of(RERANK).needs(q)) for q in range(len(self.qids)))
+        order = results.leading(max(k, NDCG_DEPTH))
+        filled, rows, there = order >= 0, np.arange(len(order))[:, None], np.maximum(order, 0)
+        rankings = GradedRankings(
+            np.where(filled, self._grade[rows, there], 0), filled & self._judged[rows, there], filled, self._ideal
+        )
+        hit: Bools = np.zeros(len(order), dtype=bool)
+        for grade in np.unique(self._least).tolist():
+            hit |= (self._least == grade) & (Measure("hit", k, grade).values(rankings) == 1)
+        whole = results.leading(self.table.shape[1])
+        digest = hashlib.sha256(whole[:, (whole >= 0).any(axis=0)].tobytes()).digest()
+        return hit, NDCG.values(rankings), unscored, digest

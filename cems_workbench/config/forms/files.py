@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from cems_workbench.config.fields import ENV_PREFIXES, TARGET_PRESETS, TARGET_TITLES, Target
-from cems_workbench.config.forms.sheet import Reading
 from cems_workbench.config.forms.targets import MARK as MEM0_MARK
 from cems_workbench.config.forms.targets import (
+    Reading,
     dump_engram,
     dump_mem0,
     export_env,
@@ -36,10 +36,10 @@ from cems_workbench.config.forms.yaml_form import (
     dump_config,
     nested,
     parse_config,
+    preset,
     with_values,
 )
 from cems_workbench.config.model import PipelineConfig, field_specs
-from cems_workbench.config.presets import preset
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.platform.atomic_write import safe_stem
 from cems_workbench.platform.parsing import python_literal, read_text, toml_values, within_length

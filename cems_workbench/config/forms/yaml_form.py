@@ -1,9 +1,10 @@
-"""Configs as YAML: lossless both ways, and errors that name the key, the range and the nearest known key.
-
-`commented` makes comment lines that no line break, however exotic, can leave; YAML, TOML, .env and Python all begin one with #.
+"""Configs and presets as YAML: lossless both ways, and errors that name the key, the range and the nearest known key.
 
 Names that a later version of the config renamed are read as the present ones (`present_values`). Version 1 is that of the pipeline's
 specification, in which configs outside this project are written. The next rename is a row under the next number, which becomes `VERSION`.
+
+A shipped preset is a file with a comment at the head that names its source and known mistakes. `cems` states every key, the others say
+which preset they extend and what differs. One that was tuned has its evidence card next to it: `NAME.card.json`.
 """
 
 from __future__ import annotations
@@ -12,22 +13,27 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from cems_workbench.builtin import preset_names
+from cems_workbench.builtin import REFERENCE_PRESET, preset_names
 from cems_workbench.config.fields import Section, bounds_text, specs
 from cems_workbench.config.model import VERSION, PipelineConfig, attribute_name, field_spec, field_specs
-from cems_workbench.config.sections.gathering import ADDED_LISTS
+from cems_workbench.config.sections import ADDED_LISTS
 from cems_workbench.errors import InputError, nearest, one_line, short
 from cems_workbench.platform.parsing import shipped_yaml_values, yaml_values
+
+if TYPE_CHECKING:
+    from cems_workbench.config.evidence_card import EvidenceCard
+
 
 PARAMETERS: Mapping[int, Mapping[str, str]] = {
     2: {
@@ -368,3 +374,40 @@ def known_preset(name: str, where: str) -> str:
         hint = f"; did you mean {close}?" if close else ""
         raise InputError(f"{where} {one_line(name, 80)}: unknown{hint} Known presets: {', '.join(known)}")
     return name
+
+
+DEFAULT = REFERENCE_PRESET
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A shipped config, and the comment at the head of its file."""
+
+    name: str
+    config: PipelineConfig
+    notes: str
+
+    @property
+    def summary(self) -> str:
+        """First line of the notes."""
+        return self.notes.splitlines()[0] if self.notes else self.name
+
+    @property
+    def card(self) -> EvidenceCard | None:
+        """What it was measured on, for one that was tuned; read when it is asked for."""
+        path = preset_folder() / f"{self.name}.card.json"
+        if not path.is_file():
+            return None
+        from cems_workbench.config.evidence_card import read_card
+
+        with resources.as_file(path) as file:
+            return read_card(file)
+
+
+@cache
+def preset(name: str) -> Preset:
+    """Load a preset by name. Raises InputError naming the known ones and the nearest."""
+    name = known_preset(name, "preset")
+    notes = [line.removeprefix("#").strip() for line in preset_text(name).splitlines() if line.startswith("#")]
+    config = config_from(shipped_values(name), source=f"presets/{name}.yaml")
+    return Preset(name, config, "\n".join(notes))

@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from typing import Literal, get_args
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.sections.ranking import JudgeConfig
+from cems_workbench.config.sections import JudgeConfig
 from cems_workbench.errors import InputError, ModelError
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline.evidence import ModelScore

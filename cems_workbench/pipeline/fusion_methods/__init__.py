@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cems_workbench import extensions
-from cems_workbench.config.sections.ranking import FusionConfig
+from cems_workbench.config.sections import FusionConfig
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 

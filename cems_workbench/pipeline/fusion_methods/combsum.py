@@ -7,7 +7,7 @@ Source: Fox & Shaw, Combination of multiple searches, TREC-2, 1994; the weights 
 
 from __future__ import annotations
 
-from cems_workbench.config.sections.ranking import FusionConfig
+from cems_workbench.config.sections import FusionConfig
 from cems_workbench.pipeline.fusion_methods import FusionMethod, Hits
 from cems_workbench.pipeline.table import Floats
 

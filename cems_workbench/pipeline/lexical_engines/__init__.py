@@ -1,7 +1,7 @@
 """Lexical engines: list sources that answer as another engine does.
 
 An engine is a module here with the name of its list, which declares `LEXICAL_ENGINE = LexicalEngine(search)`, or an entry point with that
-name (`extensions.LEXICAL_ENGINES`). Its section is in `config/sections/gathering.py`, its row in `pipeline/list_sources.py`. It is
+name (`extensions.LEXICAL_ENGINES`). Its section is in `config/sections.py`, its row in `pipeline/list_sources.py`. It is
 imported when a config first enables its list; each query variant then gets a separate list, in the order of the engine.
 
     documents (one per chunk, else per memory) in order of insertion -> the engine's index -> hits, best first

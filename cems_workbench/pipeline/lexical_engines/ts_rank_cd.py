@@ -7,7 +7,7 @@ Source: docs/internals/specification.md, "lists"; `pg_text_search/cover_density.
 
 from __future__ import annotations
 
-from cems_workbench.config.sections.gathering import TsRankCdList
+from cems_workbench.config.sections import TsRankCdList
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.lexical_engines import EngineAnswer, EngineRequest, LexicalEngine, documents
 from cems_workbench.store.search.entries import WHOLE_MEMORY

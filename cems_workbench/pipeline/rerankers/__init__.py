@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from cems_workbench import extensions
-from cems_workbench.config.sections.ranking import RerankConfig
+from cems_workbench.config.sections import RerankConfig
 from cems_workbench.errors import ModelError
 from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline.resources import Resources

@@ -15,7 +15,7 @@ from datetime import datetime
 
 from cems_workbench import extensions
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.sections.gathering import ADDED_LISTS
+from cems_workbench.config.sections import ADDED_LISTS
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.pipeline.evidence import Hit, RankedList, Variant
 from cems_workbench.pipeline.resources import Resources

@@ -31,7 +31,7 @@ from typing import Literal
 
 import numpy as np
 
-from cems_workbench.config.sections.ranking import AdjustConfig, CountFactor, Feedback, ProjectFactors, TimeDecay
+from cems_workbench.config.sections import AdjustConfig, CountFactor, Feedback, ProjectFactors, TimeDecay
 from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.stages.fusion import by_relations
 from cems_workbench.pipeline.stages.result import (

@@ -44,7 +44,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cems_workbench.config import list_depths
-from cems_workbench.config.sections.ranking import AssemblyConfig
+from cems_workbench.config.sections import AssemblyConfig
 from cems_workbench.pipeline.list_sources import SOURCES, VECTOR_SCALES, ordinal, own_scale
 from cems_workbench.pipeline.stages.fusion import best_version, by_relations
 from cems_workbench.pipeline.stages.query import aggregations

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cems_workbench.config.sections.ranking import DedupConfig
+from cems_workbench.config.sections import DedupConfig
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, rows_of
 from cems_workbench.pipeline.stages.stage import Stage, Switch
 from cems_workbench.pipeline.table import CandidateTable, Ints, Ranking, reranked_by

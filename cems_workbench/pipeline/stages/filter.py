@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cems_workbench.config.sections.ranking import FilterConfig
+from cems_workbench.config.sections import FilterConfig
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, pass_through
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import Bools, Floats, Ranking, reranked_by

@@ -34,8 +34,7 @@ from typing import Literal
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.sections.gathering import ListsConfig, VariantWeights
-from cems_workbench.config.sections.ranking import FusionConfig
+from cems_workbench.config.sections import FusionConfig, ListsConfig, VariantWeights
 from cems_workbench.pipeline.evidence import VARIANT_KINDS
 from cems_workbench.pipeline.fusion_methods import (
     Contribution,

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.config.sections.ranking import JudgeConfig
+from cems_workbench.config.sections import JudgeConfig
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key, to_unit
 from cems_workbench.pipeline.stages.result import (
     PartColumn,

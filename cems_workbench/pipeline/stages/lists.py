@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config import PipelineConfig, list_depths
-from cems_workbench.config.sections.gathering import ListsConfig
+from cems_workbench.config.sections import ListsConfig
 from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.list_sources import (

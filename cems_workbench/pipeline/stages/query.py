@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config.fields import packaged
-from cems_workbench.config.sections.gathering import Conversational, Detectors
+from cems_workbench.config.sections import Conversational, Detectors
 from cems_workbench.pipeline.evidence import LANGUAGE
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, field_names, plain_fields
 from cems_workbench.pipeline.stages.stage import Stage, StageInput

@@ -45,7 +45,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.sections.ranking import Band, RerankConfig
+from cems_workbench.config.sections import Band, RerankConfig
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.list_sources import equal_scores, ordinal
 from cems_workbench.pipeline.reading import Head, Reading, kernel, read_all, read_promising

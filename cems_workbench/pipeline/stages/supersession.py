@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from cems_workbench.config.sections.ranking import SupersessionConfig
+from cems_workbench.config.sections import SupersessionConfig
 from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.stages.result import (
     RowContract,

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.config.sections.ranking import ThresholdConfig
+from cems_workbench.config.sections import ThresholdConfig
 from cems_workbench.pipeline.list_sources import SOURCES, as_cosine, list_label
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow, field_names, plain_fields, rows_of
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import streamlit as st
 
-from cems_workbench.analysis.losses import Branch
 from cems_workbench.analysis.losses_of_set import DEFAULT_K, NO_PROJECT, Losses, LostMemory, losses_of, with_words
+from cems_workbench.analysis.ranks import Branch
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evaluate import NO_TYPE

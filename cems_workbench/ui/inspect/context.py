@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from cems_workbench.analysis.ranks import RankComparison, target_rank
-from cems_workbench.config.sections.ranking import AssemblyConfig
+from cems_workbench.config.sections import AssemblyConfig
 from cems_workbench.evaluation.grades import relevant
 from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.gather import Request

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cems_workbench.config.sections.ranking import FusionConfig
+from cems_workbench.config.sections import FusionConfig
 from cems_workbench.pipeline.fusion_methods import FusionMethod, Hits
 from cems_workbench.pipeline.table import Floats
 

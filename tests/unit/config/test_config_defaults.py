@@ -22,7 +22,7 @@ from cems_workbench.config import (
     with_values,
 )
 from cems_workbench.config.forms.yaml_form import present_values
-from cems_workbench.config.sections.gathering import ADDED_LISTS
+from cems_workbench.config.sections import ADDED_LISTS
 from cems_workbench.pipeline.stages import STAGES
 from docs.reference_pages.parameters import tables
 from docs.reference_pages.presets import document, paragraphs, shown

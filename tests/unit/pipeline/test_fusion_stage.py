@@ -12,7 +12,7 @@ import pytest
 from cases import NOW, column, configured, dropped, evidence, falling, kept, stage, trace, warned
 
 from cems_workbench.config import PipelineConfig, field_spec, field_specs
-from cems_workbench.config.sections.ranking import Band, FusionConfig
+from cems_workbench.config.sections import Band, FusionConfig
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, ModelScore, Variant
 from cems_workbench.pipeline.effects import idle_parameters

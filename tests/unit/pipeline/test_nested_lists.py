@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.config import PipelineConfig, preset, with_values
-from cems_workbench.config.sections.gathering import Fts5Columns, Fts5List
+from cems_workbench.config.sections import Fts5Columns, Fts5List
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, Trace, bundle_from, evidence_from, replay
 from cems_workbench.pipeline.evidence import Hit, RankedList, Variant

@@ -10,7 +10,7 @@ from cases import column, configured, evidence, kept, stage, trace, warned
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.config.sections.gathering import Conversational, Detectors, QueryConfig
+from cems_workbench.config.sections import Conversational, Detectors, QueryConfig
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import ModelScore
 from cems_workbench.pipeline.stages.expansion import ExpansionFields, StrongSignal

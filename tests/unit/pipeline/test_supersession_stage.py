@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from cems_workbench.analysis.losses import NEVER_FOUND, Branch
-from cems_workbench.analysis.ranks import branch_of
+from cems_workbench.analysis.ranks import NEVER_FOUND, Branch, branch_of
 from cems_workbench.analysis.supersession import first_result_words, result_staleness, stale_badges
 from cems_workbench.config import parse_config, with_values
 from cems_workbench.evaluation.batch import LabelledBatch

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.config.sections.gathering import ExpansionConfig, TypoCorrection
+from cems_workbench.config.sections import ExpansionConfig, TypoCorrection
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.evidence import Variant
 from cems_workbench.pipeline.understanding import (

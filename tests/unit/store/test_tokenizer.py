@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from Stemmer import algorithms
 
-from cems_workbench.config.sections.gathering import Detectors, TypoCorrection
+from cems_workbench.config.sections import Detectors, TypoCorrection
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.scoring import term_overlap
 from cems_workbench.pipeline.stages.query import detect, features

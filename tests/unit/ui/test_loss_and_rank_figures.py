@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cems_workbench.ui
-from cems_workbench.analysis.losses import NEVER_FOUND, Branch, in_pipeline_order
-from cems_workbench.analysis.ranks import RankComparison, RankFlow, rank_flow
+from cems_workbench.analysis.ranks import NEVER_FOUND, Branch, RankComparison, RankFlow, in_pipeline_order, rank_flow
 from cems_workbench.config import preset
 from cems_workbench.pipeline import ModelScore, Trace, replay
 from cems_workbench.pipeline.stages import candidate_stages
