@@ -51,9 +51,8 @@ else:
             "evidence_card": "EvidenceCard Measured card_path read_card",
             "fields": "COST_HELP FieldSpec",
             "forms.files": "FORM_TITLES FORMS Form Imported export_config file_name import_config load_config load_import read_back",
-            "forms.yaml_form": "assigned assigned_value config_from config_hash difference dump_config "
-            " nested parse_assignment parse_config portable_yaml with_values",
+            "forms.yaml_form": "DEFAULT Preset assigned assigned_value config_from config_hash difference dump_config "
+            "nested parse_assignment parse_config portable_yaml preset with_values",
             "model": "PipelineConfig asks_source depth_notes field_spec field_specs list_depths",
-            "presets": "DEFAULT Preset preset",
         },
     )

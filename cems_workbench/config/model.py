@@ -16,8 +16,9 @@ Source: ACE stage 1; memory agent RERANKER_OVERSAMPLE; docs/reference/parameters
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, Field
 
@@ -80,6 +81,17 @@ class PipelineConfig(Section):
 def attribute_name(key: str) -> str:
     """The attribute behind a YAML key (`validate` would shadow a pydantic method)."""
     return "validate_" if key == "validate" else key
+
+
+def changed(config: PipelineConfig, path: str, value: Any) -> PipelineConfig:
+    """A copy with one value replaced, without validation: callers pass thousands of valid values."""
+    return cast(PipelineConfig, _changed(config, path.split("."), value))
+
+
+def _changed(section: Section, segments: Sequence[str], value: Any) -> Section:
+    name = attribute_name(segments[0])
+    new = value if len(segments) == 1 else _changed(getattr(section, name), segments[1:], value)
+    return section.model_copy(update={name: new})
 
 
 @cache

@@ -17,8 +17,8 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from cems_workbench.analysis.why.counterfactual import distance, ends, others, searched_specs, walks
-from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, preset, preset_names, with_values
+from cems_workbench.config.model import changed
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.metrics import rbo
 from cems_workbench.pipeline import Evidence

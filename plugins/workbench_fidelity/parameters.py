@@ -28,8 +28,8 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.analysis.why.counterfactual import searched_specs, span
-from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
+from cems_workbench.config.model import changed
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import UNSCORED, Block, LabelledBatch
 from cems_workbench.evaluation.metrics import rbo

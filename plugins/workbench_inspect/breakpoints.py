@@ -41,8 +41,9 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.analysis.why.trial import LINE_TOLERANCE, LINEAR, changed, crossings, roots
+from cems_workbench.analysis.why.trial import LINE_TOLERANCE, LINEAR, crossings, roots
 from cems_workbench.config import PipelineConfig
+from cems_workbench.config.model import changed
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.replay import run, single_table
 from cems_workbench.pipeline.stages import ABSTAIN, ADJUST, ASSEMBLY, DEDUP, FILTER, FUSION, GAP, LISTS, RERANK

@@ -22,8 +22,8 @@ from typing import Any
 
 from cems_workbench.analysis.fusion_shares import variant_contributions
 from cems_workbench.analysis.ranks import kendall, rbo, target_rank
-from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig
+from cems_workbench.config.model import changed
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.replay import Trace

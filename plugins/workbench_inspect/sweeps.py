@@ -27,9 +27,9 @@ from typing import Any, Literal
 import numpy as np
 
 from cems_workbench.analysis.why.counterfactual import slider, span
-from cems_workbench.analysis.why.side_effects import LabelledSet
-from cems_workbench.analysis.why.trial import changed
+from cems_workbench.analysis.why.trial import LabelledSet
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec
+from cems_workbench.config.model import changed
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.replay import run, single_table
 from cems_workbench.pipeline.stages import ASSEMBLY

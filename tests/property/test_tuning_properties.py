@@ -18,8 +18,8 @@ from strategies import configs, evidences
 from benchmarks.synthetic_queries import evidences as planted_evidences
 from benchmarks.synthetic_queries import fusion_only, planted
 from cems_workbench.analysis.why.counterfactual import searched_specs
-from cems_workbench.analysis.why.trial import changed
 from cems_workbench.config import PipelineConfig, load_config, preset, with_values
+from cems_workbench.config.model import changed
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence, replay

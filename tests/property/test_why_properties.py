@@ -17,8 +17,9 @@ from cems_workbench.analysis.ranks import kendall, rbo
 from cems_workbench.analysis.why import LabelledSet, cause, explain, memory_path
 from cems_workbench.analysis.why.counterfactual import PRECISION, span
 from cems_workbench.analysis.why.first_fix import standing_of
-from cems_workbench.analysis.why.trial import LINEAR, Trials, changed, rank_intervals, solvable
+from cems_workbench.analysis.why.trial import LINEAR, Trials, rank_intervals, solvable
 from cems_workbench.config import PipelineConfig, field_spec, parse_assignment, with_values
+from cems_workbench.config.model import changed
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import evaluate

@@ -21,8 +21,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cems_workbench.analysis.why import trial
-from cems_workbench.analysis.why.trial import LabelledEffect, LabelledSet, SideEffects, Trials, changed, side_effects
+from cems_workbench.analysis.why.trial import UNMOVED, LabelledEffect, LabelledSet, SideEffects, Trials, side_effects
 from cems_workbench.config import FieldSpec, PipelineConfig, assigned_value, field_spec, field_specs, with_values
+from cems_workbench.config.model import changed
 from cems_workbench.evaluation.comparison import interval_words
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.pipeline.evidence import Evidence
@@ -148,9 +149,9 @@ class Change:
     solved: bool = False
 
     @property
-    def label(self) -> str:
-        """The parameter's name on its control."""
-        return field_spec(self.path).label
+    def spec(self) -> FieldSpec:
+        """The parameter."""
+        return field_spec(self.path)
 
 
 def change_of(
@@ -161,14 +162,8 @@ def change_of(
     return Change(path, was, value, distance(field_spec(path), was, point.succeeds if point else value), point, solved)
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """The best value of one parameter that does not succeed, and its `Outcome.distance`."""
-
-    spec: FieldSpec
-    value: Any
-    reached: tuple[int, float]
-    distance: float
+Attempt = tuple[tuple[int, float], Change]
+"""A change that does not succeed after its `Outcome.distance`."""
 
 
 def acts(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> bool:
@@ -201,17 +196,15 @@ def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Ch
 
 def best_attempt(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Attempt | None:
     """The value with the best rank of the memory, the nearest of several; None if the parameter has no other value."""
-    now = config.get(spec.path)
     tried = (
         [value for walk in walks(spec, config, trials.gathered) for value in walk] if spec.type in (int, float) else []
     )
-    tried += others(spec, config)
-    attempts = [
-        Attempt(spec, value, outcome.distance, distance(spec, now, value))
-        for value in tried
+    found = [
+        (outcome.distance, change_of(config, spec.path, value))
+        for value in [*tried, *others(spec, config)]
         if not trials.spoils(outcome := trials.outcome(changed(config, spec.path, value)))
     ]
-    return min(attempts, key=lambda attempt: (attempt.reached, attempt.distance), default=None)
+    return min(found, key=lambda one: (one[0], one[1].distance), default=None)
 
 
 def _walked(trials: Trials, config: PipelineConfig, spec: FieldSpec, walk: list[Any]) -> Change | None:
@@ -345,8 +338,8 @@ class Counterfactual:
     """
 
     changes: tuple[Change, ...]
-    rank: int | None
-    side_effects: SideEffects
+    rank: int | None = None
+    side_effects: SideEffects = UNMOVED
     place: int | None = None
     gathers: bool = False
     terms: tuple[str, ...] = ()
@@ -418,7 +411,7 @@ class Counterfactual:
             ends = {"low": number(self.labelled.low), "high": number(self.labelled.high)}
             values["labelled"] |= {"verdict": self.labelled.verdict.kind, **ends}
         for change, about in zip(self.changes, values["changes"], strict=True):
-            about["label"] = change.label
+            about["label"] = change.spec.label
         return values
 
 
@@ -426,8 +419,7 @@ def single_counterfactuals(
     trials: Trials, config: PipelineConfig, progress: Progress = silent
 ) -> tuple[list[Counterfactual], list[FieldSpec]]:
     """One counterfactual per replay parameter that has one, and the parameters with any effect."""
-    specs = searched_specs()
-    counterfactuals, active = [], []
+    specs, counterfactuals, active = searched_specs(), list[Counterfactual](), []
     for i, spec in enumerate(specs):
         progress("trying parameters", i, len(specs))
         if not acts(trials, config, spec):
@@ -443,19 +435,17 @@ def single_counterfactuals(
 
 def counterfactual_of(trials: Trials, config: PipelineConfig, found: Sequence[Change]) -> Counterfactual:
     """The counterfactual of these values together, replayed and measured."""
-    counterfactual = Counterfactual(tuple(found), None, SideEffects(1.0, 1.0))
-    after = counterfactual.config(config)
-    outcome = trials.shown(after)
+    one = measured(Counterfactual(tuple(found)), trials, trials, config)
+    return replace(one, needs=max(0, trials.needs(one.config(config)) - trials.needs(config)))
+
+
+def measured(one: Counterfactual, trials: Trials, inner: Trials, config: PipelineConfig) -> Counterfactual:
+    """The counterfactual with its effect on the evidence of `inner`, compared with the current results."""
+    after = one.config(config)
+    outcome = inner.shown(after)
     moved = side_effects(trials.shown(config).results, outcome.results, trials.memory_id)
-    needs = max(0, trials.needs(after) - trials.needs(config))
-    return replace(
-        counterfactual,
-        rank=outcome.rank,
-        place=outcome.stood,
-        side_effects=moved,
-        needs=needs,
-        stale_above=trials.stale_above(after),
-    )
+    above = inner.stale_above(after)
+    return replace(one, rank=outcome.rank, place=outcome.stood, side_effects=moved, stale_above=above)
 
 
 def supersession_counterfactuals(
@@ -477,23 +467,23 @@ def supersession_counterfactuals(
     return [one for one in found if one.stale_above is None and one.values not in there]
 
 
-def ordered(counterfactuals: Iterable[Counterfactual]) -> list[Counterfactual]:
+def ordered(found: Iterable[Counterfactual]) -> list[Counterfactual]:
     """The order on pages and the command line: by gain on the labelled queries, then by least side effects.
 
     Measured ones come before unmeasured ones, and those with all reranker scores before both.
     """
     return sorted(
-        counterfactuals,
-        key=lambda counterfactual: (
-            counterfactual.needs > 0,
-            counterfactual.labelled is None,
-            counterfactual.labelled is not None and counterfactual.labelled.unscored > 0,
-            -round(counterfactual.labelled.gain, GAIN_DIGITS) if counterfactual.labelled is not None else 0.0,
-            -round(counterfactual.side_effects.rbo, 2),
-            counterfactual.parts,
-            counterfactual.distance,
-            [change.path for change in counterfactual.changes],
-            counterfactual.terms,
+        found,
+        key=lambda one: (
+            one.needs > 0,
+            one.labelled is None,
+            one.labelled is not None and one.labelled.unscored > 0,
+            -round(one.labelled.gain, GAIN_DIGITS) if one.labelled is not None else 0.0,
+            -round(one.side_effects.rbo, 2),
+            one.parts,
+            one.distance,
+            [change.path for change in one.changes],
+            one.terms,
         ),
     )
 
@@ -524,14 +514,12 @@ def with_labels(
     progress: Progress = silent,
 ) -> list[Counterfactual]:
     """The counterfactuals with their effect on the labelled queries, the first `MAX_LABELLED` of those that need no gather."""
-    todo = [counterfactual for counterfactual in ordered(counterfactuals) if not counterfactual.gathers]
-    measured = todo[:MAX_LABELLED]
-    rest = [*todo[MAX_LABELLED:], *(counterfactual for counterfactual in counterfactuals if counterfactual.gathers)]
-    found = []
-    for i, counterfactual in enumerate(measured):
-        progress("measuring on labelled queries", i, len(measured))
-        found.append(replace(counterfactual, labelled=labelled.effect(config, counterfactual.config(config), k)))
-    return ordered([*found, *rest])
+    todo = [one for one in ordered(counterfactuals) if not one.gathers]
+    found = [*todo[MAX_LABELLED:], *(one for one in counterfactuals if one.gathers)]
+    for i, one in enumerate(todo[:MAX_LABELLED]):
+        progress("measuring on labelled queries", i, len(todo[:MAX_LABELLED]))
+        found.append(replace(one, labelled=labelled.effect(config, one.config(config), k)))
+    return ordered(found)
 
 
 SCORING_ROUNDS = 3
@@ -550,15 +538,15 @@ def with_scores(
     """
     found = list(counterfactuals)
     for _ in range(SCORING_ROUNDS):
-        lacking = [counterfactual for counterfactual in found if counterfactual.needs and not counterfactual.gathers]
+        lacking = [one for one in found if one.needs and not one.gathers]
         if not lacking:
             break
         evidence = trials.evidence
-        for counterfactual in lacking:
-            evidence = score(evidence, counterfactual.config(config))
+        for one in lacking:
+            evidence = score(evidence, one.config(config))
         trials = trials.on(evidence)
-        found = [counterfactual for counterfactual in found if counterfactual not in lacking]
-        found += [again for counterfactual in lacking if (again := _again(counterfactual, trials, config)) is not None]
+        found = [one for one in found if one not in lacking]
+        found += [again for one in lacking if (again := _again(one, trials, config)) is not None]
     return found
 
 
@@ -581,7 +569,7 @@ MAX_COUNTERFACTUALS = 5
 def attempts(trials: Trials, config: PipelineConfig, active: Sequence[FieldSpec]) -> list[Attempt]:
     """The best attempt of each parameter, best first."""
     found = [attempt for spec in active if (attempt := best_attempt(trials, config, spec)) is not None]
-    return sorted(found, key=lambda attempt: (attempt.reached, attempt.distance, attempt.spec.path))
+    return sorted(found, key=lambda one: (one[0], one[1].distance, one[1].path))
 
 
 def pair_counterfactuals(
@@ -589,62 +577,62 @@ def pair_counterfactuals(
 ) -> list[Counterfactual]:
     """At most `MAX_COUNTERFACTUALS` pairs, the nearest of those with one of the `PROMISING_ATTEMPTS` best attempts."""
     now = trials.outcome(config).distance
-    promising = [attempt for attempt in tried if attempt.reached < now][:PROMISING_ATTEMPTS]
-    pairs: list[tuple[Attempt, Attempt]] = []
+    promising = [change for reached, change in tried if reached < now][:PROMISING_ATTEMPTS]
+    pairs: list[tuple[Change, Change]] = []
     for i, first in enumerate(promising):
         progress("trying pairs", i, len(promising))
-        with_first = changed(config, first.spec.path, first.value)
-        seen = {attempt.spec.path for attempt in promising[: i + 1]}
-        for spec in (attempt.spec for attempt in tried if attempt.spec.path not in seen):
+        with_first = changed(config, first.path, first.now)
+        seen = {change.path for change in promising[: i + 1]}
+        for spec in (change.spec for _, change in tried if change.path not in seen):
             found = nearest_value(trials, with_first, spec)
             if found is not None:
-                pairs.append((first, Attempt(spec, found.now, now, found.distance)))
+                pairs.append((first, found))
     progress("trying pairs", len(promising), len(promising))
-    pairs.sort(key=lambda pair: (pair[0].distance + pair[1].distance, pair[0].spec.path, pair[1].spec.path))
+    pairs.sort(key=lambda pair: (pair[0].distance + pair[1].distance, pair[0].path, pair[1].path))
     return [counterfactual_of(trials, config, shrunk(trials, config, pair)) for pair in pairs[:MAX_COUNTERFACTUALS]]
 
 
-def shrunk(trials: Trials, config: PipelineConfig, pair: Sequence[Attempt]) -> list[Change]:
+def shrunk(trials: Trials, config: PipelineConfig, pair: Sequence[Change]) -> list[Change]:
     """The pair with the smallest share of the way that succeeds. The two breakpoints belong together."""
     fails, succeeds = 0.0, 1.0
-    if all(_at(config, attempt, fails) == attempt.value for attempt in pair):  # switches cannot be moved back partly
-        return [Change(one.spec.path, config.get(one.spec.path), one.value, one.distance) for one in pair]
+    if all(_at(config, one, fails) == one.now for one in pair):  # switches cannot be moved back partly
+        return [replace(one, breakpoint=None, solved=False) for one in pair]
     while succeeds - fails > PRECISION:
         middle = (fails + succeeds) / 2
-        if trials.succeeds(_config(config, pair, [_at(config, attempt, middle) for attempt in pair])):
+        if trials.succeeds(_config(config, pair, [_at(config, change, middle) for change in pair])):
             succeeds = middle
         else:
             fails = middle
-    exact = [_at(config, attempt, succeeds) for attempt in pair]
-    points = [_point(config, attempt, fails, succeeds) for attempt in pair]
+    exact = [_at(config, change, succeeds) for change in pair]
+    points = [_point(config, change, fails, succeeds) for change in pair]
     values = list(exact)
-    for i, (attempt, point) in enumerate(zip(pair, points, strict=True)):
-        for rounded in round_values(attempt.spec, point) if point else []:
+    for i, (change, point) in enumerate(zip(pair, points, strict=True)):
+        for rounded in round_values(change.spec, point) if point else []:
             tried = [*values[:i], rounded, *values[i + 1 :]]
             if trials.succeeds(_config(config, pair, tried)):
                 values = tried
                 break
     return [
-        replace(change_of(config, attempt.spec.path, reached), now=value, breakpoint=point)
-        for attempt, value, reached, point in zip(pair, values, exact, points, strict=True)
+        replace(change_of(config, change.path, reached), now=value, breakpoint=point)
+        for change, value, reached, point in zip(pair, values, exact, points, strict=True)
     ]
 
 
-def _at(config: PipelineConfig, attempt: Attempt, share: float) -> Any:
+def _at(config: PipelineConfig, change: Change, share: float) -> Any:
     """The value at a share of the way from the present one to the attempt's; a switch has the attempt's value at any share."""
-    now, value = config.get(attempt.spec.path), attempt.value
-    if attempt.spec.type not in (int, float) or now is None or value is None:
+    now, value = config.get(change.path), change.now
+    if change.spec.type not in (int, float) or now is None or value is None:
         return value
     between = now + share * (value - now)
-    return round(between) if attempt.spec.by_ones else float(between)
+    return round(between) if change.spec.by_ones else float(between)
 
 
-def _config(config: PipelineConfig, pair: Sequence[Attempt], values: Sequence[Any]) -> PipelineConfig:
-    for attempt, value in zip(pair, values, strict=True):
-        config = changed(config, attempt.spec.path, value)
+def _config(config: PipelineConfig, pair: Sequence[Change], values: Sequence[Any]) -> PipelineConfig:
+    for change, value in zip(pair, values, strict=True):
+        config = changed(config, change.path, value)
     return config
 
 
-def _point(config: PipelineConfig, attempt: Attempt, fails: float, succeeds: float) -> Breakpoint | None:
-    below, above = _at(config, attempt, fails), _at(config, attempt, succeeds)
-    return None if below == attempt.value else Breakpoint(below, above)
+def _point(config: PipelineConfig, change: Change, fails: float, succeeds: float) -> Breakpoint | None:
+    below, above = _at(config, change, fails), _at(config, change, succeeds)
+    return None if below == change.now else Breakpoint(below, above)

@@ -28,13 +28,15 @@ from cems_workbench.analysis.why.counterfactual import (
     bisected,
     change_of,
     distance,
+    measured,
     others,
     round_values,
     single_counterfactuals,
 )
 from cems_workbench.analysis.why.path import ListEntry, source_of
-from cems_workbench.analysis.why.trial import Trials, changed, side_effects
+from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, list_depths, with_values
+from cems_workbench.config.model import changed
 from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
 from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores, search_filter
@@ -386,9 +388,9 @@ def gather_counterfactuals(
         evidence = gathered(attempt, config, request, resources)
         inner = trials.on(evidence)
         if inner.succeeds(attempt.config(config)):
-            counterfactuals.append(_measured(_least(attempt, inner, config), trials, inner, config))
+            counterfactuals.append(measured(_least(attempt, inner, config), trials, inner, config))
         else:
-            missed.append((_measured(attempt, trials, inner, config), evidence))
+            missed.append((measured(attempt, trials, inner, config), evidence))
     progress("gathering again", len(tries), len(tries))
     missed.sort(key=lambda one: (one[0].rank is None, one[0].place is None, one[0].place or 0))
     return counterfactuals, missed
@@ -406,40 +408,38 @@ def with_a_parameter(
     A breakpoint holds on that evidence; `score` returns it with the scores that a config lacks.
     """
     counterfactuals = []
-    for counterfactual, evidence in missed[:PROMISING]:
-        after = counterfactual.config(config)
+    for one, evidence in missed[:PROMISING]:
+        after = one.config(config)
         inner = trials.on(evidence)
         if inner.column is None:
             continue
         for further in single_counterfactuals(inner, after, progress)[0]:
-            both = replace(counterfactual, changes=(*counterfactual.changes, *further.changes))
+            both = replace(one, changes=(*one.changes, *further.changes))
             scored = inner.on(score(evidence, both.config(config))) if further.needs else inner
             if scored.succeeds(both.config(config)):
-                counterfactuals.append(_measured(both, trials, scored, config))
-    return sorted(counterfactuals, key=lambda counterfactual: (counterfactual.distance, str(counterfactual.values)))[
-        :MAX_COUNTERFACTUALS
-    ]
+                counterfactuals.append(measured(both, trials, scored, config))
+    return sorted(counterfactuals, key=lambda one: (one.distance, str(one.values)))[:MAX_COUNTERFACTUALS]
 
 
-def cause_tries(trials: Trials, config: PipelineConfig, causes: Collection[str]) -> Iterator[Counterfactual]:
+def cause_tries(config: PipelineConfig, causes: Collection[str]) -> Iterator[Counterfactual]:
     """Of the parameters that made the loss, the other values of choices and switches that only gathering reads.
 
     No other model is asked: of a backend only "none" is tried.
     """
     for path in sorted(causes):
-        for one in _choices(trials, config, field_spec(path)):
+        for one in _choices(config, field_spec(path)):
             if path.split(".")[0] not in ("rerank", "judge", "expansion") or one.values[path] == "none":
                 yield one
 
 
 def depth_tries(
-    trials: Trials, config: PipelineConfig, request: Request, places: Sequence[ListEntry]
+    config: PipelineConfig, request: Request, places: Sequence[ListEntry]
 ) -> Iterator[Counterfactual]:
     """Depths at which a list would hold the memory, and the search of every project."""
     for values in shallowest(places):
-        yield _try(trials, config, values)
+        yield _try(config, values)
     if request.only_project:
-        yield replace(_try(trials, config, {}), everywhere=True)
+        yield replace(_try(config, {}), everywhere=True)
 
 
 LONG_WORDS, LAST_SHARE = 25, 1 / 3
@@ -447,34 +447,34 @@ LONG_WORDS, LAST_SHARE = 25, 1 / 3
 _SENTENCE_END = re.compile(r"(?<=[.!?:])\s+|\n+")
 
 
-def sentence_tries(trials: Trials, config: PipelineConfig, request: Request) -> Iterator[Counterfactual]:
+def sentence_tries(config: PipelineConfig, request: Request) -> Iterator[Counterfactual]:
     """The last sentence of a long query alone: the rest may be the envelope of a message."""
     words = request.query.split()
     last = next((part for part in reversed(_SENTENCE_END.split(request.query)) if part.strip()), "").strip()
     if not request.searched and len(words) >= LONG_WORDS and 2 < len(last.split()) <= LAST_SHARE * len(words):
-        yield replace(_try(trials, config, {}), searched=last)
+        yield replace(_try(config, {}), searched=last)
 
 
 def other_tries(
-    trials: Trials, config: PipelineConfig, causes: Collection[str], places: Sequence[ListEntry]
+    config: PipelineConfig, causes: Collection[str], places: Sequence[ListEntry]
 ) -> Iterator[Counterfactual]:
     """Choices that need no model, and those of the lists by words that are on and lack the memory."""
     known = gather_parameters(config)
     for path, value in CHOICES:
         if config.get(path) != value and path in known and path not in causes:
-            yield _try(trials, config, {path: value})
+            yield _try(config, {path: value})
     lacking = tuple(f"lists.{source_of(place)}." for place in places if not place.returned)
     for spec in field_specs():
         name, own = spec.path.split(".")[1], spec.path.split(".")[-1]
         here = spec.path.startswith(lacking) and name != "vector" and own != "enabled" and spec.path not in causes
         if here and config.get(f"lists.{name}.enabled"):
-            yield from _choices(trials, config, spec)
+            yield from _choices(config, spec)
 
 
-def _choices(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Iterator[Counterfactual]:
+def _choices(config: PipelineConfig, spec: FieldSpec) -> Iterator[Counterfactual]:
     if spec.cost == "gather" and (spec.choices or spec.type is bool):
         for value in others(spec, config):
-            yield _try(trials, config, {spec.path: value})
+            yield _try(config, {spec.path: value})
 
 
 def word_tries(trials: Trials, config: PipelineConfig, resources: Resources) -> Iterator[Counterfactual]:
@@ -483,12 +483,11 @@ def word_tries(trials: Trials, config: PipelineConfig, resources: Resources) -> 
     if backend in ("none", "manual"):
         switch = {"expansion.backend": "manual"} if backend == "none" else {}
         for term in own_terms(trials, resources):
-            yield replace(_try(trials, config, switch), terms=(term,))
+            yield replace(_try(config, switch), terms=(term,))
 
 
-def _try(trials: Trials, config: PipelineConfig, values: Mapping[str, Any]) -> Counterfactual:
-    changes = tuple(change_of(config, path, value) for path, value in values.items())
-    return Counterfactual(changes, None, side_effects((), (), trials.memory_id), gathers=True)
+def _try(config: PipelineConfig, values: Mapping[str, Any]) -> Counterfactual:
+    return Counterfactual(tuple(change_of(config, path, value) for path, value in values.items()), gathers=True)
 
 
 def shallowest(places: Sequence[ListEntry]) -> list[Mapping[str, Any]]:
@@ -550,12 +549,3 @@ def gathered(
     after = counterfactual.config(config)
     evidence = gather_lists(counterfactual.request(request), with_values(after, NO_LEARNING), resources)
     return gather_scores(evidence, after, resources, only="rerank")
-
-
-def _measured(counterfactual: Counterfactual, trials: Trials, inner: Trials, config: PipelineConfig) -> Counterfactual:
-    """The counterfactual with its effect on the evidence of `inner`, compared with the current results."""
-    after = counterfactual.config(config)
-    outcome = inner.shown(after)
-    moved = side_effects(trials.shown(config).results, outcome.results, trials.memory_id)
-    above = inner.stale_above(after)
-    return replace(counterfactual, rank=outcome.rank, place=outcome.stood, side_effects=moved, stale_above=above)

@@ -56,8 +56,9 @@ from cems_workbench.analysis.why.regather import (
     with_a_parameter,
     word_tries,
 )
-from cems_workbench.analysis.why.trial import LabelledSet, Trials, changed
+from cems_workbench.analysis.why.trial import LabelledSet, Trials
 from cems_workbench.config import PipelineConfig, field_spec, field_specs, with_values
+from cems_workbench.config.model import changed
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request, gather_scores
@@ -122,18 +123,16 @@ def search_changes(
         missed.extend(bad)
 
     if open_store:
-        gather(cause_tries(trials, config, causes))
-        gather(sentence_tries(trials, config, open_store[0]))
+        gather(cause_tries(config, causes))
+        gather(sentence_tries(config, open_store[0]))
         if not found or path.status == "in no list":
-            gather(depth_tries(trials, config, open_store[0], path.places))
+            gather(depth_tries(config, open_store[0], path.places))
         if not found:
-            gather(other_tries(trials, config, causes, path.places))
+            gather(other_tries(config, causes, path.places))
     if not found and there:
         tried = attempts(trials, config, active)
         found += pair_counterfactuals(trials, config, tried, progress)
-        near += [
-            counterfactual_of(trials, config, [change_of(config, best.spec.path, best.value)]) for best in tried[:1]
-        ]
+        near += [counterfactual_of(trials, config, [best]) for _, best in tried[:1]]
     if open_store:
         score = partial(_scored, open_store[1], trials.switched_off, progress)
         found = with_scores(found or with_a_parameter(missed, trials, config, score, progress), trials, config, score)
@@ -441,16 +440,8 @@ def _unchecked(resources: Resources | None) -> str:
 
 def _nearest(missed: Sequence[Counterfactual], now: int | None) -> Counterfactual | None:
     """The attempt with the memory's best rank, in the results first; None if none improves it."""
-    nearer = [
-        counterfactual
-        for counterfactual in missed
-        if counterfactual.place is not None and (now is None or counterfactual.place < now)
-    ]
-    return min(
-        nearer,
-        key=lambda counterfactual: (counterfactual.rank is None, counterfactual.place, counterfactual.distance),
-        default=None,
-    )
+    nearer = [one for one in missed if one.place is not None and (now is None or one.place < now)]
+    return min(nearer, key=lambda one: (one.rank is None, one.place, one.distance), default=None)
 
 
 def _verdict(

@@ -27,15 +27,13 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import Any, cast
 
 import numpy as np
 
 from cems_workbench.analysis.ranks import kendall, rbo
 from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.fields import Section
-from cems_workbench.config.model import attribute_name
+from cems_workbench.config.model import changed
 from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance_words
 from cems_workbench.evaluation.metrics.measure import ideal_grades
 from cems_workbench.evaluation.verdict import Verdict, verdict_of_values
@@ -199,17 +197,6 @@ class Trials:
         return 1 - float(before.score[0, column]) / wanted if wanted > 0 else 1.0
 
 
-def changed(config: PipelineConfig, path: str, value: Any) -> PipelineConfig:
-    """A copy with one value replaced, without validation: callers pass thousands of valid values."""
-    return cast(PipelineConfig, _changed(config, path.split("."), value))
-
-
-def _changed(section: Section, segments: Sequence[str], value: Any) -> Section:
-    name = attribute_name(segments[0])
-    new = value if len(segments) == 1 else _changed(getattr(section, name), segments[1:], value)
-    return section.model_copy(update={name: new})
-
-
 LINEAR = frozenset(
     {
         # Another system's fused list takes no part at all at weight 0, so its line has a step there.
@@ -356,15 +343,18 @@ def _rank(lines: Lines, config: PipelineConfig, weight: float) -> int:
 class SideEffects:
     """tau and rbo are 1 if the other results do not change; `gone` of them, beyond the displaced one, are missing."""
 
-    tau: float
-    rbo: float
+    tau: float = 1.0
+    rbo: float = 1.0
     gone: int = 0
+
+
+UNMOVED = SideEffects()
 
 
 def side_effects(before: Sequence[str], after: Sequence[str], memory_id: str) -> SideEffects:
     """Side effects on the results other than `memory_id`; none if there was no result."""
     if not before:
-        return SideEffects(1.0, 1.0)
+        return UNMOVED
     old, new = ([key for key in results if key != memory_id] for results in (before, after))
     if memory_id in after and memory_id not in before and len(old) > len(new):
         old = old[:-1]
