@@ -69,18 +69,29 @@ class Part:
     list: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Column:
-    """A list, a stage, or the final rank (`rank`, the last one). `stage` is the traced stage that its numbers are from."""
+    """A list, a stage, or the final rank (`rank`, the last one). `stage` is the traced stage that its numbers are from.
+
+    `there` says who of the rows has a cell; `ranks`, `scores`, and `values` of each part are in the order of the rows.
+    """
 
     key: str
     stage: str
     title: str
     kind: ColumnKind
-    list: str | None = None
+    list: str | None
     """The name of a list."""
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Part, ...]
     """The numbers that at least one of its cells has."""
+    there: Sequence[bool]
+    ranks: Sequence[int | None]
+    scores: Sequence[float | None]
+    values: Sequence[Sequence[float | None]]
+
+    def to_json(self) -> dict[str, Any]:
+        """The column as plain values, without its cells."""
+        return plain_fields(self, "key stage title kind list parts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,16 +156,6 @@ ROW_FIELDS = field_names(Row)[:-2]
 """What is in a row besides its cells."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Values:
-    """The values of a column in the order of the rows: `there` says who has a cell, `parts` are those of the column."""
-
-    there: Sequence[bool]
-    ranks: Sequence[int | None]
-    scores: Sequence[float | None]
-    parts: Sequence[Sequence[float | None]]
-
-
 class SideBySide:
     """The table: rows by final rank, then the dropped ones by how far they came. `compared_with` names the config of `former_rank`.
 
@@ -166,7 +167,7 @@ class SideBySide:
     def __init__(
         self,
         trace: Trace,
-        columns: Sequence[tuple[Column, _Values]],
+        columns: Sequence[Column],
         order: Ints,
         ends: _Ends,
         grades: Mapping[str, int],
@@ -175,9 +176,7 @@ class SideBySide:
         self.trace = trace
         self.compared_with = None if previous is None else previous.config.name
         self.moved_from = ends.ranked_by if previous is None else f"in the results of {previous.config.name}"
-        self.columns = tuple(column for column, _ in columns)
-        self._columns = {column.key: column for column, _ in columns}
-        self._values = {column.key: values for column, values in columns}
+        self.columns = tuple(columns)
         self._places = order.tolist()
         self._ends = ends
         self._grades = grades
@@ -201,17 +200,16 @@ class SideBySide:
         memory_id = self.memory_ids[place]
         cells = {}
         for column in self.columns:
-            own = self._values[column.key]
-            if own.there[place]:
-                given = zip(column.parts, own.parts, strict=True)
+            if column.there[place]:
+                given = zip(column.parts, column.values, strict=True)
                 parts = tuple((part.label, value) for part, numbers in given if (value := numbers[place]) is not None)
                 words = _words(self.trace, column, memory_id)
-                cells[column.key] = Cell(own.ranks[place], own.scores[place], parts, words)
+                cells[column.key] = Cell(column.ranks[place], column.scores[place], parts, words)
         return Row(**said | {"stale": stale_words(self.trace, memory_id)}, cells=cells, moved_from=self.moved_from)
 
     def column(self, key: str) -> Column:
-        """The column of a key. KeyError without one."""
-        return self._columns[key]
+        """The column of a key. StopIteration without one."""
+        return next(column for column in self.columns if column.key == key)
 
     @cached_property
     def memory_ids(self) -> Sequence[str]:
@@ -256,7 +254,7 @@ class SideBySide:
         return {
             "compared_with": self.compared_with,
             "moved_from": self.moved_from,
-            "columns": [_column_json(column) for column in self.columns],
+            "columns": [column.to_json() for column in self.columns],
             "rows": [row.to_json() for row in self.rows],
         }
 
@@ -265,14 +263,13 @@ class SideBySide:
         fields = self.fields
         headings, columns = [name.replace("_", " ") for name in fields], list(fields.values())
         for column in self.columns:
-            values = self._values[column.key]
             if column.kind != "rank":  # the final rank is one of the fields
                 headings.append(f"{column.key} rank")
-                columns.append(values.ranks)
+                columns.append(column.ranks)
             headings.append(f"{column.key} score" if column.kind != "rank" else "final score")
-            columns.append(values.scores)
+            columns.append(column.scores)
             headings += [f"{column.key}: {part.label}" for part in column.parts]
-            columns += values.parts
+            columns += column.values
         return headings, [list(row) for row in zip(*columns, strict=True)]
 
     def to_columns(self) -> dict[str, Any]:
@@ -280,11 +277,10 @@ class SideBySide:
 
         A column has `rank` and `score`, and `values`: for each of its parts a list.
         """
-        columns = []
-        for column in self.columns:
-            values = self._values[column.key]
-            numbers = {"rank": values.ranks, "score": values.scores, "values": values.parts}
-            columns.append(_column_json(column) | numbers)
+        columns = [
+            column.to_json() | {"rank": column.ranks, "score": column.scores, "values": column.values}
+            for column in self.columns
+        ]
         head = {"compared_with": self.compared_with, "moved_from": self.moved_from}
         return {**head, "columns": columns, **self.fields}
 
@@ -342,15 +338,15 @@ def side_by_side(trace: Trace, grades: Mapping[str, int] | None = None, previous
     return SideBySide(trace, columns, order, ends, grades or {}, previous)
 
 
-def _with_own_keys(columns: Sequence[tuple[Column, _Values]]) -> list[tuple[Column, _Values]]:
+def _with_own_keys(columns: Sequence[Column]) -> list[Column]:
     """The columns with unique keys: a traced pipeline may name a stage as it names a list, or as a page names its own columns."""
     taken, found = set(RESERVED), []
-    for column, values in columns:
+    for column in columns:
         key = column.key
         if key in taken and column.kind != "rank":
             key = f"{key} ({'stage' if column.list is None else 'list'})"
         taken.add(key)
-        found.append((replace(column, key=key), values))
+        found.append(replace(column, key=key))
     return found
 
 
@@ -438,22 +434,14 @@ def _order(lists: Sequence[_List], stages: Sequence[tuple[str, Arrays]], ends: _
     return order
 
 
-def _list_columns(lists: Sequence[_List], order: Ints) -> Iterator[tuple[Column, _Values]]:
+def _list_columns(lists: Sequence[_List], order: Ints) -> Iterator[Column]:
     for one in lists:
-        present = one.present[order]
-        if not present.any():
-            continue
-        labels, numbers = _parts([] if one.raw is None else [PartColumn("raw", None, one.raw)], present, order)
-        values = _Values(
-            present.tolist(),
-            _optional(np.where(present, one.rank[order], 0)),
-            optional_numbers(np.where(present, one.score[order], np.nan)),
-            numbers,
-        )
-        yield Column(one.name, LISTS.name, list_label(one.name), "list", one.name, labels), values
+        if one.present[order].any():
+            parts = [] if one.raw is None else [PartColumn("raw", None, one.raw)]
+            yield _column(LISTS.name, list_label(one.name), "list", one.present, one.rank, one.score, parts, order, one)
 
 
-def _stage_columns(trace: Trace, stages: Sequence[tuple[str, Arrays]], order: Ints) -> Iterator[tuple[Column, _Values]]:
+def _stage_columns(trace: Trace, stages: Sequence[tuple[str, Arrays]], order: Ints) -> Iterator[Column]:
     lists: ListArrays | None = None
     ranked = False
     kinds = _kinds(trace)
@@ -465,8 +453,7 @@ def _stage_columns(trace: Trace, stages: Sequence[tuple[str, Arrays]], order: In
             yield _stage_column(trace.record(name), arrays, kinds.get(name, "stage"), order)
         lists = arrays.lists or lists
         ranked = ranked or (not arrays.passed and _makes_ranks(arrays))
-    column, values = _stage_column(trace.run.last, trace.run.results, "rank", order)
-    yield replace(column, key=FINAL, title="Final rank"), values
+    yield replace(_stage_column(trace.run.last, trace.run.results, "rank", order), key=FINAL, title="Final rank")
 
 
 def _kinds(trace: Trace) -> Mapping[str, ColumnKind]:
@@ -497,37 +484,39 @@ def _did_something(arrays: Arrays, lists: ListArrays | None, notes: bool, first:
     return arrays.lists is not None and lists is not None and bool((arrays.lists.present != lists.present)[0].any())
 
 
-def _stage_column(stage: AnyStage, arrays: Arrays, kind: ColumnKind, order: Ints) -> tuple[Column, _Values]:
-    entered = arrays.entered[0, order]
-    labels, numbers = _parts(arrays.parts(0), entered, order)
-    kept = arrays.after.alive[0, order]
-    scores = optional_numbers(np.where(entered, arrays.after.score[0, order], np.nan))
-    values = _Values(
-        entered.tolist(),
-        _optional(np.where(kept, arrays.after.rank[0, order], 0)),
-        numbers[0] if kind == "judge" else scores,
-        numbers,
-    )
-    return Column(stage.name, stage.name, stage.title, kind, parts=labels), values
+def _stage_column(stage: AnyStage, arrays: Arrays, kind: ColumnKind, order: Ints) -> Column:
+    after = arrays.after
+    ranks = np.where(after.alive[0], after.rank[0], 0)
+    return _column(stage.name, stage.title, kind, arrays.entered[0], ranks, after.score[0], arrays.parts(0), order)
 
 
-def _parts(parts: Sequence[PartColumn], there: Bools, order: Ints) -> tuple[tuple[Part, ...], list[list[float | None]]]:
-    """The parts that a cell has, and their values in the order of the rows."""
-    labels, numbers = [], []
+def _column(
+    stage: str,
+    title: str,
+    kind: ColumnKind,
+    there: Bools,
+    ranks: Ints,
+    scores: Floats,
+    parts: Sequence[PartColumn],
+    order: Ints,
+    of: _List | None = None,
+) -> Column:
+    """The column of arrays (C) in the order of the rows, with the parts that a cell has."""
+    there = there[order]
+    labels, values = [], []
     for part in parts:
-        values = np.where(there, part.values[order], np.nan)
-        if not np.isnan(values).all():
+        numbers = np.where(there, part.values[order], np.nan)
+        if not np.isnan(numbers).all():
             words = part.kind.replace("_", " ")
             label = words if part.list is None else f"{list_label(part.list)} {words}"
             labels.append(Part(label, part.kind, part.list))
-            numbers.append(optional_numbers(values))
-    return tuple(labels), numbers
+            values.append(optional_numbers(numbers))
+    after = values[0] if kind == "judge" else optional_numbers(np.where(there, scores[order], np.nan))
+    name = None if of is None else of.name
+    own = _optional(np.where(there, ranks[order], 0))
+    return Column(name or stage, stage, title, kind, name, tuple(labels), there.tolist(), own, after, values)
 
 
 def _optional(ranks: Ints) -> list[int | None]:
     """Ranks with None for 0."""
     return [rank or None for rank in ranks.tolist()]
-
-
-def _column_json(column: Column) -> dict[str, Any]:
-    return plain_fields(column, field_names(Column))

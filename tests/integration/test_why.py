@@ -286,7 +286,7 @@ def deeper(small: Resources, chosen: PipelineConfig, memory_id: str, k: int) -> 
     """The rescues by deeper lists that a new gathering confirms, by their parameters."""
     evidence, found = places(small, chosen, memory_id)
     trials = Trials(evidence, memory_id, k)
-    tries = list(depth_tries(trials, chosen, ASKED, tuple(found.values())))
+    tries = list(depth_tries(chosen, ASKED, tuple(found.values())))
     rescues, _ = gather_counterfactuals(trials, chosen, ASKED, small, tries)
     return {
         tuple(rescue.values): rescue for rescue in rescues if all(path.startswith("lists.") for path in rescue.values)

@@ -31,6 +31,6 @@ else:
             "path": "ListEntry MemoryPath Step cause known_memory memory_path require_known require_stored stored_memory taken",
             "regather": "gathered",
             "report": "Why explain",
-            "side_effects": "LabelledSet",
+            "trial": "LabelledSet",
         },
     )
