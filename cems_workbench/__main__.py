@@ -22,7 +22,6 @@ WITH_ARROW = (
 
 
 def main() -> None:
-    """Run the command line."""
     code = answer()
     if code is not None:
         sys.exit(code)

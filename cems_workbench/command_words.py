@@ -76,7 +76,6 @@ class ProposedCommand:
         return words_of(self.name, *self.arguments, options=[*self.options, *options])
 
     def line(self, options: Iterable[str] = ()) -> str:
-        """The words quoted for a shell."""
         return shlex.join(self.words(options))
 
 

@@ -104,7 +104,6 @@ class EmbeddedText:
     escape: TextEscape = ""
 
     def of(self, content: str) -> str:
-        """The text with this content."""
         if self.escape in ("json", "ascii_json"):
             content = json.dumps(content, ensure_ascii=self.escape == "ascii_json")[1:-1]
         whole = self.before + content + self.after

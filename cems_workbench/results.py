@@ -71,7 +71,6 @@ class Table:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Each row by the names of the columns."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     def to_pandas(self) -> pd.DataFrame:
@@ -81,11 +80,9 @@ class Table:
         return pd.DataFrame(list(self.rows), columns=list(self.columns))
 
     def __len__(self) -> int:
-        """How many rows there are."""
         return len(self.rows)
 
     def __str__(self) -> str:
-        """The table as text, its first rows."""
         return "\n".join(_text_lines(self))
 
     def __repr__(self) -> str:
@@ -93,7 +90,6 @@ class Table:
         return f"<Table{f' {self.title!r}' if self.title else ''}: {len(self)} rows of {', '.join(self.columns)}>"
 
     def _repr_html_(self) -> str:
-        """The table as a notebook shows it."""
         return _html("", (), (self,), ())
 
 
@@ -126,7 +122,6 @@ class Result(ABC):
         return {"title": self.title, "lines": self.lines, "tables": tables, "notes": self.notes}
 
     def to_pandas(self) -> pd.DataFrame:
-        """The main table as a data frame."""
         return self.tables[0].to_pandas()
 
     def __repr__(self) -> str:
@@ -134,14 +129,12 @@ class Result(ABC):
         return f"<{type(self).__name__}: {self.title}>"
 
     def __str__(self) -> str:
-        """The whole result as text."""
         parts = [self.title, *(_wrapped(line) for line in self.lines)]
         for table in filter(len, self.tables):
             parts += ["", *_text_lines(table)]
         return "\n".join([*parts, *([""] if self.notes else []), *(_wrapped(note) for note in self.notes)])
 
     def _repr_html_(self) -> str:
-        """The whole result as a notebook shows it."""
         return _html(self.title, self.lines, self.tables, self.notes)
 
 

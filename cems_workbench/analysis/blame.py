@@ -17,7 +17,7 @@ MIN_SCORE was chosen on the answers of benchmarks/bench_blame.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
@@ -115,6 +115,9 @@ class Next:
         """The command for a shell, with the options that chose store and config."""
         return self.proposed.line(options)
 
+    def to_json(self, options: Sequence[str]) -> dict[str, Any]:
+        return {"words": self.words, "memory_id": self.memory_id, "command": self.command(options)}
+
 
 class Clause(NamedTuple):
     """Something about a memory; a `warning` may explain a wrong answer, `standing` says that it is the memory's standing."""
@@ -142,7 +145,6 @@ class BlamedMemory:
 
     @property
     def id(self) -> str:
-        """The id of the memory."""
         return self.support.memory.id
 
     @property
@@ -170,7 +172,6 @@ class BlamedMemory:
 
     @property
     def words(self) -> str:
-        """What became of it, in one line."""
         return "; ".join(clause.words for clause in self.clauses)
 
 
@@ -268,21 +269,13 @@ def blame(
         progress(COMPARING, done, len(split.claims))
         supports.append(supporting(claim, vector, language, resources))
     progress(COMPARING, len(split.claims), len(split.claims))
-    about = _About(resources, config, trace, grades or {}, relevant_from)
+    about = _About(resources, trace, grades or {}, relevant_from, decided_pairs(resources))
     claims = tuple(
         BlamedClaim(claim, tuple(about.blamed(found, [each.memory for each in of_claim]) for found in of_claim[:SHOWN]))
         for claim, of_claim in zip(split.claims, supports, strict=True)
     )
     query = None if trace is None else trace.evidence.query
     return Blame(query, config.name, claims, split.split_by, tuple(dict.fromkeys(split.notes)))
-
-
-def compared(claim: Claim, vector: Float32, language: str, resources: Resources) -> list[Support]:
-    """The memories that either index has for a claim, as `judged_memories`, by support, ties by id."""
-    indexes = resources.indexes
-    hits = [*indexes.vectors.search(vector, SEARCHED), *indexes.lexical.search(claim.text, SEARCHED)]
-    found = judged_memories(claim, vector, [memory_id for memory_id, _ in hits], language, resources)
-    return sorted(found, key=lambda one: (-one.score, one.memory.id))
 
 
 def judged_memories(
@@ -300,41 +293,45 @@ def judged_memories(
 
 
 def supporting(claim: Claim, vector: Float32, language: str, resources: Resources) -> list[Support]:
-    """Those of `compared` with at least MIN_SCORE, and MIN_SHARE of the best; those that support the claim first."""
-    found = compared(claim, vector, language, resources)
-    least = max(MIN_SCORE, MIN_SHARE * found[0].score) if found else 0.0
-    return sorted((one for one in found if one.score >= least), key=lambda one: VERDICTS.index(one.verdict))
+    """The memories that either index has for a claim with at least MIN_SCORE, and MIN_SHARE of the best.
+
+    Those that support the claim come first, then by score, ties by id.
+    """
+    indexes = resources.indexes
+    hits = [*indexes.vectors.search(vector, SEARCHED), *indexes.lexical.search(claim.text, SEARCHED)]
+    found = list(judged_memories(claim, vector, [memory_id for memory_id, _ in hits], language, resources))
+    least = max(MIN_SCORE, MIN_SHARE * max((one.score for one in found), default=0.0))
+    kept = [one for one in found if one.score >= least]
+    return sorted(kept, key=lambda one: (VERDICTS.index(one.verdict), -one.score, one.memory.id))
 
 
+@dataclass(frozen=True)
 class _About:
     """What became of memories: for one query, or in the store alone."""
 
-    def __init__(
-        self,
-        resources: Resources,
-        config: PipelineConfig,
-        trace: Trace | None,
-        grades: Mapping[str, int],
-        relevant_from: int,
-    ) -> None:
-        self._resources, self._config, self._trace = resources, config, trace
-        self._grades, self._relevant_from = grades, relevant_from
-        self._as_of = None if trace is None else trace.evidence.as_of
-        self._decided = decided_pairs(resources)
+    resources: Resources
+    trace: Trace | None
+    grades: Mapping[str, int]
+    relevant_from: int
+    decided: Collection[frozenset[str]]
+
+    @property
+    def as_of(self) -> datetime | None:
+        return None if self.trace is None else self.trace.evidence.as_of
 
     def blamed(self, support: Support, others: Iterable[Memory]) -> BlamedMemory:
         """A supporting memory; `others` are what else supports its claim."""
         memory = support.memory
-        edges = self._resources.store.relations.superseding([memory.id])
-        successors = find_successors(edges, self._as_of, ANY).successors.get(memory.id, ())
+        edges = self.resources.store.relations.superseding([memory.id])
+        successors = find_successors(edges, self.as_of, ANY).successors.get(memory.id, ())
         otherwise = self._by_edges(memory, successors) or self._near(memory, others)
-        grade = self._grades.get(memory.id)
+        grade = self.grades.get(memory.id)
         found = BlamedMemory(
             support,
             self._standing(memory),
             self._stale(memory, edges),
             grade,
-            grade is not None and grade < self._relevant_from,
+            grade is not None and grade < self.relevant_from,
             tuple(otherwise),
         )
         if support.verdict == "no":
@@ -342,16 +339,16 @@ class _About:
         return replace(found, next=self._next(found), fix=self._fix(found))
 
     def _standing(self, memory: Memory) -> Standing | None:
-        return None if self._trace is None else standing(self._trace, memory)
+        return None if self.trace is None else standing(self.trace, memory)
 
     def _stale(self, memory: Memory, edges: Sequence[SupersedingEdge]) -> str | None:
         """In the words of every page, for a candidate with the rank of its successor."""
-        if self._trace is not None and memory.id in self._trace.evidence.memories:
-            return stale_words(self._trace, memory.id)
-        return stored_standings([memory], edges, self._as_of or datetime.now(UTC)).get(memory.id)
+        if self.trace is not None and memory.id in self.trace.evidence.memories:
+            return stale_words(self.trace, memory.id)
+        return stored_standings([memory], edges, self.as_of or datetime.now(UTC)).get(memory.id)
 
     def _by_edges(self, memory: Memory, successors: Sequence[Successor]) -> list[Otherwise]:
-        texts = self._resources.store.memories.read([one.memory_id for one in successors])
+        texts = self.resources.store.memories.read([one.memory_id for one in successors])
         return [
             Otherwise(
                 texts[one.memory_id],
@@ -368,18 +365,18 @@ class _About:
         """Near memories that differ, the later ones first, then by score."""
         if memory.created_at is None:
             return []
-        neighbours = self._resources.indexes.vectors.neighbours([memory.id], NEIGHBOURS)
+        neighbours = self.resources.indexes.vectors.neighbours([memory.id], NEIGHBOURS)
         near = {key: cosine for _, hits in neighbours for key, cosine in hits}
         known = {other.id: other for other in others if other.id != memory.id}
         missing = [key for key in near if key not in known]
-        known |= self._resources.store.memories.read(missing)
+        known |= self.resources.store.memories.read(missing)
         ranked = list(near)
         pairs = [
             _pair(memory, other, near.get(key, 0.0), 1 / (ranked.index(key) + 1) if key in near else 0.0)
             for key, other in known.items()
-            if frozenset((key, memory.id)) not in self._decided and _comparable(memory, other)
+            if frozenset((key, memory.id)) not in self.decided and _comparable(memory, other)
         ]
-        edges = [edge for edge in scored_pairs(self._resources, pairs) if edge.score >= MINIMUM and edge.signals.words]
+        edges = [edge for edge in scored_pairs(self.resources, pairs) if edge.score >= MINIMUM and edge.signals.words]
         edges.sort(key=lambda edge: (edge.older != memory.id, -edge.score, edge.newer, edge.older))
         return [self._differing(edge, memory, known) for edge in edges[:MAX_OTHERWISE]]
 
@@ -401,10 +398,10 @@ class _About:
     def _next(self, found: BlamedMemory) -> Next | None:
         right = next((one for one in found.otherwise if one.newer), None)
         memory_id = found.id if right is None else right.memory.id
-        if self._trace is None:
+        if self.trace is None:
             words = f"see for which queries {memory_id} is wanted and returned"
             return Next(words, memory_id, ProposedCommand("memory", (memory_id,)))
-        query, place = self._trace.evidence.query, found.standing if right is None else right.standing
+        query, place = self.trace.evidence.query, found.standing if right is None else right.standing
         assert place is not None and found.standing is not None
         if place.rank is None:
             words = f"find out why {memory_id} is not returned"
@@ -416,24 +413,23 @@ class _About:
 
     def _fix(self, found: BlamedMemory) -> Next | None:
         right = next((one for one in found.otherwise if one.source == "edge"), None)
-        if self._trace is None or right is None or found.standing is None or found.standing.rank is None:
+        if self.trace is None or right is None or found.standing is None or found.standing.rank is None:
             return None
         place = right.standing
         if place is not None and place.rank is not None and place.rank < found.standing.rank:
             return None
-        if excluded_words(self._trace, right.memory):  # no mode brings in what was not searched
+        if excluded_words(self.trace, right.memory):  # no mode brings in what was not searched
             return None
         words = f"let {right.memory.id} take the rank of {found.id}"
-        query, options = self._trace.evidence.query, (*self._asked, "--set", "supersession.mode=follow")
+        query, options = self.trace.evidence.query, (*self._asked, "--set", "supersession.mode=follow")
         return Next(
             words, right.memory.id, ProposedCommand("search", (query,), options), {"supersession.mode": "follow"}
         )
 
     @property
     def _asked(self) -> list[str]:
-        """Project and moment of the query as options."""
-        assert self._trace is not None
-        return asked_options(self._trace.evidence.project, self._trace.evidence.as_of)
+        assert self.trace is not None
+        return asked_options(self.trace.evidence.project, self.trace.evidence.as_of)
 
 
 def standing(trace: Trace, memory: Memory) -> Standing:
@@ -489,10 +485,6 @@ def _claim_json(blamed: BlamedClaim, options: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _text_json(memory: Memory) -> dict[str, Any]:
-    return {"memory_id": memory.id, "title": memory.title, "content": memory.content}
-
-
 def _memory_json(found: BlamedMemory, options: Sequence[str]) -> dict[str, Any]:
     support, overlap = found.support, found.support.overlap
     return {
@@ -501,9 +493,7 @@ def _memory_json(found: BlamedMemory, options: Sequence[str]) -> dict[str, Any]:
         "score": round(support.score, 4),
         "cosine": None if support.cosine is None else round(support.cosine, 4),
         "overlap": round(overlap.share, 4),
-        "claim_spans": [list(span) for span in overlap.claim],
-        "title_spans": [list(span) for span in overlap.title],
-        "content_spans": [list(span) for span in overlap.content],
+        **_spans_json(claim=overlap.claim, title=overlap.title, content=overlap.content),
         "lacking": list(overlap.lacking),
         "words": found.words,
         **_standing_json(found.standing),
@@ -512,21 +502,22 @@ def _memory_json(found: BlamedMemory, options: Sequence[str]) -> dict[str, Any]:
             {
                 **_text_json(one.memory),
                 **plain_fields(one, "source newer words"),
-                "content_spans": [list(span) for span in one.spans],
-                "title_spans": [list(span) for span in one.title_spans],
+                **_spans_json(content=one.spans, title=one.title_spans),
                 **_standing_json(one.standing),
             }
             for one in found.otherwise
         ],
-        "next": _next_json(found.next, options),
-        "fix": _next_json(found.fix, options),
+        "next": found.next and found.next.to_json(options),
+        "fix": found.fix and found.fix.to_json(options),
     }
 
 
-def _next_json(following: Next | None, options: Sequence[str]) -> dict[str, Any] | None:
-    if following is None:
-        return None
-    return {"words": following.words, "memory_id": following.memory_id, "command": following.command(options)}
+def _text_json(memory: Memory) -> dict[str, Any]:
+    return {"memory_id": memory.id, "title": memory.title, "content": memory.content}
+
+
+def _spans_json(**spans: Sequence[Span]) -> dict[str, Any]:
+    return {f"{name}_spans": [list(span) for span in of] for name, of in spans.items()}
 
 
 def _standing_json(place: Standing | None) -> dict[str, Any]:

@@ -8,7 +8,7 @@ return by their mean absolute difference.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from cems_workbench.analysis.ranks import rbo
@@ -17,6 +17,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet, Header, differences
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.replay import Trace
+from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.results import Result, Table
 
 
@@ -40,22 +41,31 @@ class QueryDrift:
     """Whether another memory is first."""
 
 
-@dataclass(frozen=True)
-class Drift:
-    """The drift of a config, the queries that changed most first."""
+@dataclass(frozen=True, eq=False, repr=False)
+class DriftReport(Result):
+    """The drift of a config, the queries that changed most first.
+
+    Attributes:
+        config: its name.
+        k: results of each query that are compared.
+        queries: the drift of each query in both files.
+        between: differences between the two gathers, in words.
+        only_before: queries that only the first file has, or words otherwise than the other.
+        only_after: queries that only the other has.
+        shown: queries that are listed; None: as many as the surface shows.
+    """
 
     config: str
     k: int
     queries: tuple[QueryDrift, ...]
     between: tuple[str, ...]
-    """Differences between the two gathers, in words."""
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
-    """Queries that are in only one of the files, or worded differently in the two."""
+    shown: int | None = None
 
     @property
     def overlap(self) -> float:
-        """Mean of the queries."""
+        """The mean rank-biased overlap of the results: 1, nothing changed."""
         return sum(query.overlap for query in self.queries) / len(self.queries)
 
     @property
@@ -69,22 +79,54 @@ class Drift:
         return sum(query.first_changed for query in self.queries)
 
     @property
-    def sentence(self) -> str:
-        """The drift in a sentence."""
+    def title(self) -> str:
+        """The config, and the drift in a sentence."""
         return (
-            f"{self.changed} of {len(self.queries)} queries return something else in their first {self.k}, {self.first_changed} have "
-            f"another first result; mean overlap {self.overlap:.3f}"
+            f"{self.config}: {self.changed} of {len(self.queries)} queries return something else in their first {self.k}, "
+            f"{self.first_changed} have another first result; mean overlap {self.overlap:.3f}"
+        )
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What is different between the two gathers."""
+        return tuple(f"between them: {line}" for line in self.between)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """A row for each query, those that changed most first."""
+        rows = (
+            (
+                one.qid,
+                one.query,
+                one.overlap,
+                one.score_change,
+                one.first_changed,
+                *(", ".join(ids) for ids in (one.came, one.left, one.new)),
+            )
+            for one in self.queries
+        )
+        columns = ("qid", "query", "overlap", "score change", "other first", "came", "left", "new")
+        return (Table(columns, tuple(rows), shown=self.shown),)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How to read it, and which queries were not compared."""
+        sides = (("before", self.only_before), ("after", self.only_after))
+        return (
+            "overlap: rank-biased, 1 the same; new: came and was no candidate before; no judgment is asked",
+            *(f"only {words}, not compared: {', '.join(qids)}" for words, qids in sides if qids),
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as plain values."""
-        return asdict(self) | {"overlap": self.overlap, "changed": self.changed, "first_changed": self.first_changed}
+        """The drift as plain values."""
+        names = "config k queries between only_before only_after overlap changed first_changed"
+        return plain_fields(self, names)
 
 
 SCORE_TOLERANCE = 1e-9
 
 
-def drift(before: EvidenceSet, after: EvidenceSet, config: PipelineConfig, k: int = 10) -> Drift:
+def drift(before: EvidenceSet, after: EvidenceSet, config: PipelineConfig, k: int = 10) -> DriftReport:
     """Replay the queries in both files under a config, and compare their first k results.
 
     Raises InputError if they have no query in common, or k is below 1.
@@ -101,7 +143,7 @@ def drift(before: EvidenceSet, after: EvidenceSet, config: PipelineConfig, k: in
     ]
     found.sort(key=lambda query: (query.overlap, -(query.score_change or 0.0), query.qid))
     shared = set(common)
-    return Drift(
+    return DriftReport(
         config.name,
         k,
         tuple(found),
@@ -129,7 +171,6 @@ def _of_query(qid: str, before: Trace, after: Trace, k: int) -> QueryDrift:
 
 
 def _scores(trace: Trace, k: int) -> Mapping[str, float]:
-    """Score by memory id of the first k results, in their order."""
     return {result.memory_id: result.score or 0.0 for result in trace.results[:k]}
 
 
@@ -138,63 +179,3 @@ def _between(was: Header, now: Header) -> list[str]:
     times = [one.created_at[:16] for one in (was, now)]
     moved = [] if was.created_at == now.created_at else [f"gathered: {times[0]}, then {times[1]}"]
     return differences(was, now) + moved
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class DriftReport(Result):
-    """Which queries return something else on other evidence, and how much.
-
-    Attributes:
-        found: the drift, a record for each query.
-        shown: queries that are listed; None: as many as the surface shows.
-    """
-
-    found: Drift
-    shown: int | None = None
-
-    @property
-    def overlap(self) -> float:
-        """The mean rank-biased overlap of the results: 1, nothing changed."""
-        return self.found.overlap
-
-    @property
-    def title(self) -> str:
-        """The config, and the drift in a sentence."""
-        return f"{self.found.config}: {self.found.sentence}"
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """What is different between the two gathers."""
-        return tuple(f"between them: {line}" for line in self.found.between)
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """A row for each query, those that changed most first."""
-        rows = (
-            (
-                one.qid,
-                one.query,
-                one.overlap,
-                one.score_change,
-                one.first_changed,
-                ", ".join(one.came),
-                ", ".join(one.left),
-                ", ".join(one.new),
-            )
-            for one in self.found.queries
-        )
-        columns = ("qid", "query", "overlap", "score change", "other first", "came", "left", "new")
-        return (Table(columns, tuple(rows), shown=self.shown),)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """How to read it, and which queries were not compared."""
-        sides = (("before", self.found.only_before), ("after", self.found.only_after))
-        return (
-            "overlap: rank-biased, 1 the same; new: came and was no candidate before; no judgment is asked",
-            *(f"only {words}, not compared: {', '.join(qids)}" for words, qids in sides if qids),
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """The drift as plain values."""
-        return self.found.to_json()

@@ -67,7 +67,6 @@ class Edit:
 
     @property
     def memory_id(self) -> str:
-        """The memory's id."""
         return self.either.id
 
     @property
@@ -243,12 +242,10 @@ class _Scratch:
 
     @property
     def resources(self) -> Resources:
-        """The open store with its models."""
         return self.edit.resources
 
     @cached_property
     def where(self) -> Filter:
-        """The filter that the lists were searched with."""
         return Filter(self.request.project, self.request.only_project, self.config.query.scope)
 
     @cached_property
@@ -258,7 +255,6 @@ class _Scratch:
 
     @cached_property
     def was_inside(self) -> bool:
-        """Whether the stored memory was searched."""
         return self.edit.stored is not None and passes(self.edit.stored, self.where)
 
     def _cosines(self, vector: Float32) -> dict[int | None, float]:

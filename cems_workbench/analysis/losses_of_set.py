@@ -59,7 +59,6 @@ class LossCounts:
         return sum(count for branch, count in self.branches.items() if branch.stage == stage)
 
     def to_json(self) -> dict[str, Any]:
-        """The counts as plain values."""
         return plain_fields(self, "relevant returned") | {"branches": _counted(self.branches)}
 
 
@@ -80,7 +79,6 @@ class LostMemory:
     words: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """The row as plain values."""
         return (
             plain_fields(self, "qid query memory_id grade") | self.branch.to_json() | plain_fields(self, "rank words")
         )
@@ -108,7 +106,6 @@ class LossMap(LossCounts):
     """What its stages and lists show of themselves over these queries."""
 
     def rows_of(self, branch: Branch) -> list[LostMemory]:
-        """The rows of a branch."""
         return [row for row in self.rows if row.branch == branch]
 
     def groups(self, by: Literal["type", "project"], title: str = "") -> Table:
@@ -127,7 +124,6 @@ class LossMap(LossCounts):
         return f"{said}: {where}" if where else said
 
     def to_json(self) -> dict[str, Any]:
-        """The map as plain values."""
         return {
             "config": self.config_name,
             "sentence": self.sentence(),
@@ -167,7 +163,6 @@ class LossDifference:
         return f"{self.after} against {self.before}: saves {saved}, breaks {broken}"
 
     def to_json(self) -> dict[str, Any]:
-        """The difference as plain values."""
         return {
             **plain_fields(self, "before after"),
             "sentence": self.sentence(),
@@ -301,7 +296,6 @@ class Losses(Result):
         return tuple(filter(len, tables))
 
     def to_json(self) -> dict[str, Any]:
-        """Maps and differences as plain values."""
         return plain_fields(self, "maps differences")
 
 
@@ -437,7 +431,6 @@ def stream_words(collector: LossCollector, stream: EvidenceStream, shown: int = 
 
 
 def _first(rows: Iterable[LostMemory], shown: int) -> list[LostMemory]:
-    """The first rows of each branch."""
     seen: Counter[Branch] = Counter()
     kept = []
     for row in rows:
@@ -471,15 +464,12 @@ class _Lost:
             kept.append(LostMemory(end.query.qid, end.query.query, end.memory_id, end.grade, branch, rank or None))
 
     def ordered(self, stages: Sequence[str]) -> tuple[dict[Branch, int], tuple[LostMemory, ...]]:
-        """Counts and rows in the order of the pipeline."""
         branches = in_pipeline_order(self.counts, stages)
         rows = (row for branch in branches for row in self.rows[branch])
         return {branch: self.counts[branch] for branch in branches}, tuple(rows)
 
 
 class _Tally:
-    """What was counted of a config so far."""
-
     def __init__(self, config: PipelineConfig, most: int) -> None:
         self.config = config
         self.stages: tuple[str, ...] = ()  # those of external traces become known with their queries
@@ -537,8 +527,6 @@ class _Tally:
 
 
 class _Changes:
-    """What was counted so far of two configs."""
-
     def __init__(self, most: int) -> None:
         self.relevant = 0
         self.saved, self.broken = _Lost(most), _Lost(most)

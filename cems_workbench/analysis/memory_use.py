@@ -82,7 +82,6 @@ class MemoryUse:
         return self.returned - self.found - self.irrelevant
 
     def to_json(self, k: int) -> dict[str, Any]:
-        """The counts as plain values."""
         return plain_fields(self, "memory_id candidate wanted returned found") | {
             "returned_irrelevant": self.irrelevant,
             "returned_unjudged": self.unjudged,

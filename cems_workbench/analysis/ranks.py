@@ -77,7 +77,6 @@ class Branch:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Stage and manner as plain values."""
         return {"stage": self.stage, "manner": self.manner}
 
 
@@ -529,7 +528,6 @@ class FlowLine:
 
     @property
     def final_rank(self) -> int | None:
-        """Its rank in the results."""
         return self.points[-1].rank if self.dropped is None and self.points else None
 
 
@@ -551,7 +549,6 @@ class RankFlow:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Lists, then stages, from left to right."""
         return (*self.lists, *self.stages)
 
 

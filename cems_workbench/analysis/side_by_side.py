@@ -108,7 +108,6 @@ class Cell:
     words: str
 
     def to_json(self) -> dict[str, Any]:
-        """The cell as plain values."""
         return {"rank": self.rank, "score": self.score, "parts": dict(self.parts), "words": self.words}
 
 
@@ -148,7 +147,6 @@ class Row:
         return f"{'up' if self.move > 0 else 'down'} {abs(self.move)} from {ordinal(self.former_rank)} {where}"
 
     def to_json(self) -> dict[str, Any]:
-        """The row as plain values."""
         return plain_fields(self, ROW_FIELDS) | {"cells": {key: cell.to_json() for key, cell in self.cells.items()}}
 
 
@@ -183,12 +181,10 @@ class SideBySide:
         self._previous = previous
 
     def __len__(self) -> int:
-        """How many rows there are."""
         return len(self._places)
 
     @cached_property
     def rows(self) -> Sequence[Row]:
-        """All rows."""
         return [self._row(place) for place in range(len(self))]
 
     def row(self, memory_id: str) -> Row | None:
@@ -213,7 +209,6 @@ class SideBySide:
 
     @cached_property
     def memory_ids(self) -> Sequence[str]:
-        """The candidates, in the order of the rows."""
         ids = self.trace.table.ids[0]
         return [ids[c] for c in self._places]
 

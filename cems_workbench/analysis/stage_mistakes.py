@@ -78,7 +78,6 @@ class KnownMistake:
         return f"{self.stage}: {self.words}" + (f" [{self.parameter}]" if self.parameter else "")
 
     def to_json(self) -> dict[str, Any]:
-        """The mistake as plain values."""
         return asdict(self)
 
 

@@ -248,7 +248,6 @@ def _negates(text: Profile, place: int) -> bool:
 
 
 def _negated_by(text: Profile) -> set[str]:
-    """Terms that are negations themselves."""
     marks = {mark.place for mark in text.negations}
     return {term for term, places in text.places.items() if marks & set(places)}
 
@@ -381,7 +380,6 @@ def _stated(text: str) -> str:
 
 
 def _sentences(text: str, words: Sequence[Word]) -> Span:
-    """The sentences that have these words."""
     if not words:
         return 0, 0
     ends = [found.end() for found in _SENTENCE_END.finditer(text)]
@@ -392,7 +390,6 @@ def _sentences(text: str, words: Sequence[Word]) -> Span:
 
 
 def _clause_numbers(text: str, words: Sequence[Word]) -> list[int]:
-    """The number of the clause of each word."""
     ends = [found.end() for found in _CLAUSE_END.finditer(text)]
     return [bisect(ends, word.start) for word in words]
 

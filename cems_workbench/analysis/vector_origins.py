@@ -136,7 +136,6 @@ class VectorOrigins:
         return f"{len(own):,} × {told}{between}: {names}{more}"
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
         return asdict(self)
 
     @classmethod

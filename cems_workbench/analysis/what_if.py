@@ -17,7 +17,7 @@ from typing import Any
 
 from cems_workbench.analysis.edited_evidence import RANKED_AGAIN, Edit, answered_elsewhere, edited_evidence
 from cems_workbench.analysis.ranks import loss, target_rank
-from cems_workbench.analysis.why.path import cause, memory_path, require_stored
+from cems_workbench.analysis.why.path import Step, cause, memory_path, require_stored
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.config.fields import short_value
 from cems_workbench.config.sections import ADDED_LISTS
@@ -46,27 +46,17 @@ MAX_NEW_CHARS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class EditedRank:
-    """Rank and score in a list or after a stage, and its effect in words; `kept` is False if it was dropped."""
-
-    rank: int | None
-    score: float | None
-    kept: bool
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
 class BeforeAfter:
     """The same list or stage before and after the edit; None if the memory is not in it."""
 
     name: str
-    before: EditedRank | None
-    after: EditedRank | None
+    before: Step | None
+    after: Step | None
 
     @property
     def same(self) -> bool:
-        """Nothing is different."""
-        return self.before == self.after
+        before, after = (one and (one.rank, one.score, one.kept, one.words) for one in (self.before, self.after))
+        return before == after
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +82,6 @@ class WhatIf:
 
     @property
     def memory_id(self) -> str:
-        """The id of the memory."""
         memory = self.edited or self.stored
         assert memory is not None
         return memory.id
@@ -112,7 +101,6 @@ class WhatIf:
         return before, after
 
     def lists(self) -> list[BeforeAfter]:
-        """The memory's rank in every list of either evidence."""
         before, after = (_in_lists(trace, self.memory_id) for trace in (self.before, self.after))
         names = dict.fromkeys(
             listed.name for trace in (self.before, self.after) for listed in trace.stage(LISTS).fields.lists
@@ -121,11 +109,10 @@ class WhatIf:
 
     def stages(self) -> list[BeforeAfter]:
         """The memory's way through the stages after the lists."""
-        before, after = (_in_stages(trace, self.memory_id) for trace in (self.before, self.after))
-        return [
-            BeforeAfter(stage.name, before.get(stage.name), after.get(stage.name))
-            for stage in candidate_stages(self.after.config)[1:]
-        ]
+        k = target_rank(self.after.config)
+        before, after = (memory_path(trace, self.memory_id, k) for trace in (self.before, self.after))
+        names = [stage.name for stage in candidate_stages(self.after.config)[1:]]
+        return [BeforeAfter(name, before.step(name), after.step(name)) for name in names]
 
     def others(self) -> list[MovedMemory]:
         """The other results with a changed rank, by their rank afterwards; those that are gone come last."""
@@ -144,7 +131,6 @@ class WhatIf:
         return [one for one in self.others() if within(one.after, k) and not within(one.before, k)]
 
     def left(self, k: int) -> list[MovedMemory]:
-        """The other memories that leave the first k results."""
         return [one for one in self.others() if within(one.before, k) and not within(one.after, k)]
 
     @property
@@ -188,7 +174,6 @@ class WhatIf:
         return tuple(tables)
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as plain values."""
         k = target_rank(self.after.config)
         return {
             "memory_id": self.memory_id,
@@ -208,7 +193,6 @@ class WhatIf:
 
     @property
     def certainty(self) -> str:
-        """Which ranks are estimated, in sentences."""
         return certainty(self.approximated)
 
     @property
@@ -228,7 +212,7 @@ class WhatIf:
         return f"This memory would be {after}; {_named(left)} {_verb(left, 'leave')} the first {k}."
 
 
-def _cells(place: EditedRank | None, name: str) -> tuple[int | str | None, float | str | None]:
+def _cells(place: Step | None, name: str) -> tuple[int | str | None, float | str | None]:
     """Rank, ✕ if it was dropped, and score: a date in the recency list, a count in the access list."""
     if place is None:
         return None, None
@@ -370,26 +354,16 @@ def approximated(edit: Edit, evidence: Evidence) -> list[str]:
     return said
 
 
-def _in_lists(trace: Trace, memory_id: str) -> dict[str, EditedRank]:
+def _in_lists(trace: Trace, memory_id: str) -> dict[str, Step]:
+    """The memory's place in each list; a score is the raw one."""
     stage = trace.stage(LISTS)
     row = stage.by_id.get(memory_id)
-    cut = {
-        one.name: f"inside {hybrid}"
-        if (hybrid := stage.fields.inside(one))
-        else "past its depth"
-        if one.active
-        else "off"
-        for one in stage.fields.lists
-    }
+    cut = {one.name: "past its depth" if one.active else "off" for one in stage.fields.lists}
+    cut |= {one.name: f"inside {hybrid}" for one in stage.fields.lists if (hybrid := stage.fields.inside(one))}
     return {
-        entry.list: EditedRank(entry.rank, entry.raw, entry.kept, "" if entry.kept else cut[entry.list])
+        entry.list: Step(entry.list, None, entry.rank, None, entry.raw, entry.kept, "" if entry.kept else cut[entry.list])
         for entry in (row.lists if row else ())
     }
-
-
-def _in_stages(trace: Trace, memory_id: str) -> dict[str, EditedRank]:
-    path = memory_path(trace, memory_id, target_rank(trace.config))
-    return {step.stage: EditedRank(step.rank, step.score, step.kept, step.words) for step in path.steps}
 
 
 LABEL = "trying it on the judged queries"
@@ -410,11 +384,9 @@ class QueryEffect:
 
     @property
     def difference(self) -> float:
-        """The paired difference of the first measure."""
         return self.value_after - self.value_before
 
     def to_json(self) -> dict[str, Any]:
-        """The effect as plain values."""
         return plain_fields(self.query, "qid query") | {
             "rank": self.after,
             **plain_fields(self, "before came left"),
@@ -442,12 +414,10 @@ class SetEffect:
 
     @property
     def queries(self) -> int:
-        """The judged queries."""
         return len(self.comparison.evaluations[0].qids)
 
     @property
     def first(self) -> MeasureDifference:
-        """The first measure before and after."""
         return self.comparison.compared[0].differences[0]
 
     @property
@@ -499,7 +469,6 @@ class SetEffect:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The effect as plain values."""
         return plain_fields(self, "memory_id what k queries sentence notes returned") | {
             "measures": self.comparison.to_json(False)["compared"][0]["measures"],
             "changed": [effect.to_json() for effect in self.changed],

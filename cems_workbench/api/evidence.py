@@ -206,14 +206,13 @@ def drift(
     Raises:
         InputError: a file cannot be read, or they have no query in common.
     """
-    from cems_workbench.analysis.drift import DriftReport
     from cems_workbench.analysis.drift import drift as drifted
 
     old, new = (
         evidence if isinstance(evidence, LoadedEvidence) else load_evidence(evidence) for evidence in (before, after)
     )
     chosen = old.config if config is None else load_config(config)
-    return DriftReport(drifted(old.evidence, new.evidence, chosen, k))
+    return drifted(old.evidence, new.evidence, chosen, k)
 
 
 RESULT_COLUMNS = ("docno", "score", "rank", "pipeline_score", "text")

@@ -71,7 +71,6 @@ class EvidenceCard(BaseModel):
 
     @property
     def text(self) -> str:
-        """The card as lines of plain text."""
         looks = "never opened" if self.looks == 0 else f"opened {self.looks} time{'s' if self.looks > 1 else ''}"
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         how = "UNLABELLED, proposed beside" if self.unlabelled else "tuned against"

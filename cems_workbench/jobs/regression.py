@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench import __version__
-from cems_workbench.analysis.drift import DriftReport, drift
+from cems_workbench.analysis.drift import drift
 from cems_workbench.config import PipelineConfig, difference, dump_config, import_config, load_config, portable_yaml
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.evaluation.assertions import Asserted, NoLoss, Outcome, asserted_json, asserted_lines, exit_code
@@ -318,7 +318,7 @@ def drifted(
 ) -> Regression:
     """What a config returns differently on two evidence files; `least` is the mean overlap that is asserted. Raises InputError."""
     found = drift(before, after, config, k)
-    report = DriftReport(found, min(shown, found.changed))
+    report = replace(found, shown=min(shown, found.changed))
     outcomes = []
     if least is not None:
         holds = found.overlap >= least

@@ -75,7 +75,6 @@ class OllamaChat:
 
     @property
     def label(self) -> str:
-        """For the page."""
         return f"{self._model} on {self._server.name}"
 
     @property
@@ -113,7 +112,6 @@ class OpenAiChat:
 
     @property
     def label(self) -> str:
-        """For the page."""
         return f"{self._model} at {self._server.name}"
 
     @property
@@ -204,7 +202,6 @@ class LlmReranker:
 
     @property
     def label(self) -> str:
-        """For the page."""
         return f"grades by {self._chat.label}"
 
     def cache_model(self, query: str) -> str:
@@ -243,7 +240,6 @@ def _only(grades: Iterable[float], reply: str) -> float:
 
 
 def _objects(text: str) -> list[dict[str, Any]]:
-    """The JSON objects in the text, those in a list too."""
     rows = [row for value in json_values(text) for row in (value if isinstance(value, list) else [value])]
     return [row for row in rows if isinstance(row, dict)]
 

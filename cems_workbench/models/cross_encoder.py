@@ -44,7 +44,6 @@ class CrossEncoderReranker:
 
     @property
     def label(self) -> str:
-        """What scores, in words."""
         on_device = self.torch.loaded and (self.torch.problem or self.torch.device != "cpu")
         return _cross_encoder_named(self.resolved.line) + (f", {self.torch.place}" if on_device else "")
 

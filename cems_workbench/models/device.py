@@ -130,7 +130,6 @@ class TorchModel:
 
     @property
     def loaded(self) -> bool:
-        """Have the weights been read?"""
         return self._model is not None
 
     @property

@@ -52,7 +52,6 @@ class ReadText:
 
     @property
     def nbytes(self) -> int:
-        """Its size in bytes."""
         return self.ids.nbytes + self.halves.nbytes + OVERHEAD_BYTES
 
 
@@ -159,7 +158,6 @@ class LateInteraction:
 
     @property
     def label(self) -> str:
-        """What scores, in words."""
         return f"late interaction on {self._embedder.model_id}"
 
     def cache_model(self, query: str) -> str:

@@ -81,7 +81,6 @@ class LlamaServerReranker:
 
     @property
     def label(self) -> str:
-        """Description of the scorer."""
         return f"{self._model or 'the model'} on the llama.cpp server at {self._server.name}"
 
     def cache_model(self, query: str) -> str:

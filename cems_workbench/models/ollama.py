@@ -89,7 +89,6 @@ class OllamaReranker:
 
     @property
     def label(self) -> str:
-        """For the page."""
         return f"{self._model} on {self._server.name}"
 
     def cache_model(self, query: str) -> str:

@@ -80,7 +80,6 @@ class ServerEmbedder(CachedQueries):
 
     @property
     def line(self) -> str:
-        """For the page."""
         stated = f", stated to be {self._same_as}" if self._same_as else ""
         return f"{self._model}{self._wording.label} {self._place}{stated}"
 

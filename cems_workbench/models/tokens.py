@@ -30,7 +30,6 @@ _PATTERN = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s
 
 
 def encode(text: str) -> list[int]:
-    """The cl100k tokens of a text."""
     # `encode` raises for text that looks like a special token.
     return _encoding().encode_ordinary(text)
 
@@ -42,7 +41,6 @@ def decode(tokens: Sequence[int]) -> str:
 
 @lru_cache(CACHE_SIZE)
 def count(text: str) -> int:
-    """How many cl100k tokens a text has."""
     return len(encode(text))
 
 

@@ -118,12 +118,10 @@ class SharedLock:
 
     @property
     def name(self) -> str:
-        """The name of the lock."""
         return self._path.name
 
     @property
     def held(self) -> bool:
-        """Whether this process holds the lock now."""
         return self._held
 
     def _enter(self, thread: int, timeout_s: float) -> None:

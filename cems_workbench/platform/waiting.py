@@ -46,7 +46,6 @@ def close_socket_after(descriptor: int, seconds: float) -> Iterator[None]:
 
 
 def _shut_down(descriptor: int) -> None:
-    """Shut down a socket from another thread."""
     # A duplicate: closing this object must not close the caller's descriptor.
     with suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as same:
         same.shutdown(socket.SHUT_RDWR)

@@ -150,7 +150,6 @@ class Change:
 
     @property
     def spec(self) -> FieldSpec:
-        """The parameter."""
         return field_spec(self.path)
 
 
@@ -312,7 +311,6 @@ def round_values(spec: FieldSpec, point: Breakpoint) -> list[float]:
 
 
 def _value(value: Any) -> str:
-    """A parameter's value as a config file has it."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -369,12 +367,10 @@ class Counterfactual:
 
     @property
     def redacted(self) -> Counterfactual:
-        """The same without the words that are searched for."""
         return replace(self, terms=tuple("…" for _ in self.terms), searched="…" if self.searched else "")
 
     @property
     def searches(self) -> list[str]:
-        """Changes of what is searched, in words."""
         words = [f"search for “{term}” too" for term in self.terms]
         words += [f"search its last sentence alone, “{self.searched}”"] if self.searched else []
         return words + (["search every project"] if self.everywhere else [])
@@ -387,7 +383,6 @@ class Counterfactual:
 
     @property
     def values(self) -> dict[str, Any]:
-        """New values by path."""
         return {change.path: change.now for change in self.changes}
 
     def config(self, config: PipelineConfig) -> PipelineConfig:
@@ -404,7 +399,6 @@ class Counterfactual:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The counterfactual as plain values."""
         values = asdict(self)
         values["distance"] = self.distance
         if self.labelled is not None:

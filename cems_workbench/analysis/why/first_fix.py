@@ -78,7 +78,6 @@ class FirstFix:
 
     @property
     def redacted(self) -> FirstFix:
-        """Without the words that were searched for."""
         return replace(
             self,
             change=None if self.change is None else self.change.redacted,
@@ -114,7 +113,6 @@ class FirstFix:
         return f" {change.stale_above}, which it supersedes, stays above it; {other}."
 
     def to_json(self) -> dict[str, Any]:
-        """The fix as plain values."""
         return {
             "sentence": self.sentence,
             "changes": None if self.change is None else self.change.values,

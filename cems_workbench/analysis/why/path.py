@@ -126,7 +126,6 @@ def _list(memories: Sequence[Memory]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Its words in lower case, one space between."""
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
@@ -243,7 +242,6 @@ class MemoryPath:
         return next((step for step in self.steps if step.stage == stage), None)
 
     def to_json(self) -> dict[str, Any]:
-        """The path as plain values."""
         return asdict(self)
 
 

@@ -75,7 +75,6 @@ class DepthLimits:
     chunks: int | None = None
 
     def hold(self, place: ListRank) -> bool:
-        """Whether a memory of this place is within them."""
         pairs = ((place.rank, self.memories), (place.chunk_rank, self.chunks))
         return all(limit is None or (rank is not None and rank <= limit) for rank, limit in pairs)
 

@@ -309,7 +309,6 @@ class Why:
 
     @property
     def redacted(self) -> Why:
-        """The same without the words that were searched for."""
         return replace(
             self,
             fix=self.fix and self.fix.redacted,
@@ -318,7 +317,6 @@ class Why:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Everything as plain values."""
         return {
             "query": self.query,
             "memory_id": self.path.memory_id,
@@ -484,7 +482,6 @@ def _verdict(
 
 
 def _parameters(one: Counterfactual) -> tuple[str, ...]:
-    """What it changes, whatever the values."""
     return (*one.values, *one.terms)
 
 

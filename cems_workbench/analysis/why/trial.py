@@ -121,7 +121,6 @@ class Trials:
         return other
 
     def stages(self, config: PipelineConfig) -> PipelineRun:
-        """Every stage's arrays."""
         self.count += 1
         return run(self.table, config, self.switched_off)
 

@@ -456,7 +456,6 @@ def read_mem0(text: str, present: PipelineConfig, source: str = "mem0.py") -> Re
 
 
 def _nested(values: Mapping[str, Plain]) -> dict[str, dict[str, Any]]:
-    """Values by dotted name as nested dictionaries."""
     tree: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
         *parents, leaf = name.split(".")
@@ -520,7 +519,6 @@ def read_engram(text: str, present: PipelineConfig, source: str = "engram.txt") 
 
 
 def has_engram(text: str) -> bool:
-    """Whether a text has a constant of engram."""
     return _LINE.search(text) is not None
 
 

@@ -440,8 +440,8 @@ def after(tmp_path: Path) -> Path:
 
 def test_the_queries_that_changed_most_come_first(before: Path, after: Path) -> None:
     report = cw.drift(before, after, k=3)
-    assert [query.qid for query in report.found.queries] == ["q1", "q2", "q3", "q5"]
-    first, second, third, _ = report.found.queries
+    assert [query.qid for query in report.queries] == ["q1", "q2", "q3", "q5"]
+    first, second, third, _ = report.queries
     assert (first.came, first.left, first.new, first.first_changed) == (("z",), ("c",), ("z",), True)
     assert (second.came, second.left, second.first_changed) == ((), (), True)
     assert (third.overlap, third.score_change, third.first_changed) == (1.0, 0.0, False)
