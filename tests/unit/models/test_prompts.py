@@ -530,19 +530,6 @@ def test_a_pair_that_fails_is_flagged_and_the_others_keep_their_grades() -> None
     ]
 
 
-def test_once_the_server_is_gone_the_rest_is_not_asked() -> None:
-    def answers(text: str) -> str:
-        if text == "1":
-            return "1"
-        raise CallError("refused", "nothing answers", again=True, stop=True)
-
-    chat = Scripted(answers)
-    scores = LlmReranker(chat, max_concurrent=1).score("q", ["1", "2", "3", "4"])
-    assert [score.raw for score in scores] == [1.0, None, None, None]
-    assert all((score.error or "").startswith("refused: ") for score in scores[1:])
-    assert len(chat.asked) == 2
-
-
 def test_query_document_and_instruction_are_asked() -> None:
     chat = Scripted(lambda text: "5")
     LlmReranker(chat, "find facts").score("where?", ["on the shelf"])
