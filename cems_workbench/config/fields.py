@@ -3,11 +3,9 @@
 `param(...)` is a pydantic `Field` whose bounds are the allowed range and whose extra metadata is what a control needs; label and help of
 each parameter are the row of its section in `parameters.json`. `specs(model)` walks a config class and yields one `FieldSpec` per leaf, in
 the order of docs/internals/specification.md. Nothing else in the project lists parameters. Lists and mappings are tuples inside, so that a
-config is hashable. What a parameter is called in other systems is declared with it (`exports=cems(...)`); writers and readers derive from
-that. `codec` says how a value is written if it is not the parameter's own (`forms/targets.py`).
+config is hashable.
 
-Source: docs/reference/formats.md, "Configs"; CEMS plan, "Config Changes"; memory agent, feature 2; mem0ai 2.2.1, `Memory.search`; engram
-at 10a2fe6, processor/recollection-writer.ts; ACE at f60bd48.
+Source: docs/reference/formats.md, "Configs".
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from __future__ import annotations
 import json
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,77 +22,6 @@ from typing import Annotated, Any, Literal
 import annotated_types
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.fields import FieldInfo
-
-Target = Literal["env", "reranker-env", "ace-env", "mem0", "engram"]
-TARGET_TITLES: dict[Target, str] = {
-    "env": "CEMS",
-    "reranker-env": "the memory agent",
-    "ace-env": "ACE",
-    "mem0": "mem0",
-    "engram": "engram",
-}
-TARGET_PRESETS: dict[Target, str] = {
-    "env": "cems_head",
-    "reranker-env": "memory_agent",
-    "ace-env": "ace_head",
-    "mem0": "mem0",
-    "engram": "engram_head",
-}
-"""The preset that does what the target does when nothing is set."""
-ENV_PREFIXES: dict[str, Target] = {"CEMS_": "env", "RERANKER_": "reranker-env", "ACE_": "ace-env"}
-"""The targets that read environment variables, by how their names begin."""
-
-Codec = Literal[
-    "value",
-    "llm",
-    "cems_backend",
-    "llama_server",
-    "band",
-    "mem0_threshold",
-    "mem0_rerank",
-    "mem0_store",
-    "bonus_constant",
-    "row_order",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class ExportName:
-    """One variable of a target; of mem0 an argument or a key of its configuration, of engram a constant and the file it is in.
-
-    `low`..`high` are the values the target can use where that is less than the parameter allows (CEMS checks no range, so the
-    export does); `null` is the value that comes nearest to null there, None when nothing does; `read` is false for a variable
-    that a plan names and the current system does not read; `place` is the index of the band whose share it is.
-    """
-
-    target: Target
-    name: str
-    codec: Codec = "value"
-    low: float | None = None
-    high: float | None = None
-    null: float | None = None
-    read: bool = True
-    place: int = 0
-
-
-RECOLLECTION = "processor/recollection-writer.ts"
-"""The file of engram's source that ranks what a prompt gets."""
-
-
-def _named(target: Target, prefix: str = "", *, read: bool = True) -> Callable[..., tuple[ExportName, ...]]:
-    """name, with the other attributes of an `ExportName` by name → the name in a target."""
-    return lambda name, **rest: (ExportName(target, prefix + name, read=read, **rest),)
-
-
-cems = _named("env", "CEMS_")
-planned = _named("env", "CEMS_", read=False)
-"""A variable of the CEMS plan that current CEMS does not read."""
-agent = _named("reranker-env", "RERANKER_")
-ace = _named("ace-env", "ACE_")
-mem0 = _named("mem0")
-"""An argument of mem0's search (`search.NAME`), or a key of its configuration (`config.SECTION.NAME`)."""
-engram = _named("engram", f"{RECOLLECTION}: ")
-"""A constant of engram's recollection."""
 
 Cost = Literal["replay", "gather", "deepen"]
 """What a change costs. replay: nothing. gather: new evidence. deepen: new evidence when raised, nothing when lowered."""
@@ -133,7 +60,6 @@ def param(
     unit: str | None = None,
     alias: str | None = None,
     null: str = "no limit",
-    exports: tuple[ExportName, ...] = (),
     by_ones: bool = False,
     on: float | None = None,
 ) -> Any:
@@ -142,7 +68,6 @@ def param(
     `ge`/`gt`/`le` are the allowed range; `soft` is the part of it a slider covers; `step` is the slider's step; `unit`
     is shown after the value; `null` says what null means where it is allowed. `cost` says whether a change is instant or
     needs new evidence. `help` replaces that of `parameters.json`. `alias` is the YAML key where the Python name cannot be used.
-    `exports` are its names in other systems.
     `by_ones` marks a number that may be a fraction but is tried at whole values: what searches its range goes in steps of 1.
     `on` is the value that a switch sets where the default is null.
     """
@@ -153,7 +78,6 @@ def param(
         "soft": soft,
         "unit": unit,
         "null": null,
-        "exports": exports,
         "by_ones": by_ones,
         "on": on,
     }
@@ -210,8 +134,6 @@ class FieldSpec:
     default: Any
     null: str
     """What null means, where the parameter is optional: "no limit", "the judge's own"."""
-    exports: tuple[ExportName, ...]
-    """Its names in other systems."""
     on: Any = None
     """The value that replaces null when a control is switched on; None: the default, else the value nearest to 0."""
     by_ones: bool = False
@@ -308,7 +230,7 @@ def _spec(model: type[BaseModel], name: str, path: str, info: FieldInfo) -> Fiel
         exclusive_low=exclusive,
         default=info.default,
         by_ones=base is int or extra["by_ones"],
-        **{name: extra[name] for name in ("cost", "soft", "step", "unit", "null", "exports", "on")},
+        **{name: extra[name] for name in ("cost", "soft", "step", "unit", "null", "on")},
     )
 
 

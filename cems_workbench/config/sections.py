@@ -26,15 +26,9 @@ from cems_workbench.config.fields import (
     Tiers,
     WholeOrFraction,
     above,
-    ace,
-    agent,
     as_tuple,
-    cems,
-    engram,
     gathered,
-    mem0,
     param,
-    planned,
     within,
 )
 
@@ -85,24 +79,20 @@ class SkipOnStrongSignal(Section):
     """The lexical probe that saves an expansion when the first hit is already clear (CEMS plan, QMD)."""
 
     enabled: bool = gathered(True)
-    threshold: float = gathered(
-        0.85, **within(0, 100, step=0.01, soft=(0, 10)), exports=cems("STRONG_SIGNAL_THRESHOLD")
-    )
-    gap: float = gathered(0.15, **within(0, 100, step=0.01, soft=(0, 5)), exports=cems("STRONG_SIGNAL_GAP"))
+    threshold: float = gathered(0.85, **within(0, 100, step=0.01, soft=(0, 10)))
+    gap: float = gathered(0.15, **within(0, 100, step=0.01, soft=(0, 5)))
     scale: Literal["raw", "max", "saturating"] = gathered("raw")
 
 
 class ExpansionConfig(Section):
     """Query expansion."""
 
-    backend: Literal["none", "manual", "dictionary", "feedback", "llm"] = gathered(
-        "none", exports=cems("ENABLE_QUERY_SYNTHESIS", codec="llm")
-    )
+    backend: Literal["none", "manual", "dictionary", "feedback", "llm"] = gathered("none")
     max_expansions: int = gathered(3, **within(0, 20, step=1, soft=(0, 8)))
     repeats: bool = gathered(False)
     hyde: bool = gathered(False)
-    decompose: bool = gathered(False, exports=cems("ENABLE_QUERY_DECOMPOSITION"))
-    max_decomposed: int = gathered(3, **within(0, 20, step=1, soft=(0, 8)), exports=cems("MAX_DECOMPOSED_QUERIES"))
+    decompose: bool = gathered(False)
+    max_decomposed: int = gathered(3, **within(0, 20, step=1, soft=(0, 8)))
     profile_context: bool = gathered(False)
     skip_on_strong_signal: SkipOnStrongSignal = SkipOnStrongSignal()
     skip_if_conversational: bool = gathered(False)
@@ -113,14 +103,12 @@ class VectorList(Section):
 
     enabled: bool = param(True)
     depth: int | None = param(150, **DEPTH)
-    weight: float = param(1.0, **WEIGHT, exports=engram("W_VECTOR"))
+    weight: float = param(1.0, **WEIGHT)
     ties: Ties = param("ordinal")
     first_stage_factor: int = param(1, **FACTOR)
     text: Literal["indexed", "content", "object", "plain_text", "fact"] = gathered("indexed")
     index: Literal["exact", "graph"] = gathered("exact")
-    scale: Literal["cosine", "half_cosine", "inverse_l2", "negative_distance"] = param(
-        "cosine", exports=mem0("config.vector_store.provider", codec="mem0_store")
-    )
+    scale: Literal["cosine", "half_cosine", "inverse_l2", "negative_distance"] = param("cosine")
     normalization: Normalization = param("none")
 
 
@@ -144,10 +132,10 @@ class HybridList(Section):
     """A list that is itself the weighted RRF of two lists of chunks, by meaning and by ts_rank (CEMS's "vector" list)."""
 
     enabled: bool = param(False, cost="deepen")
-    depth: int = param(150, **DEPTH, exports=cems("MAX_CANDIDATES_PER_QUERY"))
+    depth: int = param(150, **DEPTH)
     weight: float = param(1.0, **WEIGHT)
     ties: Ties = param("ordinal")
-    vector_weight: float = param(0.4, **SHARE, exports=cems("HYBRID_VECTOR_WEIGHT"))
+    vector_weight: float = param(0.4, **SHARE)
     k: int = param(60, **within(0, 10_000, step=1, soft=(1, 200)))
     inner_factor: float = param(4.0, cost="deepen", **within(0.01, 100, step=0.5, soft=(1, 8)))
     pool_factor: float = param(2.0, **within(0.01, 100, step=0.5, soft=(1, 4)))
@@ -158,7 +146,7 @@ class HybridList(Section):
 class TsRankList(Section):
     """Chunks by PostgreSQL's ts_rank of any of the query's words."""
 
-    enabled: bool = param(False, cost="deepen", exports=cems("ENABLE_LEXICAL_IN_INFERENCE"))
+    enabled: bool = param(False, cost="deepen")
     depth: int = param(50, **DEPTH)
     first_stage_factor: int = param(0, **FACTOR_OR_0)
     chunk_depth: int = param(100, cost="deepen", **within(1, 100_000, step=5, soft=(5, 600)))
@@ -205,32 +193,27 @@ class Fts5List(EngineList):
     """Hits of SQLite's FTS5 by its bm25."""
 
     list_title = "FTS5"
-    depth: int | None = param(50, **DEPTH, exports=engram("MATCH query, LIMIT"))
-    weight: float = param(1.0, **WEIGHT, exports=engram("W_BM25"))
     columns: Fts5Columns = Fts5Columns()
     tokenizer: Literal["unicode61", "porter"] = gathered("unicode61")
     match: Literal["any", "all"] = gathered("any")
     prefix: bool = gathered(False)
-    cut: Literal["score", "row"] = gathered("score", exports=engram("MATCH query, ORDER BY", codec="row_order"))
+    cut: Literal["score", "row"] = gathered("score")
     rows: Literal["created", "store"] = gathered("created")
     outside_ascii: Literal["kept", "blanked", "removed"] = gathered("kept")
     stop_words: str | None = gathered(None, null="keep all")
     operator_words: Literal["dropped", "searched"] = gathered("dropped")
     split_at_dots: bool = gathered(False)
-    max_words: int | None = gathered(None, **WORDS, exports=engram("words of ftsQuery, slice(0, …)"))
+    max_words: int | None = gathered(None, **WORDS)
 
 
 class SparseList(EngineList):
     """Hits of sparse BM25 vectors, as encoders of vector databases make them."""
 
     list_title = "Sparse"
-    k1: float = gathered(1.2, **within(0, 100, step=0.1, soft=(0, 3)), exports=ace("BM25_K1"))
-    b: float = gathered(0.75, **SHARE, exports=ace("BM25_B"))
+    k1: float = gathered(1.2, **within(0, 100, step=0.1, soft=(0, 3)))
+    b: float = gathered(0.75, **SHARE)
     mean_length: float | None = gathered(
-        None,
-        **above(0, 1_000_000, step=1, soft=(1, 512), unit="words"),
-        null="the true mean",
-        exports=ace("BM25_AVG_DOC_LENGTH"),
+        None, **above(0, 1_000_000, step=1, soft=(1, 512), unit="words"), null="the true mean"
     )
     idf: Literal["none", "lucene"] = gathered("lucene")
     query_weight: Literal["one", "document"] = gathered("one")
@@ -301,7 +284,7 @@ class RecencyList(Section):
     """The candidates ranked by created_at, newest first."""
 
     enabled: bool = param(False)
-    weight: float = param(0.6, **WEIGHT, exports=engram("W_RECENCY"))
+    weight: float = param(0.6, **WEIGHT)
     ties: Ties = param("dense")
     normalization: Literal["none", "exponential"] = param("none")
     half_life_days: float = param(30.0, **above(0, 36500, step=1, soft=(1, 365), unit="days"))
@@ -311,7 +294,7 @@ class AccessList(Section):
     """The candidates ranked by access_count."""
 
     enabled: bool = param(False)
-    weight: float = param(0.4, **WEIGHT, exports=engram("W_ACCESS"))
+    weight: float = param(0.4, **WEIGHT)
     ties: Ties = param("dense")
     normalization: Literal["none", "smoothed_share"] = param("none")
 
@@ -342,9 +325,7 @@ class CandidateSet(Section):
     """Which memories the vector list may rank."""
 
     mode: Literal["all", "recent_access", "newest_created", "lexical_or_newest"] = gathered("all")
-    size: int = gathered(
-        200, **within(1, 1_000_000, step=10, soft=(10, 1000)), exports=engram("ORDER BY accessed_at DESC LIMIT")
-    )
+    size: int = gathered(200, **within(1, 1_000_000, step=10, soft=(10, 1000)))
     size_factor: int = gathered(0, **within(0, 1000, step=1, soft=(0, 20)))
 
 
@@ -441,11 +422,9 @@ class VariantWeights(Section):
     """How query variants are searched, and the weight of each kind, which multiplies the list weight."""
 
     search: Literal["beside", "replaced"] = gathered("beside")
-    original_weight: float = param(2.0, **within(0, 100, step=0.05, soft=(0, 5)), exports=cems("RRF_ORIGINAL_WEIGHT"))
-    expansion_weight: float = param(1.0, **within(0, 100, step=0.05, soft=(0, 5)), exports=cems("RRF_EXPANSION_WEIGHT"))
-    decomposed_weight: float = param(
-        1.5, **within(0, 100, step=0.05, soft=(0, 5)), exports=cems("RRF_DECOMPOSITION_WEIGHT")
-    )
+    original_weight: float = param(2.0, **within(0, 100, step=0.05, soft=(0, 5)))
+    expansion_weight: float = param(1.0, **within(0, 100, step=0.05, soft=(0, 5)))
+    decomposed_weight: float = param(1.5, **within(0, 100, step=0.05, soft=(0, 5)))
     hyde_weight: float = param(1.0, **within(0, 100, step=0.05, soft=(0, 5)))
 
 
@@ -484,11 +463,7 @@ class ThresholdConfig(Section):
     """Similarity threshold on the lists, before fusion."""
 
     mode: Literal["none", "fixed", "adaptive"] = param("none")
-    fixed: float = param(
-        0.6,
-        **within(-100, 100, step=0.01, soft=(0, 1)),
-        exports=mem0("search.threshold", codec="mem0_threshold", low=0, high=1),
-    )
+    fixed: float = param(0.6, **within(-100, 100, step=0.01, soft=(0, 1)))
     adaptive: Adaptive = Adaptive()
     applies_to: Sources = param(("vector", "lexical"))
 
@@ -496,8 +471,8 @@ class ThresholdConfig(Section):
 class TopRankBonus(Section):
     """Bonus for the first ranks of a list (QMD)."""
 
-    rank1: float = param(0.05, **within(0, 10, step=0.005, soft=(0, 0.2)), exports=cems("RRF_TOP_RANK_BONUS_R1"))
-    rank2_3: float = param(0.02, **within(0, 10, step=0.005, soft=(0, 0.2)), exports=cems("RRF_TOP_RANK_BONUS_R23"))
+    rank1: float = param(0.05, **within(0, 10, step=0.005, soft=(0, 0.2)))
+    rank2_3: float = param(0.02, **within(0, 10, step=0.005, soft=(0, 0.2)))
     mode: Literal["per_list", "best_rank"] = param("per_list")
 
 
@@ -524,15 +499,11 @@ class FusionConfig(Section):
     """How the lists become one score."""
 
     method: FusionMethodName = param("rrf", help=_method_help())
-    k: WholeOrFraction = param(60, **within(0, 10_000, step=1, soft=(1, 200)), by_ones=True, exports=engram("K"))
+    k: WholeOrFraction = param(60, **within(0, 10_000, step=1, soft=(1, 200)), by_ones=True)
     rank_base: Literal[1, 0] = param(1)
     top_rank_bonus: TopRankBonus = TopRankBonus()
     multi_list_boost: float = param(0.0, **within(0, 10, step=0.01, soft=(0, 1)))
-    importance_bonus_ranks: int = param(
-        0,
-        **within(0, 10_000, step=1, soft=(0, 50), unit="ranks"),
-        exports=engram("bonus of importance high, 1.0 / (K + 1) - 1.0 / (K + …)", codec="bonus_constant"),
-    )
+    importance_bonus_ranks: int = param(0, **within(0, 10_000, step=1, soft=(0, 50), unit="ranks"))
     normalize: Literal["minmax", "none"] = param("minmax")
     score_blend: float = param(0.5, **within(0, 1, step=0.01))
     blend_with: Literal["searched", "all"] = param("searched")
@@ -548,9 +519,7 @@ class FusionConfig(Section):
 class FilterConfig(Section):
     """Relevance filter on the fused score."""
 
-    min_score: float | None = param(
-        0.005, **within(-100, 100, step=0.005, soft=(0, 1)), exports=cems("RELEVANCE_THRESHOLD", low=0, high=1, null=0)
-    )
+    min_score: float | None = param(0.005, **within(-100, 100, step=0.005, soft=(0, 1)))
     percentile: float = param(0, **within(0, 100, step=1))
 
 
@@ -590,36 +559,21 @@ class Brief(Section):
 class RerankConfig(Section):
     """Second opinion of a model on the first candidates."""
 
-    backend: RerankBackend = gathered(
-        "none",
-        exports=planned("RERANKER_BACKEND", codec="cems_backend")
-        + agent("ENABLED", codec="llama_server")
-        + mem0("search.rerank", codec="mem0_rerank"),
-    )
-    model: str | None = gathered(
-        None,
-        null="the default",
-        exports=planned("RERANKER_MODEL") + agent("MODEL") + mem0("config.reranker.config.model"),
-    )
-    instruction: str = gathered(
-        "Given a query, retrieve relevant facts that answer the query", exports=agent("INSTRUCTION")
-    )
+    backend: RerankBackend = gathered("none")
+    model: str | None = gathered(None, null="the default")
+    instruction: str = gathered("Given a query, retrieve relevant facts that answer the query")
     query: str | None = gathered(None, null="the query")
-    oversample_factor: float = gathered(1.0, **within(0, 100, step=0.5, soft=(1, 10)), exports=agent("OVERSAMPLE"))
+    oversample_factor: float = gathered(1.0, **within(0, 100, step=0.5, soft=(1, 10)))
     skip_if_few: bool = param(False)
-    max_concurrent: int = gathered(10, **within(1, 256, step=1, soft=(1, 32)), exports=agent("MAX_CONCURRENT"))
-    timeout_s: float = gathered(30, **above(0, 3600, step=1, soft=(1, 120), unit="s"), exports=agent("TIMEOUT"))
-    depth: int | None = param(
-        40, cost="deepen", **within(1, 10_000, step=1, soft=(1, 150)), exports=planned("RERANK_INPUT_LIMIT")
-    )
+    max_concurrent: int = gathered(10, **within(1, 256, step=1, soft=(1, 32)))
+    timeout_s: float = gathered(30, **above(0, 3600, step=1, soft=(1, 120), unit="s"))
+    depth: int | None = param(40, cost="deepen", **within(1, 10_000, step=1, soft=(1, 150)))
     score_window: float = param(1.0, cost="deepen", **SHARE)
     expected_misses: float | None = param(None, **above(0, 10, step=0.05, soft=(0.05, 2)), null="read all", on=0.15)
     read_step: int = param(4, **within(1, 1000, step=1, soft=(1, 32)))
     position: Literal["before_adjust", "returned"] = param("before_adjust")
     below_depth: Literal["drop", "below"] = param("drop")
-    chunk_chars: int = gathered(
-        300, **within(1, 100_000, step=10, soft=(50, 2000), unit="characters"), exports=planned("RERANK_CHUNK_SIZE")
-    )
+    chunk_chars: int = gathered(300, **within(1, 100_000, step=10, soft=(50, 2000), unit="characters"))
     text_source: Literal["memory", "chunk"] = gathered("memory")
     chunk_selection: Literal["seed_overlap", "term_overlap", "head", "passages"] = gathered("seed_overlap")
     passages: int | None = gathered(3, **within(1, 1000, step=1, soft=(1, 10)))
@@ -632,10 +586,7 @@ class RerankConfig(Section):
     )
     combine: Literal["position_bands", "replace"] = param("position_bands")
     bands: Bands = param(
-        (Band(max_rank=3, retrieval=0.75), Band(max_rank=10, retrieval=0.60), Band(max_rank=None, retrieval=0.40)),
-        exports=planned("RERANK_TOP3_RETRIEVAL_WEIGHT", codec="band", place=0)
-        + planned("RERANK_TOP10_RETRIEVAL_WEIGHT", codec="band", place=1)
-        + planned("RERANK_REST_RETRIEVAL_WEIGHT", codec="band", place=2),
+        (Band(max_rank=3, retrieval=0.75), Band(max_rank=10, retrieval=0.60), Band(max_rank=None, retrieval=0.40))
     )
     retrieval_score: Literal["rrf", "inverse_rank", "normalized_rrf", "fused"] = param("rrf")
     on_error: Literal["neutral", "drop"] = param("neutral")
@@ -664,9 +615,9 @@ class TimeDecay(Section):
 class ProjectFactors(Section):
     """Factors by the query's project."""
 
-    enabled: bool = param(True, exports=cems("ENABLE_PROJECT_PENALTY"))
-    same: float = param(1.3, **within(0, 10, step=0.05, soft=(0.5, 2)), exports=cems("PROJECT_BOOST_FACTOR"))
-    different: float = param(0.8, **within(0, 10, step=0.05, soft=(0, 1.5)), exports=cems("PROJECT_PENALTY_FACTOR"))
+    enabled: bool = param(True)
+    same: float = param(1.3, **within(0, 10, step=0.05, soft=(0.5, 2)))
+    different: float = param(0.8, **within(0, 10, step=0.05, soft=(0, 1.5)))
     untagged: float = param(0.9, **within(0, 10, step=0.05, soft=(0, 1.5)))
     match: Literal["exact", "prefix", "source_ref"] = param("exact")
 
@@ -710,7 +661,7 @@ class SupersessionConfig(Section):
 class GapConfig(Section):
     """Drop what is far below the top."""
 
-    ratio: float = param(0.0, **within(0, 1, step=0.01), exports=cems("SCORE_GAP_RATIO"))
+    ratio: float = param(0.0, **within(0, 1, step=0.01))
     keep: int = param(2, **within(0, 10_000, step=1, soft=(0, 20)))
     aggregation: bool = param(True)
 
@@ -738,12 +689,8 @@ class AbstainConfig(Section):
 class AssemblyConfig(Section):
     """The results and the context text within a token budget."""
 
-    limit: int | None = param(
-        10, **within(1, 10_000, step=1, soft=(1, 50)), exports=mem0("search.top_k") + engram("scored.slice(0, …)")
-    )
-    max_tokens: int | None = param(
-        2000, **within(0, 10_000_000, step=50, soft=(100, 8000), unit="tokens"), exports=cems("DEFAULT_MAX_TOKENS")
-    )
+    limit: int | None = param(10, **within(1, 10_000, step=1, soft=(1, 50)))
+    max_tokens: int | None = param(2000, **within(0, 10_000_000, step=50, soft=(100, 8000), unit="tokens"))
     aggregation_tokens: int = param(0, **within(0, 10_000_000, step=50, soft=(0, 8000), unit="tokens"))
     text: Literal["memory", "version"] = param("memory")
     strategy: Literal["auto", "greedy", "mmr"] = param("auto")
@@ -752,9 +699,7 @@ class AssemblyConfig(Section):
     mmr_procedure: Literal["guide", "cems", "plain", "one_pass"] = param("guide")
     mmr_relevance: Literal["score", "vector"] = param("score")
     mmr_min_value: float | None = param(None, **within(-100, 100, step=0.01, soft=(-1, 1)), null="off")
-    min_vector_score: float | None = param(
-        None, **within(-1000, 1000, step=0.01, soft=(0, 1)), null="off", exports=engram("MIN_VECTOR_SIM")
-    )
+    min_vector_score: float | None = param(None, **within(-1000, 1000, step=0.01, soft=(0, 1)), null="off")
     token_counter: Literal["chars4", "cl100k"] = param("chars4")
 
 

@@ -21,8 +21,8 @@ from cems_workbench.config import (
     export_config,
     read_back,
 )
-from cems_workbench.config.fields import TARGET_TITLES
 from cems_workbench.config.forms.files import SUFFIXES
+from cems_workbench.config.forms.targets import TARGET_TITLES
 from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.platform.atomic_write import write_text
 

@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from cems_workbench.config.fields import ENV_PREFIXES, TARGET_PRESETS, TARGET_TITLES, Target
-from cems_workbench.config.forms.targets import MARK as MEM0_MARK
 from cems_workbench.config.forms.targets import (
+    ENV_PREFIXES,
+    TARGET_PRESETS,
+    TARGET_TITLES,
     Reading,
+    Target,
     dump_engram,
     dump_mem0,
     export_env,
@@ -29,6 +31,7 @@ from cems_workbench.config.forms.targets import (
     read_mem0,
     targets_of,
 )
+from cems_workbench.config.forms.targets import MARK as MEM0_MARK
 from cems_workbench.config.forms.yaml_form import (
     commented,
     config_from,
@@ -207,7 +210,7 @@ def import_config(text: str, present: PipelineConfig | None = None, source: str 
     """Read a config from text of any form; `source` is its file name, where it has one. Raises InputError.
 
     `present` is what the result is compared with and what the form of another system is laid over; without one that is the preset of the
-    system (`fields.TARGET_PRESETS`), and nothing is compared.
+    system (`TARGET_PRESETS`), and nothing is compared.
     """
     form = form_of(within_length(text, source), source)
     warnings: list[str] = []

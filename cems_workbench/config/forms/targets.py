@@ -24,28 +24,62 @@ Source: docs/reference/formats.md; mem0ai 2.2.1, `Memory.from_config` and `Memor
 from __future__ import annotations
 
 import ast
+import csv
 import json
 import pprint
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
 
-from cems_workbench.config.fields import (
-    ENV_PREFIXES,
-    RECOLLECTION,
-    TARGET_PRESETS,
-    TARGET_TITLES,
-    ExportName,
-    FieldSpec,
-    Target,
-    bounds_text,
-)
+from cems_workbench.config.fields import FieldSpec, bounds_text
 from cems_workbench.config.forms.yaml_form import commented, nested, preset, with_values
-from cems_workbench.config.model import PipelineConfig, field_specs
+from cems_workbench.config.model import PipelineConfig, field_spec, field_specs
 from cems_workbench.config.sections import Band
 from cems_workbench.errors import InputError, nearest, one_line
 from cems_workbench.platform.parsing import env_bindings, python_assigned
+
+Target = Literal["env", "reranker-env", "ace-env", "mem0", "engram"]
+TARGET_TITLES: dict[Target, str] = {
+    "env": "CEMS",
+    "reranker-env": "the memory agent",
+    "ace-env": "ACE",
+    "mem0": "mem0",
+    "engram": "engram",
+}
+TARGET_PRESETS: dict[Target, str] = {
+    "env": "cems_head",
+    "reranker-env": "memory_agent",
+    "ace-env": "ace_head",
+    "mem0": "mem0",
+    "engram": "engram_head",
+}
+"""The preset that does what the target does when nothing is set."""
+ENV_PREFIXES: dict[str, Target] = {"CEMS_": "env", "RERANKER_": "reranker-env", "ACE_": "ace-env"}
+"""The targets that read environment variables, by how their names begin."""
+RECOLLECTION = "processor/recollection-writer.ts"
+"""The file of engram's source that ranks what a prompt gets."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportName:
+    """One variable of a target, a row of targets.csv; of mem0 an argument or a key of its configuration, of engram a constant and its file.
+
+    `low`..`high` are the values the target can use where that is less than the parameter allows (CEMS checks no range, so the
+    export does); `null` is the value that comes nearest to null there, None when nothing does; `read` is false for a variable
+    that a plan names and the current system does not read; `place` is the index of the band whose share it is.
+    """
+
+    name: str
+    codec: str
+    low: float | None
+    high: float | None
+    null: float | None
+    read: bool
+    place: int
+
 
 Plain = bool | int | float | str
 BAND_ENDS = (3, 10, None)
@@ -218,9 +252,17 @@ class Sheet:
     """Path of a parameter that has an export name, and why its value is not in it."""
 
 
-def exported(target: Target) -> list[tuple[FieldSpec, ExportName]]:
+@cache
+def exported(target: Target) -> tuple[tuple[FieldSpec, ExportName], ...]:
     """Every parameter that has a name in the target, with that name, in the order of docs/internals/specification.md."""
-    return [(spec, export) for spec in field_specs() for export in spec.exports if export.target == target]
+    with Path(__file__).with_name("targets.csv").open(encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["target"] == target]
+    return tuple((field_spec(row["parameter"]), _export_name(row)) for row in rows)
+
+
+def _export_name(row: Mapping[str, str]) -> ExportName:
+    low, high, null = (json.loads(row[name] or "null") for name in ("low", "high", "null"))
+    return ExportName(row["name"], row["codec"], low, high, null, not row["planned"], int(row["place"] or 0))
 
 
 def filled(config: PipelineConfig, target: Target, write: Callable[[Plain], str]) -> Sheet:

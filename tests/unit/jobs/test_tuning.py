@@ -25,7 +25,7 @@ from cems_workbench.config import (
     read_card,
     with_values,
 )
-from cems_workbench.config.fields import TARGET_PRESETS
+from cems_workbench.config.forms.targets import TARGET_PRESETS
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
