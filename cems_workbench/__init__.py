@@ -24,43 +24,22 @@ for _switch in ("HF_HUB_DISABLE_TELEMETRY", "ORT_DISABLE_TELEMETRY"):  # read on
     os.environ.setdefault(_switch, "1")
 
 _HOMES = {
-    "analysis.drift": ("DriftReport",),
-    "analysis.losses_of_set": ("Losses",),
-    "api.single_query": ("Answer", "Explanation", "replay", "search", "why"),
-    "api.evidence": ("LoadedEvidence", "SearchTransformer", "as_transformer", "drift", "gather", "load_evidence"),
-    "api.measures": ("ComparisonReport", "EvaluationReport", "check", "compare", "evaluate"),
-    "api.memories": (
-        "BlameReport",
-        "MemoryReport",
-        "WhatIfReport",
-        "blame",
-        "memory_use",
-        "what_if",
-    ),
-    "api.open_store": (
-        "OpenStore",
-        "WorkbenchWarning",
-        "load_config",
-        "open_store",
-        "presets",
-        "save_config",
-    ),
-    "api.tuning": ("TuningReport", "tune"),
-    "config": ("PipelineConfig",),
-    "errors": (
-        "EmbedderMismatchError",
-        "InputError",
-        "ModelError",
-        "StoreError",
-        "StoreLockedError",
-        "WorkbenchError",
-    ),
-    "progress": ("Cancelled",),
-    "results": ("Result", "Table"),
-    "workbench_supersession.proposals": ("SupersessionReport", "supersessions"),
+    "analysis.drift": "DriftReport",
+    "analysis.losses_of_set": "Losses",
+    "api.single_query": "Answer Explanation replay search why",
+    "api.evidence": "LoadedEvidence SearchTransformer as_transformer drift gather load_evidence",
+    "api.measures": "ComparisonReport EvaluationReport check compare evaluate",
+    "api.memories": "BlameReport MemoryReport WhatIfReport blame memory_use what_if",
+    "api.open_store": "OpenStore WorkbenchWarning load_config open_store presets save_config",
+    "api.tuning": "TuningReport tune",
+    "config": "PipelineConfig",
+    "errors": "EmbedderMismatchError InputError ModelError StoreError StoreLockedError WorkbenchError",
+    "progress": "Cancelled",
+    "results": "Result Table",
+    "workbench_supersession.proposals": "SupersessionReport supersessions",
 }
 """Where each exported name is defined: in a module of this package, or of one of `plugins/`."""
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 if TYPE_CHECKING:
     import cems_trace as trace

@@ -6,18 +6,7 @@ import sys
 
 from cems_workbench.serve.client import answer
 
-WITH_ARROW = (
-    "calibrate",
-    "compare",
-    "drift",
-    "evaluate",
-    "fidelity",
-    "fill-scores",
-    "gather",
-    "import",
-    "tune",
-    "watch",
-)
+WITH_ARROW = "calibrate compare drift evaluate fidelity fill-scores gather import tune watch"
 """Commands that read or write evidence or memories in bulk."""
 
 
@@ -32,7 +21,7 @@ def main() -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from cems_workbench.cli import main as run
 
-    if sys.argv[1:2] and sys.argv[1] in WITH_ARROW:
+    if sys.argv[1:2] and sys.argv[1] in WITH_ARROW.split():
         from cems_workbench.platform import start_up
 
         start_up.load()

@@ -50,12 +50,9 @@ PATTERNS: Mapping[str, str] = {
     FORMATS: WORDS,
     MEASURES: r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*",
     OPERATIONS: WORDS,
-    RERANKERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
-    RETRIEVERS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
-    SOURCES: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
-    FUSION_METHODS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
-    LEXICAL_ENGINES: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
-    TEAMS: r"[a-z][a-z0-9]*(_[a-z0-9]+)*",
+    **dict.fromkeys(
+        (RERANKERS, RETRIEVERS, SOURCES, FUSION_METHODS, LEXICAL_ENGINES, TEAMS), r"[a-z][a-z0-9]*(_[a-z0-9]+)*"
+    ),
     **{f"{VIEWS}.{place}": WORDS for place in VIEWS_OF},
 }
 """The groups of entry points, and what a name in each of them may look like."""

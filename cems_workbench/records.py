@@ -162,54 +162,16 @@ DEFAULT_CHUNK_RULE: ChunkRule = "embedder"
 
 
 ENGLISH, CJK, NO_LANGUAGE = "english", "cjk", "none"
-LANGUAGES: tuple[str, ...] = (
-    ENGLISH,
-    "arabic",
-    "armenian",
-    "basque",
-    "catalan",
-    "czech",
-    "danish",
-    "dutch",
-    "esperanto",
-    "estonian",
-    "finnish",
-    "french",
-    "german",
-    "greek",
-    "hungarian",
-    "indonesian",
-    "irish",
-    "italian",
-    "lithuanian",
-    "norwegian",
-    "polish",
-    "portuguese",
-    "romanian",
-    "russian",
-    "serbian",
-    "spanish",
-    "swedish",
-    "turkish",
-    "yiddish",
-    CJK,
-    NO_LANGUAGE,
-)
+_STEMMED = """
+    arabic armenian basque catalan czech danish dutch esperanto estonian finnish french german greek hungarian
+    indonesian irish italian lithuanian norwegian polish portuguese romanian russian serbian spanish swedish
+    turkish yiddish
+"""
+LANGUAGES: tuple[str, ...] = (ENGLISH, *_STEMMED.split(), CJK, NO_LANGUAGE)
 """In which lexical search can work: those with a Snowball stemmer whose words are runs of letters; Chinese, Japanese and Korean, by
 characters; none, which takes words unchanged."""
-STOPWORD_LANGUAGES = (
-    "danish",
-    "dutch",
-    "french",
-    "german",
-    "italian",
-    "norwegian",
-    "portuguese",
-    "russian",
-    "spanish",
-    "swedish",
-    "turkish",
-)
+_STOPPED = "danish dutch french german italian norwegian portuguese russian spanish swedish turkish"
+STOPWORD_LANGUAGES = tuple(_STOPPED.split())
 """Languages other than English with a stop word list, which is that of bm25s."""
 
 

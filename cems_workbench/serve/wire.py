@@ -34,24 +34,11 @@ STORE_VARIABLE, SWITCH_VARIABLE, WITHOUT = "CEMS_WORKBENCH_STORE", "CEMS_WORKBEN
 DEFAULT_STORE = os.path.join(".workbench", "store")
 SERVED = ("search", "why", "what-if", "replay", "memory", "blame", "report why")
 """Commands that load models and are short: a long one would keep the others waiting. None of them asks anything back."""
-READ_ONCE = (
-    "CEMS_WORKBENCH_",
-    "PYTHON",
-    "LC_",
-    "HF_",
-    "TRANSFORMERS_",
-    "SENTENCE_TRANSFORMERS_",
-    "TOKENIZERS_",
-    "OMP_",
-    "MKL_",
-    "OPENBLAS_",
-    "ORT_",
-    "CUDA_",
-    "LD_",
-    "MALLOC_",
-    "XDG_",
-    "SSL_",
-)
+_READ_ONCE = """
+    CEMS_WORKBENCH_ PYTHON LC_ HF_ TRANSFORMERS_ SENTENCE_TRANSFORMERS_ TOKENIZERS_ OMP_ MKL_ OPENBLAS_ ORT_ CUDA_
+    LD_ MALLOC_ XDG_ SSL_
+"""
+READ_ONCE = tuple(_READ_ONCE.split())
 READ_ONCE_NAMES = ("LANG", "LANGUAGE", "HOME", "TMPDIR", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 """Variables that are read when a library or a model is loaded; a server serves one set of them. All others, such as NO_COLOR and
 COLUMNS, are those of each command."""

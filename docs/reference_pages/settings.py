@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 from cems_workbench.settings import Settings
@@ -15,7 +17,7 @@ Environment variables, or lines of a `.env` file in the working directory. They 
 servers to use. Parameters of the pipeline are part of a [config](parameters.md). Keys and tokens are never written to a store, bundle,
 link or message.
 
-{notice("cems_workbench/settings.py")}
+{notice("cems_workbench/settings.py and docs/reference_pages/settings.json")}
 """
 NOTES = """
 ## Embedders
@@ -57,8 +59,9 @@ have no fallback: the command or page says which server did not answer.
 
 def document() -> str:
     """The whole page as Markdown."""
+    meanings: dict[str, str] = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
     rows = [
-        (code(f"{PREFIX}{name.upper()}"), table_cell(field.description or ""), code(_default(field)))
+        (code(f"{PREFIX}{name.upper()}"), table_cell(meanings[name]), code(_default(field)))
         for name, field in Settings.model_fields.items()
     ]
     return f"{HEAD}\n{table(('variable', 'meaning', 'default'), rows)}\n{NOTES}"
