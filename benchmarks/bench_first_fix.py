@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from benchmarks.bench_evidence import CONFIG, peak, write
-from cems_workbench.analysis.why import LabelledSet
+from cems_workbench.analysis.why.trial import LabelledSet
 from cems_workbench.config import with_values
 from cems_workbench.evaluation.evidence_file import PortionedFile, read_header, read_some
 from cems_workbench.evaluation.grades import agreed_grades

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from cems_workbench.analysis.why import Why, explain
+from cems_workbench.analysis.why.report import Why, explain
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.jobs.query_set_evidence import ALL_QUERIES, queries_named

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from cems_workbench.analysis.losses_of_set import losses_of, with_words
-from cems_workbench.analysis.why import cause, memory_path
+from cems_workbench.analysis.why.path import cause, memory_path
 from cems_workbench.config import PipelineConfig, preset
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evidence_file import read_evidence_file

@@ -147,7 +147,7 @@ class OpenStore(Result):
 
     def memory(self, memory_id: str) -> Memory:
         """One memory. Raises InputError, naming the nearest ids, where there is none of that id."""
-        from cems_workbench.analysis.why import require_stored
+        from cems_workbench.analysis.why.path import require_stored
 
         found = self.resources.store.memories.get(memory_id)
         if found is None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cems_workbench.analysis.fusion_shares import VariantContribution
     from cems_workbench.analysis.stage_mistakes import KnownMistake
     from cems_workbench.analysis.supersession import Staleness
-    from cems_workbench.analysis.why import Why
+    from cems_workbench.analysis.why.report import Why
     from cems_workbench.api.open_store import ConfigLike, OpenStore
     from cems_workbench.config import PipelineConfig
     from cems_workbench.pipeline import Evidence, Trace
@@ -67,7 +67,7 @@ class Answer(Result):
 
     def journey(self, memory_id: str) -> Table:
         """The way of one memory through the stages. Raises InputError where it is not among the candidates."""
-        from cems_workbench.analysis.why import memory_path, require_known
+        from cems_workbench.analysis.why.path import memory_path, require_known
 
         require_known(memory_id, self.evidence.memories)
         path = memory_path(self.trace, memory_id, max(len(self.trace.results), 1))
@@ -528,7 +528,8 @@ def explanation(
     progress: Progress = silent,
 ) -> Explanation:
     """As `why`, with the known mistakes of the set that the query is of, where it is one of external traces."""
-    from cems_workbench.analysis.why import explain, known_memory, stored_memory, taken
+    from cems_workbench.analysis.why.path import known_memory, stored_memory, taken
+    from cems_workbench.analysis.why.report import explain
     from cems_workbench.jobs.evidence_memory import checking_set
 
     if store is None:

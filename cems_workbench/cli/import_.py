@@ -254,7 +254,7 @@ def reindex_command(
 
     Vectors of the previous model are kept so that you can switch back. Vectors of this model with another dimension are deleted.
     """
-    from cems_workbench.analysis.why import require_stored
+    from cems_workbench.analysis.why.path import require_stored
     from cems_workbench.jobs.embedder_match import mismatched_memories
 
     with progress_bar(as_json) as progress, filled_resources(store) as resources:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cems_workbench.analysis.blame import Next
     from cems_workbench.analysis.known_mistakes import NextStep
     from cems_workbench.analysis.of_query import Operation
-    from cems_workbench.analysis.why import Why
+    from cems_workbench.analysis.why.report import Why
     from cems_workbench.api.memories import MemoryReport
     from cems_workbench.api.single_query import Answer, Explanation
     from cems_workbench.evaluation.evidence_file import Header
@@ -240,7 +240,7 @@ def _of_evidence(
     """The same of evidence that was gathered before: of a bundle, an evidence file or a set of external traces."""
     chosen = asked.config(choice.read())
     asked.fields()  # what a search refuses is refused here too
-    from cems_workbench.analysis.why import require_stored
+    from cems_workbench.analysis.why.path import require_stored
     from cems_workbench.api.single_query import Answer, explanation, known_variants
     from cems_workbench.jobs.traced_sets import require_no_config
     from cems_workbench.jobs.traces import traced_mistakes

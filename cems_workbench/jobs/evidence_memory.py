@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from cems_workbench.analysis.why import LabelledSet
+from cems_workbench.analysis.why.trial import LabelledSet
 from cems_workbench.config import PipelineConfig, asks_source, field_spec, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged

@@ -16,7 +16,7 @@ from cems_workbench.analysis.edited_evidence import Edit
 from cems_workbench.analysis.memory_use import MemoryUse, MemoryUses, memory_uses, stream_memory_uses
 from cems_workbench.analysis.support import split_claims
 from cems_workbench.analysis.what_if import SetEffect, set_effect
-from cems_workbench.analysis.why import require_known
+from cems_workbench.analysis.why.path import require_known
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_stream import EvidenceStream

@@ -15,7 +15,9 @@ from cems_workbench.analysis.ranks import RESULTS, RankDelta, loss, rank_deltas
 from cems_workbench.analysis.side_by_side import FINAL, SideBySide, parts_words, side_by_side
 from cems_workbench.analysis.supersession import stale_words
 from cems_workbench.analysis.what_if import absence, applied, new_memory, presence
-from cems_workbench.analysis.why import Counterfactual, explain, stored_memory
+from cems_workbench.analysis.why.counterfactual import Counterfactual
+from cems_workbench.analysis.why.path import stored_memory
+from cems_workbench.analysis.why.report import explain
 from cems_workbench.api import single_query
 from cems_workbench.api.memories import blame as blamed
 from cems_workbench.api.single_query import Answer

@@ -1,6 +1,6 @@
 """The report of an investigation: why a memory is not among the results, what would bring it there, and what lists gave whom.
 
-Every figure is one of `analysis.why.explain` and of the trace; the parts of a score are those of `pipeline.stages.fusion`.
+Every figure is one of `analysis.why.report.explain` and of the trace; the parts of a score are those of `pipeline.stages.fusion`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from cems_workbench.analysis.supersession import stale_words
-from cems_workbench.analysis.why import Why
+from cems_workbench.analysis.why.report import Why
 from cems_workbench.config import config_hash
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.bundle import bundle_from
@@ -34,7 +34,7 @@ def investigation_report(
     """Why a memory is missing as one HTML page.
 
     Args:
-        found: what `analysis.why.explain` said.
+        found: what `analysis.why.report.explain` said.
         trace: the replay it is of.
         moment: when the report is made.
         memory: the memory itself, which may be no candidate; None is that of the evidence.

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from benchmarks.synthetic_queries import fusion_only
-from cems_workbench.analysis.why import explain
+from cems_workbench.analysis.why.report import explain
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures

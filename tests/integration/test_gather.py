@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cems_workbench.analysis.why import cause, memory_path
+from cems_workbench.analysis.why.path import cause, memory_path
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.factory import open_resources

@@ -15,8 +15,10 @@ import pytest
 
 from benchmarks.bench_support import judged_pairs, pairs, precision
 from cems_workbench.analysis.ranks import loss
-from cems_workbench.analysis.why import Counterfactual, ListEntry, Why, explain, gathered
-from cems_workbench.analysis.why.regather import depth_tries, gather_counterfactuals, list_ranks
+from cems_workbench.analysis.why.counterfactual import Counterfactual
+from cems_workbench.analysis.why.path import ListEntry
+from cems_workbench.analysis.why.regather import depth_tries, gather_counterfactuals, gathered, list_ranks
+from cems_workbench.analysis.why.report import Why, explain
 from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.jobs.factory import servers

@@ -15,7 +15,7 @@ from strategies import IDS, evidences
 
 from cems_workbench.analysis.losses_of_set import LossCollector, Losses, losses_of, with_words
 from cems_workbench.analysis.ranks import NEVER_FOUND, branch_of, lost
-from cems_workbench.analysis.why import cause, memory_path
+from cems_workbench.analysis.why.path import cause, memory_path
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.pipeline import Evidence, evidence_from, replay

@@ -11,7 +11,8 @@ from markupsafe import escape
 from strategies import configs, evidences
 
 from cems_workbench.analysis.ranks import rank_flow, target_rank
-from cems_workbench.analysis.why import Why, cause, memory_path
+from cems_workbench.analysis.why.path import cause, memory_path
+from cems_workbench.analysis.why.report import Why
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.jobs.recorded_answers import match_results
 from cems_workbench.pipeline import Evidence, Trace, replay

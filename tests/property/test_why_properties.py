@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from strategies import configs, evidences
 
 from cems_workbench.analysis.ranks import kendall, rbo
-from cems_workbench.analysis.why import LabelledSet, cause, explain, memory_path
 from cems_workbench.analysis.why.counterfactual import PRECISION, span
 from cems_workbench.analysis.why.first_fix import standing_of
-from cems_workbench.analysis.why.trial import LINEAR, Trials, rank_intervals, solvable
+from cems_workbench.analysis.why.path import cause, memory_path
+from cems_workbench.analysis.why.report import explain
+from cems_workbench.analysis.why.trial import LINEAR, LabelledSet, Trials, rank_intervals, solvable
 from cems_workbench.config import PipelineConfig, field_spec, parse_assignment, with_values
 from cems_workbench.config.model import changed
 from cems_workbench.evaluation.batch import LabelledBatch

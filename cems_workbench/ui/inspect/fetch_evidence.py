@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from cems_workbench.analysis.why import LabelledSet
+from cems_workbench.analysis.why.trial import LabelledSet
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.evaluation.batch import LabelledBatch, SignalTable, signal_table

@@ -21,7 +21,7 @@ from cems_workbench.analysis.fusion_comparison import compare_fusions
 from cems_workbench.analysis.ranks import RankComparison, ranked_ids, target_rank
 from cems_workbench.analysis.stage_mistakes import KnownMistake
 from cems_workbench.analysis.text_evidence import found_chunk
-from cems_workbench.analysis.why import memory_path
+from cems_workbench.analysis.why.path import memory_path
 from cems_workbench.config import asks_source
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.query_grades import query_grades

@@ -13,10 +13,10 @@ import pytest
 
 from cems_workbench.analysis.known_mistakes import NextStep, next_step
 from cems_workbench.analysis.ranks import kendall, rbo
-from cems_workbench.analysis.why import Counterfactual, LabelledSet, Why, explain
-from cems_workbench.analysis.why.counterfactual import Change
+from cems_workbench.analysis.why.counterfactual import Change, Counterfactual
 from cems_workbench.analysis.why.first_fix import first_fix, standing_of
-from cems_workbench.analysis.why.trial import NDCG, LabelledEffect, SideEffects, Trials, side_effects
+from cems_workbench.analysis.why.report import Why, explain
+from cems_workbench.analysis.why.trial import NDCG, LabelledEffect, LabelledSet, SideEffects, Trials, side_effects
 from cems_workbench.config import with_values
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import compare

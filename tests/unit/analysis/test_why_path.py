@@ -10,21 +10,15 @@ from typing import Any
 import pytest
 
 from cems_workbench.analysis.ranks import branch_of
-from cems_workbench.analysis.why import (
-    Counterfactual,
-    ListEntry,
-    Why,
-    cause,
-    explain,
-    memory_path,
-    require_known,
-)
 from cems_workbench.analysis.why.counterfactual import (
+    Counterfactual,
     ordered,
     searched_specs,
     single_counterfactuals,
     with_scores,
 )
+from cems_workbench.analysis.why.path import ListEntry, cause, memory_path, require_known
+from cems_workbench.analysis.why.report import Why, explain
 from cems_workbench.analysis.why.trial import Trials, rank_intervals
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from sets import AS_LISTED, JUDGMENTS, NOW, OTHER_WAY, QUERIES, evidence, evidence_file, evidences
 from typer.testing import CliRunner
 
-from cems_workbench.analysis.why import explain
+from cems_workbench.analysis.why.report import explain
 from cems_workbench.cli.main import commands
 from cems_workbench.config import PipelineConfig, config_hash, dump_config, with_values
 from cems_workbench.errors import InputError

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from cems_workbench.analysis.losses_of_set import LossCollector, Losses
-from cems_workbench.analysis.why import explain
+from cems_workbench.analysis.why.report import explain
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cems_workbench.analysis.vector_origins import VectorOrigins, follows
-from cems_workbench.analysis.why import explain
+from cems_workbench.analysis.why.report import explain
 from cems_workbench.config import with_values
 from cems_workbench.config.model import PipelineConfig
 from cems_workbench.errors import StoreError

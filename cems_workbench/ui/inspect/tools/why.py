@@ -13,8 +13,8 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.ranks import target_rank
-from cems_workbench.analysis.why import Counterfactual, Why, explain
-from cems_workbench.analysis.why.counterfactual import interval_text, moved_text, order_text
+from cems_workbench.analysis.why.counterfactual import Counterfactual, interval_text, moved_text, order_text
+from cems_workbench.analysis.why.report import Why, explain
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.config.fields import short_value
 from cems_workbench.pipeline.gather import Request
