@@ -12,11 +12,11 @@ import pytest
 from cems_workbench.analysis.ranks import branch_of
 from cems_workbench.analysis.why.counterfactual import (
     Counterfactual,
-    ordered,
     searched_specs,
     single_counterfactuals,
     with_scores,
 )
+from cems_workbench.analysis.why.first_fix import ordered
 from cems_workbench.analysis.why.path import ListEntry, cause, memory_path, require_known
 from cems_workbench.analysis.why.report import Why, explain
 from cems_workbench.analysis.why.trial import Trials, rank_intervals
