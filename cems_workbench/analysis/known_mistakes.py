@@ -148,11 +148,10 @@ def _of_engines(trace: Trace) -> Iterator[KnownMistake]:
         matches, words = int(answer.get("matches", 0)), int(answer.get("words", 0))
         if answer.get("cut") == "row" and matches > use.gathered:
             yield _row_cut(trace, use, matches, answer)
-        match = _parameter(trace, f"lists.{use.source}.match")
-        if match is not None and trace.config.get(match) == "all" and not matches and words > 1:
-            yield KnownMistake(
-                LISTS.name, match, words, f"{list_label(use.name)} is empty: all {words} words must occur in one memory"
-            )
+        section = getattr(trace.config.lists, use.source)
+        if getattr(section, "match", "") == "all" and not matches and words > 1:
+            said = f"{list_label(use.name)} is empty: all {words} words must occur in one memory"
+            yield KnownMistake(LISTS.name, f"lists.{use.source}.match", words, said)
 
 
 def _row_cut(trace: Trace, use: ListUse, matches: int, answer: Mapping[str, Any]) -> KnownMistake:
@@ -169,14 +168,6 @@ def _row_cut(trace: Trace, use: ListUse, matches: int, answer: Mapping[str, Any]
         matches - use.gathered,
         f"{list_label(use.name)} holds the {use.gathered} {first} of {counted} matches{best}",
     )
-
-
-def _parameter(trace: Trace, path: str) -> str | None:
-    try:
-        trace.config.get(path)
-    except KeyError:
-        return None
-    return path
 
 
 def _unreached_threshold(trace: Trace) -> Iterator[KnownMistake]:
@@ -214,12 +205,13 @@ def _shut_out(trace: Trace) -> Iterator[KnownMistake]:
         return
     uses = {use.name: use for use in trace.stage(LISTS).fields.lists if use.active and use.used}
     refused = {row.memory_id for row in trace.stage(FUSION).rows if not row.kept}
-    out: dict[str, int] = {}
-    for row in trace.stage(LISTS).kept:
-        if row.memory_id in refused:
-            for entry in row.lists:
-                if entry.kept and entry.list in uses and uses[entry.list].source not in allowed:
-                    out[entry.list] = out.get(entry.list, 0) + 1
+    out = Counter(
+        entry.list
+        for row in trace.stage(LISTS).kept
+        if row.memory_id in refused
+        for entry in row.lists
+        if entry.kept and entry.list in uses and uses[entry.list].source not in allowed
+    )
     if not out:
         return
     hits = ", ".join(f"{count} of the {uses[name].used} hits of {list_label(name)}" for name, count in out.items())
@@ -328,11 +320,8 @@ def crowding(trace: Trace, memory_id: str, k: int) -> list[KnownMistake]:
     if memory_id in first or most is None or most[1] < max(MIN_CROWD, len(first) / 2):
         return []
     (what, name, _), count = most
-    return [
-        KnownMistake(
-            ASSEMBLY.name, CROWDED, count, f"{count} of the first {len(first)} are {what} {name}, {memory_id} is not"
-        )
-    ]
+    words = f"{count} of the first {len(first)} are {what} {name}, {memory_id} is not"
+    return [KnownMistake(ASSEMBLY.name, CROWDED, count, words)]
 
 
 def _groups(memory: Memory) -> list[tuple[str, str, datetime | None]]:

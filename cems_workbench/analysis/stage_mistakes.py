@@ -308,6 +308,11 @@ class _Limit:
         if len(known):
             self.best, self.worst = max(self.best, float(known.max())), min(self.worst, float(known.min()))
 
+    def add_queries(self, entered: Bools, kept: Bools, scores: Floats) -> None:
+        """(Q, C) whether candidates were read and kept, and their scores before."""
+        for q in range(len(entered)):
+            self.add(int(entered[q].sum()), int(kept[q].sum()), np.where(entered[q], scores[q], np.nan))
+
     def add_kept(self, kept: Bools, scores: Floats) -> None:
         """Whether each candidate of one query, best first, was kept, and its score."""
         if not len(kept):
@@ -360,6 +365,13 @@ def _range(values: Sequence[int]) -> str:
     """ "3", or "0 to 5"."""
     low, high = min(values), max(values)
     return f"{low}" if low == high else f"{low} to {high}"
+
+
+def _by_rank(there: Bools, rank: Ints) -> Ints:
+    """The places that are there, by rank."""
+    places = np.flatnonzero(there)
+    ordered: Ints = places[np.argsort(rank[places], kind="stable")]
+    return ordered
 
 
 class StageMistakes:
@@ -419,19 +431,12 @@ class StageMistakes:
             if head.kind == "fusion" and head is recorded.heads[0]:
                 self._add_fusion(head.name, found, recorded, grades)
             if head.kind in ("filter", "dedup"):
-                limit = self._limits.setdefault(
-                    (head.name, "its input"), _Limit("", None, condition=head.kind == "filter")
-                )
-                for q in range(len(table.ids)):
-                    limit.add(
-                        int(found.entered[q].sum()),
-                        int((found.after.alive & found.entered)[q].sum()),
-                        found.before.score[q],
-                    )
-                    there = np.flatnonzero(found.entered[q])
-                    there = there[np.argsort(found.before.rank[q, there], kind="stable")]
-                    if head.ranks_in:
-                        limit.add_kept(found.after.alive[q, there], found.before.score[q, there])
+                limit = _Limit("", None, condition=head.kind == "filter")
+                limit = self._limits.setdefault((head.name, "its input"), limit)
+                limit.add_queries(found.entered, found.after.alive & found.entered, found.before.score)
+                for q in range(len(table.ids) if head.ranks_in else 0):
+                    there = _by_rank(found.entered[q], found.before.rank[q])
+                    limit.add_kept(found.after.alive[q, there], found.before.score[q, there])
 
     def _add_fusion(
         self, name: str, found: StageArrays[Any, Any], recorded: RecordedTable, grades: tuple[Ints, Ints] | None
@@ -443,8 +448,7 @@ class StageMistakes:
         for q, lists in enumerate(recorded.lists):
             if (recorded.found[q] & ~found.entered[q]).any():
                 continue
-            there = np.flatnonzero(found.after.alive[q])
-            there = there[np.argsort(found.after.rank[q, there], kind="stable")]
+            there = _by_rank(found.after.alive[q], found.after.rank[q])
             shares.add({one.name: one.rank for one in lists}, there, found.after.score[q, there])
             if grades is None or tuple(one.name for one in lists) != shares.names:
                 continue
@@ -462,8 +466,7 @@ class StageMistakes:
                 source = SOURCES[table.lists.source[q, i]]
                 if lists is None or not lists.active[q, i] or source not in FINDING:
                     continue
-                there = np.flatnonzero(lists.present[q, i])
-                there = there[np.argsort(lists.places.position[q, i, there], kind="stable")]
+                there = _by_rank(lists.present[q, i], lists.places.position[q, i])
                 raw = lists.places.raw[q, i, there].tolist()
                 own = self._lists.setdefault(list_label(name), _List())
                 found = [table.ids[q][c] for c in there.tolist()]
@@ -472,20 +475,14 @@ class StageMistakes:
                     search = cut.fields(q).search
                     fixed = config.threshold.mode == "fixed"
                     path = "threshold.fixed" if fixed else "threshold.adaptive.max"
-                    limit = self._limits.setdefault(
-                        (THRESHOLD.name, list_label(name)), _Limit(path, search.final if search and fixed else None)
-                    )
+                    limit = _Limit(path, search.final if search and fixed else None)
+                    limit = self._limits.setdefault((THRESHOLD.name, list_label(name)), limit)
                     limit.add(len(there), int(cut.lists.present[q, i].sum()), lists.score[q, i, there])
         if not FILTER.is_off(config) and config.filter.min_score is not None:
             kept = done.of(FILTER)
-            limit = self._limits.setdefault(
-                (FILTER.name, "the candidates"), _Limit("filter.min_score", config.filter.min_score)
-            )
-            for q in range(len(table.ids)):
-                alive = kept.before.alive[q]
-                limit.add(
-                    int(alive.sum()), int(kept.after.alive[q].sum()), np.where(alive, kept.before.score[q], np.nan)
-                )
+            limit = _Limit("filter.min_score", config.filter.min_score)
+            limit = self._limits.setdefault((FILTER.name, "the candidates"), limit)
+            limit.add_queries(kept.before.alive, kept.after.alive, kept.before.score)
         if not RERANK.is_off(config):
             reranked = done.of(RERANK)
             raws = [
@@ -509,10 +506,10 @@ class StageMistakes:
         for q, score in enumerate(scores):
             if score is None:  # too few candidates, so that it read none
                 continue
-            there = np.flatnonzero(found.after.alive[q] & (found.before.rank[q] > 0))
+            read = found.after.alive[q] & (found.before.rank[q] > 0)
             if parameter:  # of ours those past the depth follow as they were
-                there = there[~np.isnan(score[there])]
-            there = there[np.argsort(found.after.rank[q, there], kind="stable")]
+                read &= ~np.isnan(score)
+            there = _by_rank(read, found.after.rank[q])
             texts = [table.memories[q][c].content for c in there.tolist()]
             order.add(found.before.rank[q, there], score[there], texts)
         self._add_gain(order, found, grades)
