@@ -28,48 +28,12 @@ from cems_workbench.config.forms import yaml_form as configs
 from cems_workbench.config.forms.files import salvaged
 from cems_workbench.errors import InputError
 
-REFUSED: dict[str, tuple[str, str]] = {
-    "unknown key": ("fusion: {kk: 3}", "fusion.kk: unknown key; the nearest known key is fusion.k"),
-    "unknown section": ("fuson: {k: 3}", "fuson: unknown key; the nearest known key is fusion"),
-    "several": (
-        "{fusion: {kk: 3}, lists: {vektor: {}}, query: 3}",
-        "fusion.k (and 2 more: lists.vektor: unknown key; the nearest known key is lists.vector; query: expected a mapping",
-    ),
-    "nothing near": ("xyzzy: 3", "xyzzy: unknown key; known here: abstain, adjust, assembly"),
-    "below the range": ("fusion: {k: -1}", "fusion.k: -1 is not allowed; allowed: 0 to 10000"),
-    "excluded bound": ("adjust: {time_decay: {half_life_days: 0}}", "allowed: more than 0, at most 36500"),
-    "a step that never ends": (
-        "threshold: {adaptive: {step: 1.0e-12}}",
-        "threshold.adaptive.step: 1e-12 is not allowed; allowed: 0.001 to 1",
-    ),
-    "optional": ("lists: {vector: {depth: 0}}", "lists.vector.depth: 0 is not allowed; allowed: 1 to 10000, or null"),
-    "not a choice": (
-        "fusion: {method: max}",
-        "fusion.method: 'max' is not allowed; allowed: rrf | combsum | combmax",
-    ),
-    "null where none is allowed": ("fusion: {k: null}", "fusion.k: None is not allowed; allowed: 0 to 10000"),
-    "text for a number": ("fusion: {k: '60'}", "fusion.k: '60' is not allowed; allowed: 0 to 10000"),
-    "number for truth": ("dedup: {enabled: 1}", "dedup.enabled: 1 is not allowed; allowed: true | false"),
+REFUSED: dict[str, tuple[str, str]] = json.loads(Path(__file__).with_name("refused.json").read_text("utf-8")) | {
     "huge tier": ("adjust: {time_decay: {tiers: {a: 1" + "0" * 400 + "}}}", "adjust.time_decay.tiers: 1000"),
-    "NaN": ("fusion: {score_blend: .nan}", "fusion.score_blend: nan is not allowed; allowed: 0 to 1"),
-    "another version": ("version: 3", "version: 3 is not allowed; allowed: 1, 2"),
-    "empty name": ("name: ''", "name: ''"),
-    "section that is none": ("fusion: 3", "fusion: expected a mapping of its keys, found 3"),
-    "duplicate key": ("fusion: {k: 1, k: 2}", "duplicate key 'k'"),
-    "duplicate key in JSON": ('{"fusion": {"k": 1, "k": 2}}', "duplicate key 'k'"),
-    "key that is no text": ("1: 2", "key 1 is not text"),
-    "empty": ("", "the file is empty"),
-    "a list": ("[1, 2]", "expected a mapping of sections, found list"),
-    "not YAML": ("fusion: {k: 3", "line 1 not readable as YAML"),
-    "a tab": ("fusion:\n\tk: 3", "line 2 not readable as YAML"),
-    "code": ("name: !!python/object/apply:os.getcwd []", "not readable as YAML: could not determine a constructor"),
-    "no date": ("name: 2020-13-45", "not readable: month must be in 1..12"),
     "5000 digits": ("fusion: {k: " + "1" * 5000 + "}", "a number of 5,000 digits"),
-    "octal of YAML 1.1": ("fusion: {k: 010}", "010 is octal in YAML 1.1; write 10, or text in quotes"),
-    "base 60 of YAML 1.1": ("fusion: {k: 1:30}", "1:30 is base 60 in YAML 1.1; write the number itself"),
-    "an answer for text": ("name: no", "name: False is not text; put it in quotes"),
     "deep": ("{a: " * 3000 + "1" + "}" * 3000, "nested too deeply"),
 }
+"""By what is wrong with a config its text, and what the refusal says."""
 
 
 @pytest.mark.parametrize(("text", "message"), REFUSED.values(), ids=REFUSED.keys())

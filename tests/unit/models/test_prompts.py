@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
@@ -30,6 +31,9 @@ from cems_workbench.models.prompts import (
     read_understanding,
 )
 from cems_workbench.models.protocol import CAUSES, PairScore
+
+REPLIES = json.loads(Path(__file__).with_name("replies.json").read_text("utf-8"))
+"""What models say, by what is to be read of it."""
 
 
 class Script:
@@ -235,30 +239,7 @@ def test_a_query_opens_and_closes_no_tag(make: Callable[[str], Question[Any]]) -
 TERMS = ["video editing software", "Adobe Premiere Pro", "I use Final Cut"]
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        json.dumps(TERMS),
-        json.dumps(TERMS, indent=2),
-        f"```json\n{json.dumps(TERMS)}\n```",
-        f"Here you are:\n\n{json.dumps(TERMS)}\n\nAnything else?",
-        json.dumps({"terms": TERMS}),
-        json.dumps({"query": "x", "result": {"expansions": TERMS}}),
-        json.dumps([{"term": term} for term in TERMS]),
-        '<think>what about ["cats"]?</think>' + json.dumps(TERMS),
-        "1. video editing software\n2. Adobe Premiere Pro\n3. I use Final Cut",
-        "1) \"video editing software\"\n2) 'Adobe Premiere Pro'\n3) “I use Final Cut”",
-        "(1) video editing software\n(2) Adobe Premiere Pro\n(3) I use Final Cut",
-        "Sure, here are three terms:\n\n- video editing software\n- **Adobe Premiere Pro**\n- `I use Final Cut`\n\nGood luck!",
-        "* video editing software\n* *Adobe Premiere Pro*\n* I  use  Final Cut",
-        "• video editing software\n• Adobe Premiere Pro\n\n• I use Final Cut",
-        "video editing software\nAdobe Premiere Pro\nI use Final Cut",
-        "Terms:\r\nvideo editing software\r\nAdobe Premiere Pro\r\nI use Final Cut\r\n",
-        '"video editing software",\n"Adobe Premiere Pro",\n"I use Final Cut"',
-        "video editing software\nVideo Editing Software\nAdobe Premiere Pro\nI use Final Cut",
-        "- video editing software\n- " + "prose " * 80 + "\n- Adobe Premiere Pro\n- ---\n- I use Final Cut",
-    ],
-)
+@pytest.mark.parametrize("reply", REPLIES["a list"])
 def test_a_list_is_read_however_it_is_written(reply: str) -> None:
     assert lines(reply, 5) == TERMS
 
@@ -272,32 +253,17 @@ def test_a_term_keeps_the_quotes_and_numbers_within_it() -> None:
     ]
 
 
-NOTHING = [
-    "",
-    " \n",
-    "```\n```",
-    "<think>a list",
-    "I'm sorry, I can't help with that.",
-    "Sorry, no.",
-    "As an AI model, I",
-    "***",
+WITHOUT: list[tuple[Callable[[str], object], str]] = [
+    (lambda reply: lines(reply, 3), "no list"),
+    (passage, "no text"),
+    (fields, "no fields"),
+    (decision, "no decision"),
 ]
 
 
-WITHOUT = [
-    (
-        lambda reply: lines(reply, 3),
-        ["[]", "{}", "[1, 2]", '["a", "b', '{"terms": [\n"a",\n', "Here are the terms:", "x" * 999],
-    ),
-    (passage, ["[]", "{}", "--"]),
-    (fields, ["[]", "{}", "no colon here"]),
-    (decision, ["maybe", "perhaps yes, perhaps no", "yesterday", "7", '{"answer": "maybe"}', "не"]),
-]
-
-
-@pytest.mark.parametrize(("read", "replies"), WITHOUT, ids=["list", "text", "fields", "decision"])
-def test_a_reply_without_what_was_asked_for_is_a_model_error(read, replies):
-    for reply in [*NOTHING, *replies]:
+@pytest.mark.parametrize(("read", "name"), WITHOUT)
+def test_a_reply_without_what_was_asked_for_is_a_model_error(read, name):
+    for reply in [*REPLIES["nothing"], *REPLIES[name]]:
         with pytest.raises(ModelError, match="reply holds no"):
             read(reply)
 
@@ -305,21 +271,7 @@ def test_a_reply_without_what_was_asked_for_is_a_model_error(read, replies):
 MEMORY = 'I use Adobe Premiere Pro, since it is "fast".'
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        MEMORY,
-        f"  {MEMORY}\n",
-        f"```\n{MEMORY}\n```",
-        f"“{MEMORY}”",
-        f"Hypothetical memory: {MEMORY}",
-        f"**Memory:** {MEMORY}",
-        f"Here is a hypothetical memory:\n\n{MEMORY}",
-        f"<think>They ask for…</think>\n{MEMORY}",
-        json.dumps({"memory": MEMORY}),
-        json.dumps([MEMORY]),
-    ],
-)
+@pytest.mark.parametrize("reply", REPLIES["a text"])
 def test_a_text_is_read_without_its_wrapping(reply: str) -> None:
     assert passage(reply) == MEMORY
 
@@ -331,43 +283,15 @@ def test_a_text_of_several_sentences_keeps_its_lines_and_ends_somewhere() -> Non
     assert len(passage("word " * 2000)) <= MAX_TEXT_CHARS
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        '{"Complexity": "simple", "requires reasoning": false}',
-        'Of course:\n```json\n{"complexity": "simple", "requires-reasoning": false}\n```',
-        "- **Complexity**: simple\n- **Requires reasoning**: false",
-        "complexity: simple\nrequires_reasoning: false",
-    ],
-)
+@pytest.mark.parametrize("reply", REPLIES["fields"])
 def test_fields_are_read_as_json_or_as_lines(reply: str) -> None:
     found = {key: str(value).lower() for key, value in fields(reply).items()}
     assert found == {"complexity": "simple", "requires_reasoning": "false"}
 
 
-@pytest.mark.parametrize(
-    ("reply", "answer"),
-    [
-        ("yes", True),
-        ("No.", False),
-        ("**Yes**", True),
-        (' "no" ', False),
-        ("YES\n", True),
-        ("```\nno\n```", False),
-        ("Yes, no doubt about it.", True),
-        ("No, yes is wrong.", False),
-        ("The answer is yes.", True),
-        ("true", True),
-        ('{"answer": "yes"}', True),
-        ('{"misspelling": false}', False),
-        ('["no"]', False),
-        ('{"answer": 1}', True),
-        ("<think>no?</think>yes", True),
-        ('{"reason": "a typo", "answer": "yes"}', True),
-    ],
-)
-def test_a_decision_is_read(reply: str, answer: bool) -> None:
-    assert decision(reply) is answer
+@pytest.mark.parametrize("answer", ["yes", "no"])
+def test_a_decision_is_read(answer: str) -> None:
+    assert {reply: decision(reply) for reply in REPLIES[answer]} == dict.fromkeys(REPLIES[answer], answer == "yes")
 
 
 PIECES = st.sampled_from(
@@ -407,52 +331,15 @@ def test_a_reader_gives_what_it_promises_or_a_model_error(reply: str) -> None:
             assert isinstance(found, (bool, dict))
 
 
-GRADES = {
-    8.0: ["8", "8.", "**8**", '"8"', "8/10", "(8)", "8 / 10.", "8 out of 10 maybe", "8 - it names 2", "8. It names 2."],
-    8.1: [
-        '{"grade": 8.1}',
-        '{"Grade": "8.1"}',
-        '{"grade": "8.1/10"}',
-        '{"grade": 8.1, "score": 8.1}',
-        '[{"grade": 8.1}]',
-    ],
-    7.5: [" 7.5\n", "7.5/10 (scale 0-10)", "Score: **7.5**", "<think>3? no, 5</think>7.5", "7.5\n\nIt names 2 of 3."],
-    6.0: ['{"reason": "names 3 of 5", "grade": 6}', "The relevance score is 6.", "I would say 6", "6, and I mean 6"],
-    4.0: ['```json\n{"grade": 4}\n```', "```\n4\n```", 'Sure! {"score": 4} Anything else?', "grade = 4"],
-    0.0: ["0", "-0", "Relevance: 0"],
-    10.0: ["10", "10/10"],
-    0.5: [".5", "On a scale of 0 to 10, I would say 0.5"],
-}
-
-
-@pytest.mark.parametrize("value", GRADES)
+@pytest.mark.parametrize("value", REPLIES["grades"])
 def test_a_reply_that_gives_a_grade(value):
-    assert {reply: grade(reply) for reply in GRADES[value]} == dict.fromkeys(GRADES[value], value)
+    replies = REPLIES["grades"][value]
+    assert {reply: grade(reply) for reply in replies} == dict.fromkeys(replies, float(value))
 
 
-NO_GRADES = {
-    "empty reply": ["", "  \n", "```\n```", "<think>8"],
-    "not a number": [
-        *("yes", "relevant", "٨", "11", "-3", "−3", "85", "12/10", "80%", "8/100", "4/5", "8-9", "8,5", "0-10", "1e5"),
-        *(
-            "v2 of the 3rd",
-            "8 %",
-            "7 or 8",
-            "between 3 and 5",
-            "8 of the 9 ports",
-            "3/10 for topic, 8/10 overall",
-            "1) 8",
-        ),
-        *('{"grade": 11}', '{"grade": -1}', '{"grade": true}', '{"grade": null}', '{"grade": "high"}', '{"facts": 3}'),
-        *('{"grade": 8} {"grade": 3}', '{"grade": 8, "score": 2}', '{"grade": null, "facts": 3}'),
-    ],
-    "not finite": ["NaN", '{"grade": NaN}', '{"grade": 1e999}', '{"grade": -Infinity}', '{"grade": "NaN"}'],
-}
-
-
-@pytest.mark.parametrize("cause", NO_GRADES)
+@pytest.mark.parametrize("cause", REPLIES["no grade"])
 def test_any_other_reply_names_its_cause(cause):
-    for reply in NO_GRADES[cause]:
+    for reply in REPLIES["no grade"][cause]:
         with pytest.raises(ModelError, match=f"^{cause}: "):
             grade(reply)
 
