@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from cems_workbench.errors import ModelError
@@ -34,8 +34,6 @@ SERVER_TIMEOUT_S = 2.0
 LOOKUP_TIMEOUT_S = 1.0
 TOTAL_TIMEOUT_S = 2.5
 CHROMA_PORT = 8000
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,16 +59,18 @@ def ask_all(
     embedder: OpenAiEmbedder | None = None,
 ) -> Callable[[], Answers]:
     """Start the requests to every server; the returned function waits for the answers within the time limit. Raises nothing."""
+    asked: dict[str, Callable[[], Any]] = {
+        "llama_server": lambda: llama_server(llama_server_url),
+        "ollama": lambda: ollama_models(ollama_url),
+        "embedding": lambda: _embedding(embedder) if embedder else None,
+        "llm": lambda: openai_models(llm_url, llm_key) if llm_url else None,
+        "chroma": lambda: chroma_heartbeat(chroma_url) if chroma_url else None,
+    }
     # One deadline for all: the requests run side by side.
     until = time.monotonic() + TOTAL_TIMEOUT_S
-    llama = run_in_thread(lambda: llama_server(llama_server_url))
-    ollama = run_in_thread(lambda: ollama_models(ollama_url))
-    llm = run_in_thread(lambda: openai_models(llm_url, llm_key) if llm_url else None)
-    dimension: Future[int | None] = run_in_thread(lambda: _embeds(embedder) if embedder else None)
-    limit: Future[int | None] = run_in_thread(lambda: embedder.token_limit() if embedder else None)
-    chroma = run_in_thread(lambda: chroma_heartbeat(chroma_url) if chroma_url else None)
+    futures = {name: run_in_thread(ask) for name, ask in asked.items()}
 
-    def answer(future: Future[T]) -> T | ModelError:
+    def answer(future: Future[Any]) -> Any:
         try:
             return future.result(max(0.0, until - time.monotonic()))
         except TimeoutError:
@@ -78,24 +78,17 @@ def ask_all(
         except ModelError as error:
             return error
 
-    def answers() -> Answers:
-        status, tags, listed, heartbeat = answer(llama), answer(ollama), answer(llm), answer(chroma)
-        length: int | ModelError | None = answer(dimension)
-        reads: int | ModelError | None = answer(limit)
-        return Answers(status, tags, _embedding(length, reads), listed, heartbeat)
-
-    return answers
+    return lambda: Answers(**{name: answer(future) for name, future in futures.items()})
 
 
-def _embeds(embedder: OpenAiEmbedder) -> int:
+def _embedding(embedder: OpenAiEmbedder) -> str:
     _look_up(embedder.url)
-    return embedder.dimension
-
-
-def _embedding(dimension: int | ModelError | None, limit: int | ModelError | None) -> str | ModelError | None:
-    if not isinstance(dimension, int):
-        return dimension
-    reads = f"reads {limit} tokens of a text" if isinstance(limit, int) else "does not say how much of a text it reads"
+    dimension = embedder.dimension
+    try:
+        limit = embedder.token_limit()
+    except ModelError:
+        limit = None
+    reads = f"reads {limit} tokens of a text" if limit else "does not say how much of a text it reads"
     return f"vectors of {dimension} values, {reads}"
 
 
