@@ -1,4 +1,4 @@
-"""Known mistakes: what a config does to a query that nobody would want, in words with a number.
+"""Known mistakes of a query, in words with a number, and the next step for it.
 
     row cut              an engine's list has the first rows that match, not the best
     every word           an engine's list is empty because all words of the query must occur in one memory
@@ -13,15 +13,12 @@
     crowded              most of the first results are chunks of one document, or of one session, that the missing memory is not of
     stages               what stages and lists show of themselves: `analysis/stage_mistakes.py`
 
-Each is computed from the trace of the query and its evidence, whatever the config is called. A mistake that does not happen in this query
-is not listed.
+Each is computed from the trace of the query and its evidence, whatever the config is called; one that does not happen is not listed.
 
 Source: seen in running systems: engram (row cut, vector floor), QMD (every word), the memory agent (threshold), ACE (rank threshold), mem0
 (candidates, divisor); reports on note stores (crowded).
 
-The next step for a query: one sentence on what the trace holds, and the place that explains it.
-
-The first of these that is so:
+The next step is the first of these that is so, with the place that explains it:
 
     nothing      no result: the stage that left none
     unanswered   results for a query that is judged as not answered by the store
@@ -32,8 +29,6 @@ The first of these that is so:
     low          a memory judged irrelevant ranks above the best of those judged relevant
     unjudged     no memory is judged for this query
     good         none of these
-
-Page, command, API and MCP show this sentence; what they offer for it is their own. Everything is read from the trace.
 """
 
 from __future__ import annotations

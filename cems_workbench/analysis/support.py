@@ -1,4 +1,4 @@
-"""Claims: what an agent said, split into statements; and support: how far a memory's text says what one of them says.
+"""How far a memory's text says what an agent said: the agent's text in claims, and the words of each in a memory.
 
 By rules a claim ends at a line break, a sentence end (not after an abbreviation or an initial), a semicolon, or a comma before "and",
 "but", "so", "while" or "whereas" if both sides have at least CLAUSE_WORDS words. Questions, and pieces with fewer than MIN_TERMS search
@@ -15,28 +15,25 @@ pronoun stands for; one whose terms are mostly not in the text is dropped. If th
     no            a value is lacking that is no number word, or share < SURE and cosine < FAR, or share < MAYBE and cosine < NEAR
     cannot tell   otherwise
 
-Against it is: the claim's first word, which it is about, is not in the window, or what "you" did somebody else did; its first two words
-are in no clause together, or more than APART of its neighbours are not; a count of the claim has another number there ("95 minutes", "131
-minutes"); and what is named last here, in the sentences of the window.
+Against it are, in the sentences of the window:
 
-Words are compared by their search terms, and values by what they mean: "sixty" is 60, "1,340" is 1340, "2026-11-01" is in November.
-Negations are one word ("not" is "never"). A word of no memory weighs UNKNOWN of what a word of one would, as a paraphrase is no
-contradiction; a value weighs fully. The title of a memory belongs to each of its windows. A question says nothing, and a name that is
-only addressed ("Thanks, Mel!") is not in the text. A cross-encoder, synonyms by embedding and the cosine of the passage were tried: at the
-same precision none found more.
-
-Source: our own; idf as in BM25 (analysis/text_evidence.py), values as in analysis/supersession_signals.py. The thresholds were set by
-benchmarks/bench_support.py, which measures them on pairs that did not set them.
-
-What keeps a passage from supporting a claim although it has its words: a negation in one of the two, or what is only planned there.
-
+    subject    the claim's first word, which it is about, is not there, or what "you" did somebody else did
+    apart      its first two words are in no clause together, or more than APART of its neighbours are not
+    counts     a count of the claim has another number there ("95 minutes", "131 minutes")
     negated    a term that both have is negated ("not", "no", "never" within NEGATION_WORDS before it, "nothing" after it too) wherever
                the one has it and nowhere where the other has it, and no term is negated in both
     done       the claim says that something was done ("has signed", "was sold"), and the passage has the word in no such form
     planned    the claim has a word of plans ("wants", "will") and the passage has none; or the passage alone has one, and the claim says
                that something was done
 
-The word lists are English; in a store of another language there are neither negations nor plans.
+Words are compared by their search terms, and values by what they mean: "sixty" is 60, "1,340" is 1340, "2026-11-01" is in November.
+Negations are one word ("not" is "never"). A word of no memory weighs UNKNOWN of what a word of one would, as a paraphrase is no
+contradiction; a value weighs fully. The title of a memory belongs to each of its windows. A question says nothing, and a name that is
+only addressed ("Thanks, Mel!") is not in the text. The word lists are English; in another language there are neither negations nor plans.
+
+Source: our own; idf as in BM25 (analysis/text_evidence.py), values as in analysis/supersession_signals.py. The thresholds were set by
+benchmarks/bench_support.py, which measures them on pairs that did not set them. A cross-encoder, synonyms by embedding and the cosine of
+the passage were tried: at the same precision none found more.
 """
 
 from __future__ import annotations

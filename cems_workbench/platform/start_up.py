@@ -1,20 +1,8 @@
-"""pyarrow without pandas, for commands.
+"""What keeps starts and page runs short: pyarrow without pandas, fewer collections of garbage, names that are imported when asked for.
 
-At the first list that pyarrow makes an array of, it imports pandas to see whether the list is a series: 0.2 s and 40 MB, which no
-command uses. Not for the app, because Streamlit turns tables of pandas into Arrow.
-
-Garbage collector tuning: freezes long-lived objects, so that full collections stay short.
-
-A full collection takes about 80 ms with Streamlit, DuckDB, Chroma and torch loaded, and Streamlit runs one after every page run.
-
-Packages whose names are imported when they are asked for (PEP 562), so that a command does not load what it does not use.
-
-if TYPE_CHECKING:
-    from package.module import another, name
-else:
-    __getattr__ = lazy_names(__name__, {"module": "another name"})
-
-__all__ = ["another", "name"]
+At the first list that pyarrow makes an array of, it imports pandas to see whether the list is a series: 0.2 s and 40 MB, which no command
+uses. Not for the app, because Streamlit turns tables of pandas into Arrow. A full collection takes about 80 ms with Streamlit, DuckDB,
+Chroma and torch loaded, and Streamlit runs one after every page run: long-lived objects are frozen.
 """
 
 from __future__ import annotations

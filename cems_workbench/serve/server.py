@@ -1,10 +1,8 @@
 """The server: answers commands one at a time, in its main thread, with store and models kept open between them.
 
-A second thread talks to the clients. It ends after some idle time, or when the store, its socket or the code is no longer what it was.
-
-One command in this process as if it had been started for it: streams, arguments, directory and environment are the client's.
-
-The streams are the client's own descriptors, so that bytes, terminal and width are the same without anything in between.
+A second thread talks to the clients. It ends after some idle time, or when the store, its socket or the code is no longer what it was. A
+command runs as if the process had been started for it: streams, arguments, directory and environment are the client's, the streams its own
+descriptors, so that bytes, terminal and width are the same without anything in between.
 """
 
 from __future__ import annotations
