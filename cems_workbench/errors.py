@@ -96,21 +96,8 @@ def server_message(text: str) -> str:
     return reply if isinstance(reply, str) else json.dumps(reply)
 
 
-ENVIRONMENT_ERRNOS = frozenset(
-    {
-        errno.ENOSPC,
-        errno.EDQUOT,
-        errno.EFBIG,
-        errno.EROFS,
-        errno.EACCES,
-        errno.EPERM,
-        errno.EISDIR,
-        errno.ENOTDIR,
-        errno.ENAMETOOLONG,
-        errno.EMFILE,
-        errno.EIO,
-    }
-)
+_OF_ENVIRONMENT = "ENOSPC EDQUOT EFBIG EROFS EACCES EPERM EISDIR ENOTDIR ENAMETOOLONG EMFILE EIO"
+ENVIRONMENT_ERRNOS = frozenset(getattr(errno, name) for name in _OF_ENVIRONMENT.split())
 """Errors of the machine, not of the program: a full or read-only disk, a name too long, no permission."""
 
 

@@ -127,16 +127,6 @@ class Edit:
         pieces = tuple((chunk.seq, texts[chunk.seq]) for chunk in chunks)
         return Document(self.memory_id, whole, self.edited.project, self.edited.scope, pieces)
 
-    @cached_property
-    def chunk_count(self) -> int:
-        """Index entries of the memory as stored."""
-        return max(1, len(self.resources.store.chunks.read([self.memory_id]).get(self.memory_id, ())))
-
-    @property
-    def in_no_session(self) -> Memory:
-        """The memory as what follows it in its session sees it: as edited, or without a place in it if it is absent."""
-        return self.edited or replace(self.either, session=None)
-
 
 def edited_evidence(edit: Edit, evidence: Evidence, config: PipelineConfig, request: Request) -> Evidence:
     """The evidence as it would be with the edit. Raises ModelError if the text cannot be embedded.
@@ -186,7 +176,8 @@ def edited_evidence(edit: Edit, evidence: Evidence, config: PipelineConfig, requ
         again = {memory_id}
     asked = again
     if config.rerank.prepend_question:  # the memory may be what another follows, or follow another
-        questions = questions_of(memories.values(), resources, edit.in_no_session)
+        # What follows an absent memory in its session sees none there.
+        questions = questions_of(memories.values(), resources, edit.edited or replace(edit.either, session=None))
         notes = {**notes, QUESTIONS: questions}
         asked = again | {key for key in memories if questions.get(key) != evidence.questions.get(key)}
     return replace(
@@ -279,15 +270,13 @@ class _Scratch:
                 hits = self._ts_rank(text, kept)
             else:
                 if ranked.variant is not None:  # not searched again: `what_if.approximated` says so
-                    found[ranked.name] = ranked if self.inside else self._without_it(ranked)
+                    others = tuple(hit for hit in ranked.hits if hit.memory_id != self.edit.memory_id)
+                    found[ranked.name] = ranked if self.inside else replace(ranked, hits=others)
                 continue
             found[ranked.name] = replace(
                 ranked, hits=tuple(Hit(key, float(score), chunk) for key, score, chunk in hits)
             )
         return [found[ranked.name] for ranked in self.evidence.lists if ranked.name in found]
-
-    def _without_it(self, ranked: RankedList) -> RankedList:
-        return replace(ranked, hits=tuple(hit for hit in ranked.hits if hit.memory_id != self.edit.memory_id))
 
     def known(self, ranked: RankedList, memories: Mapping[str, Memory]) -> RankedList:
         """The list restricted to these memories."""
@@ -317,7 +306,8 @@ class _Scratch:
         index = self.resources.full_text()
         try:
             asked = or_query(text)
-            more = depth + self.edit.chunk_count  # as many may leave
+            chunks = self.resources.store.chunks.read([self.edit.memory_id]).get(self.edit.memory_id, ())
+            more = depth + max(1, len(chunks))  # as many may leave
             hits = index.search(asked, index.chunk_count, self.where, "window", more) if kept is None else kept
         except TsQueryError:
             return []

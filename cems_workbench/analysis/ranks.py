@@ -559,7 +559,12 @@ def rank_flow(trace: Trace, top: int, asked: Collection[str] = (), k: int | None
     """
     every = ranked_stages(trace)
     results = every[-1]
-    folded = tuple(name for name in every if name not in ("fusion", results) and _changes_nothing(trace, name))
+    folded = tuple(
+        name
+        for name in every
+        if name not in ("fusion", results)
+        and all(row.kept and row.rank_in == row.rank_out for row in trace.stage(name).rows)
+    )
     stages = [name for name in every if name not in folded]
     ranks = {name: ranks_in(trace, name) for name in (*lists_in_use(trace), *stages)}
     # A later stage may have brought one in, as supersession fetches successors.
@@ -585,10 +590,6 @@ def rank_flow(trace: Trace, top: int, asked: Collection[str] = (), k: int | None
         lines_left_out=len(wanted) - len(shown),
         unranked=tuple(memory_id for memory_id in dict.fromkeys(asked) if memory_id not in entered),
     )
-
-
-def _changes_nothing(trace: Trace, name: str) -> bool:
-    return all(row.kept and row.rank_in == row.rank_out for row in trace.stage(name).rows)
 
 
 def _first(ranks: dict[str, Ranks], stages: Sequence[str], top: int, results: str) -> list[str]:

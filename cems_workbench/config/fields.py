@@ -47,23 +47,28 @@ class Section(BaseModel):
     )
 
 
+_EXTRA: dict[str, Any] = {
+    "help": None,
+    "cost": "replay",
+    "step": None,
+    "soft": None,
+    "unit": None,
+    "null": "no limit",
+    "by_ones": False,
+    "on": None,
+}
+
+
 def param(
     default: Any,
     *,
-    help: str | None = None,
-    cost: Cost = "replay",
     ge: float | None = None,
     le: float | None = None,
     gt: float | None = None,
-    step: float | None = None,
-    soft: tuple[float, float] | None = None,
-    unit: str | None = None,
     alias: str | None = None,
-    null: str = "no limit",
-    by_ones: bool = False,
-    on: float | None = None,
+    **extra: Any,
 ) -> Any:
-    """Declare one parameter.
+    """Declare one parameter. Raises TypeError for metadata of another name.
 
     `ge`/`gt`/`le` are the allowed range; `soft` is the part of it a slider covers; `step` is the slider's step; `unit`
     is shown after the value; `null` says what null means where it is allowed. `cost` says whether a change is instant or
@@ -71,17 +76,9 @@ def param(
     `by_ones` marks a number that may be a fraction but is tried at whole values: what searches its range goes in steps of 1.
     `on` is the value that a switch sets where the default is null.
     """
-    extra: dict[str, Any] = {
-        "help": help,
-        "cost": cost,
-        "step": step,
-        "soft": soft,
-        "unit": unit,
-        "null": null,
-        "by_ones": by_ones,
-        "on": on,
-    }
-    return Field(default, ge=ge, le=le, gt=gt, alias=alias, json_schema_extra=extra)
+    if unknown := extra.keys() - _EXTRA.keys():
+        raise TypeError(f"no metadata of a parameter: {', '.join(unknown)}")
+    return Field(default, ge=ge, le=le, gt=gt, alias=alias, json_schema_extra=_EXTRA | extra)
 
 
 def gathered(default: Any, **rest: Any) -> Any:

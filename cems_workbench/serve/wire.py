@@ -50,8 +50,6 @@ class NotServed(Exception):
 
 def require_platform() -> None:
     """Raise NotServed where a peer cannot be identified."""
-    import socket
-
     if not all(hasattr(socket, name) for name in ("AF_UNIX", "SO_PEERCRED")) or not os.path.isdir("/proc/self/fd"):
         raise NotServed("this system has no Unix sockets that name their peer (SO_PEERCRED)")
 

@@ -262,23 +262,19 @@ def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListEntry
     )
     last = steps[-1] if steps else None
     rank = last.rank if last is not None and last.stage == trace.run.last.name else None
+    end = trace.stage(trace.run.last.name).by_id.get(memory_id)
+    past_limit = end is not None and not end.kept and trace.run.results.past_limit(0, trace.columns[memory_id])
     if last is None:
         status: Status = "in no list"
     elif rank is not None and rank <= k:
         status = "in the top k"
-    elif rank is not None or _past_the_limit(trace, memory_id):
+    elif rank is not None or past_limit:  # left out for its rank alone
         status = "below the top k"
     else:
         status = "dropped"
     lost = loss(trace, memory_id, k)
     in_lists = "" if lost is None else lost.in_lists
     return MemoryPath(memory_id, k, status, rank, lost.stage if lost else None, steps, tuple(places), in_lists)
-
-
-def _past_the_limit(trace: Trace, memory_id: str) -> bool:
-    """Whether the last stage left it out for its rank alone, as `analysis/ranks.py` decides it."""
-    row = trace.stage(trace.run.last.name).by_id.get(memory_id)
-    return row is not None and not row.kept and trace.run.results.past_limit(0, trace.columns[memory_id])
 
 
 def cause(path: MemoryPath, trace: Trace) -> str:

@@ -240,16 +240,13 @@ def solvable(config: PipelineConfig, path: str) -> bool:
     """Whether scores are linear after fusion, and only factors change them before assembly."""
     return (
         path in LINEAR
-        and _linear_in_ranks(config)
+        and linear_in_weights(config.fusion)
+        and fusion_method(config.fusion).reads == "ranks"
         and RERANK.is_off(config)
         and DEDUP.is_off(config)
         and SUPERSESSION.is_off(config)
         and (not path.endswith("multi_list_boost") or config.fusion.normalize in ("none", "minmax"))
     )
-
-
-def _linear_in_ranks(config: PipelineConfig) -> bool:
-    return linear_in_weights(config.fusion) and fusion_method(config.fusion).reads == "ranks"
 
 
 def rank_intervals(trials: Trials, config: PipelineConfig, path: str, low: float, high: float) -> list[RankInterval]:

@@ -109,18 +109,14 @@ CALL = "config_from"
 
 def dump_python(config: PipelineConfig) -> str:
     """Python that builds the config; it needs this package and nothing else."""
-    literal = pprint.pformat(nested(config), width=110, sort_dicts=False)
-    return f"from cems_workbench.config import {CALL}\n\nconfig = {CALL}(\n{_indented(literal)}\n)\n"
+    # Every break is one between values: repr escapes those within texts.
+    literal = pprint.pformat(nested(config), width=110, sort_dicts=False).replace("\n", "\n    ")
+    return f"from cems_workbench.config import {CALL}\n\nconfig = {CALL}(\n    {literal}\n)\n"
 
 
 def parse_python(text: str, source: str = "config") -> PipelineConfig:
     """The config of the one `config_from({...})` in a snippet, which is read, never executed. Raises InputError."""
     return config_from(python_literal(text, source, CALL), source)
-
-
-def _indented(literal: str) -> str:
-    # Not textwrap.indent: a text within the literal never spans lines, repr escapes its breaks.
-    return "\n".join(f"    {line}" for line in literal.split("\n"))
 
 
 Form = Literal["yaml", "json", "toml", "env", "reranker-env", "ace-env", "mem0", "engram", "python"]

@@ -152,14 +152,10 @@ def config_from(values: Any, source: str = "config") -> PipelineConfig:
         told = UNKNOWN_KEY_ERRORS if problems else ()
         problems += [_explain(detail) for detail in error.errors() if detail["type"] not in told]
     if problems:
-        raise InputError(f"{source}: {_first_and_more(problems)}")
+        count = f"more than {MAX_UNKNOWN_KEYS - 1}" if len(problems) > MAX_UNKNOWN_KEYS else len(problems) - 1
+        more = f" (and {count} more: {'; '.join(problems[1:4])})" if problems[1:] else ""
+        raise InputError(f"{source}: {problems[0]}{more}")
     return config
-
-
-def _first_and_more(problems: list[str]) -> str:
-    """The first of several problems, and the next three of them with how many there are."""
-    count = f"more than {MAX_UNKNOWN_KEYS - 1}" if len(problems) > MAX_UNKNOWN_KEYS else len(problems) - 1
-    return f"{problems[0]} (and {count} more: {'; '.join(problems[1:4])})" if problems[1:] else problems[0]
 
 
 def dump_config(config: PipelineConfig, header: str = "") -> str:
