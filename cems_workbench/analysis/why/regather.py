@@ -67,6 +67,9 @@ class ListRank:
     chunk_rank: int | None = None
 
 
+Placed = ListRank | nested.HybridPlace
+
+
 @dataclass(frozen=True, slots=True)
 class DepthLimits:
     """Cuts of a list: memories, and chunks before each memory takes its best; None is all."""
@@ -74,7 +77,7 @@ class DepthLimits:
     memories: int | None = None
     chunks: int | None = None
 
-    def hold(self, place: ListRank) -> bool:
+    def hold(self, place: Placed) -> bool:
         pairs = ((place.rank, self.memories), (place.chunk_rank, self.chunks))
         return all(limit is None or (rank is not None and rank <= limit) for rank, limit in pairs)
 
@@ -148,13 +151,10 @@ class _Search:
                     f"{name}:0" if source.per_variant else name, None, None, depth, False, "it was not searched"
                 )
             for ranked in found:
-                own = _placed(self.memory_id, [(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])
-                returned = own.rank is not None and DepthLimits(depth).hold(own)
+                own, limits = _placed(self.memory_id, _hits(ranked)), DepthLimits(depth)
+                returned = own.rank is not None and limits.hold(own)
                 words = "it returned nothing" if not ranked.hits else f"not among its {len(ranked.hits)} hits"
-                if own.rank is not None:
-                    words = f"{ordinal(own.rank)} ({own.score:.4g})" + (
-                        "" if returned else f", past the depth of {depth}"
-                    )
+                words = words if own.rank is None else _returned_words(own, limits)
                 deeper = () if own.rank is None or returned else tuple(self._raised({f"lists.{name}.depth": own.rank}))
                 yield ListEntry(ranked.name, own.rank, own.score, depth, returned, words, None, deeper)
 
@@ -183,16 +183,12 @@ class _Search:
     def _live(self, source: Source, i: int) -> ChunkHits | None:
         """The hits of a list that a running system answered; None for a list of the store."""
         ranked = self._gathered(source, i) if provenance_of(self.evidence.notes, f"{source}:{i}") else None
-        return None if ranked is None else [(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits]
+        return None if ranked is None else _hits(ranked)
 
     def _place(self, source: Source, i: int, found: ListRank) -> ListEntry:
         """The memory's rank in a gathered list, and in the whole store."""
         name, ranked, limits = f"{source}:{i}", self._gathered(source, i), self._limits(source)
-        own = (
-            ListRank()
-            if ranked is None
-            else _placed(self.memory_id, [(h.memory_id, h.score, h.chunk) for h in ranked.hits])
-        )
+        own = ListRank() if ranked is None else _placed(self.memory_id, _hits(ranked))
         returned = own.rank is not None and limits.hold(own)
         if whose := provenance_of(self.evidence.notes, name):
             return self._answered(source, name, own, found, limits, whose)
@@ -208,16 +204,12 @@ class _Search:
         """The place in a live list; for a memory that is not in it, its exact rank here, and deeper lists only past the depth."""
         returned = own.rank is not None and limits.hold(own)
         if own.rank is not None:
-            words = f"{ordinal(own.rank)} ({own.score:.4g}), {whose}"
-            if not returned:
-                words += f", past the depth of {limits.memories if limits.memories is not None else limits.chunks}"
-            deeper = () if returned else tuple(self._deeper(source, own))
+            words, deeper = _returned_words(own, limits, whose), () if returned else tuple(self._deeper(source, own))
             return ListEntry(name, own.rank, own.score, limits.memories, returned, words, limits.chunks, deeper)
         exact = _words(source, found, DepthLimits(), True, False)
         passed_by = found.rank is not None and limits.hold(found)
-        words = f"not returned, {whose}; compared exactly here, {exact}" + (
-            "; Index check says why" if passed_by else ""
-        )
+        says_why = "; Index check says why" if passed_by else ""
+        words = f"not returned, {whose}; compared exactly here, {exact}{says_why}"
         deeper = () if passed_by else tuple(self._deeper(source, found))
         return ListEntry(name, None, found.score, limits.memories, False, words, limits.chunks, deeper)
 
@@ -254,9 +246,9 @@ class _Search:
         whole = self._in_hybrid(i, by_meaning, by_words, math.inf)
         present = self._in_hybrid(i, by_meaning, by_words, self.config.lists.hybrid.inner_factor)
         limits = DepthLimits(int(self.cuts.memories[0]), int(self.cuts.pool[0]))
-        returned = present is not None and limits.hold(_as_place(present))
+        returned = present is not None and limits.hold(present)
         shown = present if returned else whole
-        found = ListRank() if shown is None else _as_place(shown)
+        found = shown or ListRank()
         deeper = () if returned or whole is None else tuple(self._deeper_hybrid(i, whole, by_meaning, by_words))
         words = _words("hybrid", found, limits, True, returned) if shown else "neither list inside has it"
         return ListEntry(
@@ -291,26 +283,33 @@ class _Search:
         step = field_spec("lists.hybrid.inner_factor").step or 1.0
         for factor in sorted({math.ceil(rank / own / step) * step for rank in ranks}):
             there = self._in_hybrid(i, by_meaning, by_words, factor)
-            if factor > section.inner_factor and there is not None and limits.hold(_as_place(there)):
+            if factor > section.inner_factor and there is not None and limits.hold(there):
                 yield from self._raised({"lists.hybrid.inner_factor": factor})
                 return
 
 
-def _as_place(found: nested.HybridPlace) -> ListRank:
-    return ListRank(found.rank, found.score, found.chunk, found.chunk_rank)
+def _hits(ranked: RankedList) -> ChunkHits:
+    return [(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits]
 
 
 def _ranked(source: Source, i: int, hits: ChunkHits) -> RankedList:
     return RankedList(f"{source}:{i}", source, i, tuple(Hit(key, float(score), chunk) for key, score, chunk in hits))
 
 
-def _placed(memory_id: str, hits: ChunkHits | Sequence[tuple[str, float, int | None]]) -> ListRank:
+def _placed(memory_id: str, hits: ChunkHits) -> ListRank:
     ahead: set[str] = set()
     for place, (key, score, chunk) in enumerate(hits, 1):
         if key == memory_id:
             return ListRank(len(ahead) + 1, float(score), chunk, place)
         ahead.add(key)
     return ListRank()
+
+
+def _returned_words(own: ListRank, limits: DepthLimits, whose: str = "") -> str:
+    """ "3rd (0.71), past the depth of 2": the place in what a list returned, and whose answer that is."""
+    words = f"{ordinal(own.rank or 0)} ({own.score:.4g})" + (f", {whose}" if whose else "")
+    depth = limits.chunks if limits.memories is None else limits.memories
+    return words if limits.hold(own) else f"{words}, past the depth of {depth}"
 
 
 MEASURES: Mapping[Source, str] = {
@@ -321,7 +320,7 @@ MEASURES: Mapping[Source, str] = {
 }
 
 
-def _words(source: Source, found: ListRank, limits: DepthLimits, searched: bool, returned: bool) -> str:
+def _words(source: Source, found: Placed, limits: DepthLimits, searched: bool, returned: bool) -> str:
     if source in ("lexical", "ts_rank") and not found.score:
         return "it shares no term with the query"
     if found.score is None:
@@ -431,9 +430,7 @@ def cause_tries(config: PipelineConfig, causes: Collection[str]) -> Iterator[Cou
                 yield one
 
 
-def depth_tries(
-    config: PipelineConfig, request: Request, places: Sequence[ListEntry]
-) -> Iterator[Counterfactual]:
+def depth_tries(config: PipelineConfig, request: Request, places: Sequence[ListEntry]) -> Iterator[Counterfactual]:
     """Depths at which a list would hold the memory, and the search of every project."""
     for values in shallowest(places):
         yield _try(config, values)
