@@ -361,7 +361,9 @@ def _in_lists(trace: Trace, memory_id: str) -> dict[str, Step]:
     cut = {one.name: "past its depth" if one.active else "off" for one in stage.fields.lists}
     cut |= {one.name: f"inside {hybrid}" for one in stage.fields.lists if (hybrid := stage.fields.inside(one))}
     return {
-        entry.list: Step(entry.list, None, entry.rank, None, entry.raw, entry.kept, "" if entry.kept else cut[entry.list])
+        entry.list: Step(
+            entry.list, None, entry.rank, None, entry.raw, entry.kept, "" if entry.kept else cut[entry.list]
+        )
         for entry in (row.lists if row else ())
     }
 

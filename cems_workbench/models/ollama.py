@@ -183,7 +183,9 @@ def installed(
     server = ollama_server(url, CallLimits(timeout_s, tries=2), sleep, breaker)
 
     def read(reply: Any) -> dict[str, str]:
-        rows = [(typed(row, "model", str, True), typed(row, "digest", str, True)) for row in typed(reply, "models", list)]
+        rows = [
+            (typed(row, "model", str, True), typed(row, "digest", str, True)) for row in typed(reply, "models", list)
+        ]
         return {name: digest or "" for name, digest in rows if name}
 
     found: dict[str, str] = server.ask(server.beside_api("api/tags"), read=read)

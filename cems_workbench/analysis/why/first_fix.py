@@ -147,7 +147,9 @@ def standing_of(change: Counterfactual) -> FixStanding:
     return "doubtful" if loses else "unharmed"
 
 
-ORDER = "Changes that lose nothing on the judged queries come first, then those that the cause names, then the smallest."
+ORDER = (
+    "Changes that lose nothing on the judged queries come first, then those that the cause names, then the smallest."
+)
 
 
 def ordered(changes: Iterable[Counterfactual]) -> list[Counterfactual]:
