@@ -152,7 +152,9 @@ memories = st.lists(
 )
 
 
-def proposals(folder: str, name: str, rows: Sequence[Memory], edges: Sequence[Relation], decided) -> SupersessionReport | None:
+def proposals(
+    folder: str, name: str, rows: Sequence[Memory], edges: Sequence[Relation], decided
+) -> SupersessionReport | None:
     embedder = WordEmbedder()
     store = Store.open(Path(folder) / name)
     with closing(Resources(store, embedder, Servers("", "", "", None, None, None))) as resources:
