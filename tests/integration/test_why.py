@@ -218,7 +218,7 @@ def test_the_command_prints_cause_path_and_rescues(command: Command, store: Path
         "vector:0",
         "would bring it into the first 5",
         "breakpoint",
-        "Changes that lose nothing on the judged queries come first",
+        "After the fix: fewest side effects first",
         "Time decay counts ages to it",
     ):
         assert part in finished.out

@@ -16,12 +16,12 @@ two            only when none alone succeeds, in a bounded number of replays. Th
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from cems_workbench.analysis.why import trial
-from cems_workbench.analysis.why.trial import UNMOVED, LabelledEffect, SideEffects, Trials, side_effects
+from cems_workbench.analysis.why.trial import UNMOVED, LabelledEffect, LabelledSet, SideEffects, Trials, side_effects
 from cems_workbench.config import FieldSpec, PipelineConfig, assigned_value, field_spec, field_specs, with_values
 from cems_workbench.config.model import changed
 from cems_workbench.evaluation.comparison import interval_words
@@ -318,6 +318,12 @@ def _value(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+MAX_LABELLED = 40
+"""Counterfactuals measured on the labelled queries: those that disturb this query least."""
+GAIN_DIGITS = 4
+"""Decimals to which gains of mean nDCG@10 are compared; side effects decide between equal ones."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counterfactual:
     """Changes that, applied together, put the memory at `rank` of the results (None: not among them).
@@ -455,6 +461,34 @@ def supersession_counterfactuals(
     return [one for one in found if one.stale_above is None and one.values not in there]
 
 
+def ordered(found: Iterable[Counterfactual]) -> list[Counterfactual]:
+    """The order on pages and the command line: by gain on the labelled queries, then by least side effects.
+
+    Measured ones come before unmeasured ones, and those with all reranker scores before both.
+    """
+    return sorted(
+        found,
+        key=lambda one: (
+            one.needs > 0,
+            one.labelled is None,
+            one.labelled is not None and one.labelled.unscored > 0,
+            -round(one.labelled.gain, GAIN_DIGITS) if one.labelled is not None else 0.0,
+            -round(one.side_effects.rbo, 2),
+            one.parts,
+            one.distance,
+            [change.path for change in one.changes],
+            one.terms,
+        ),
+    )
+
+
+def order_text(counterfactuals: Sequence[Counterfactual]) -> str:
+    """The order of counterfactuals after the first, which is the fix to try first, in a sentence."""
+    if any(counterfactual.labelled is not None for counterfactual in counterfactuals):
+        return "After the fix: most gain on the judged queries first, then fewest side effects."
+    return "After the fix: fewest side effects first."
+
+
 def moved_text(moved: SideEffects) -> str:
     """ "ranking kept 95 %": how far the other results keep their order, in whole percent; 100 only if nothing moved."""
     share = 100 if moved.rbo >= 1 - 1e-9 else min(99, round(100 * moved.rbo))
@@ -464,6 +498,22 @@ def moved_text(moved: SideEffects) -> str:
 def interval_text(effect: LabelledEffect) -> str:
     """ "−0.003 to +0.031": the 95 % interval of the gain on the judged queries; a dash where there is none."""
     return interval_words(effect.low, effect.high).replace("-", "−")
+
+
+def with_labels(
+    counterfactuals: Sequence[Counterfactual],
+    labelled: LabelledSet,
+    config: PipelineConfig,
+    k: int,
+    progress: Progress = silent,
+) -> list[Counterfactual]:
+    """The counterfactuals with their effect on the labelled queries, the first `MAX_LABELLED` of those that need no gather."""
+    todo = [one for one in ordered(counterfactuals) if not one.gathers]
+    found = [*todo[MAX_LABELLED:], *(one for one in counterfactuals if one.gathers)]
+    for i, one in enumerate(todo[:MAX_LABELLED]):
+        progress("measuring on labelled queries", i, len(todo[:MAX_LABELLED]))
+        found.append(replace(one, labelled=labelled.effect(config, one.config(config), k)))
+    return ordered(found)
 
 
 SCORING_ROUNDS = 3

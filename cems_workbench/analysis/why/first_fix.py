@@ -18,18 +18,15 @@ query come last: they help only a query that has them. So a change that fails is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cems_workbench.analysis.vector_origins import StoredVector
-from cems_workbench.analysis.why.counterfactual import Counterfactual
-from cems_workbench.analysis.why.trial import LabelledSet
-from cems_workbench.config import PipelineConfig
+from cems_workbench.analysis.why.counterfactual import GAIN_DIGITS, Counterfactual
 from cems_workbench.evaluation.comparison import VALUE_TOLERANCE
 from cems_workbench.evaluation.verdict import FAIL, PASS
 from cems_workbench.pipeline.list_sources import ordinal
-from cems_workbench.progress import Progress, silent
 
 FixStanding = Literal["holds", "unharmed", "unknown", "doubtful", "harms"]
 _LOSES: tuple[FixStanding, ...] = ("doubtful", "harms")
@@ -38,10 +35,6 @@ NOT_GATHERED = "not gathered yet"
 """Why a change was not checked although queries are judged; the page gathers them, and so does `gather all --judged`."""
 NOT_JUDGED = "no query of the store is judged"
 NO_STORE = "that needs the store"
-MAX_LABELLED = 40
-"""Changes measured on the labelled queries."""
-GAIN_DIGITS = 4
-"""Decimals to which gains of mean nDCG@10 are compared; side effects decide between equal ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,33 +140,6 @@ def standing_of(change: Counterfactual) -> FixStanding:
     return "doubtful" if loses else "unharmed"
 
 
-ORDER = (
-    "Changes that lose nothing on the judged queries come first, then those that the cause names, then the smallest."
-)
-
-
-def ordered(changes: Iterable[Counterfactual]) -> list[Counterfactual]:
-    """The changes in the order in which they are shown: the one to try first comes first."""
-    return sorted(changes, key=_preference)
-
-
-def with_labels(
-    changes: Iterable[Counterfactual],
-    labelled: LabelledSet,
-    config: PipelineConfig,
-    k: int,
-    progress: Progress = silent,
-) -> list[Counterfactual]:
-    """The changes with their effect on the labelled queries, the first `MAX_LABELLED` of those that need no gather."""
-    ranked = ordered(changes)
-    measured = [one for one in ranked if not one.gathers][:MAX_LABELLED]
-    found = [one for one in ranked if one not in measured]
-    for i, one in enumerate(measured):
-        progress("measuring on labelled queries", i, len(measured))
-        found.append(replace(one, labelled=labelled.effect(config, one.config(config), k)))
-    return ordered(found)
-
-
 def first_fix(
     memory_id: str,
     k: int,
@@ -190,7 +156,7 @@ def first_fix(
     """
     if vector is not None and vector.brings_in:
         return FirstFix(memory_id, k, None, len(counterfactuals), unchecked, above, None, inside, vector)
-    ranked = ordered(counterfactuals)
+    ranked = sorted(counterfactuals, key=_preference)
     chosen = ranked[0] if ranked else None
     instead = None
     if chosen is not None and chosen.stale_above is not None:

@@ -34,22 +34,16 @@ from cems_workbench.analysis.why.counterfactual import (
     interval_text,
     moved_text,
     nearest_value,
+    order_text,
+    ordered,
     pair_counterfactuals,
     searched_specs,
     single_counterfactuals,
     supersession_counterfactuals,
+    with_labels,
     with_scores,
 )
-from cems_workbench.analysis.why.first_fix import (
-    NO_STORE,
-    NOT_GATHERED,
-    NOT_JUDGED,
-    ORDER,
-    FirstFix,
-    first_fix,
-    ordered,
-    with_labels,
-)
+from cems_workbench.analysis.why.first_fix import NO_STORE, NOT_GATHERED, NOT_JUDGED, FirstFix, first_fix
 from cems_workbench.analysis.why.path import DIVERSITY, MemoryPath, cause, cause_parameters, memory_path
 from cems_workbench.analysis.why.regather import (
     Missed,
@@ -235,7 +229,7 @@ MAX_CHANGES = 12
 
 @dataclass(frozen=True)
 class Why:
-    """`counterfactuals` are `ordered` and begin with the change of `fix`. `nearest` is the change with the memory's best rank if no
+    """`counterfactuals` begins with the change of `fix`, and then is `ordered`. `nearest` is the change with the memory's best rank if no
     change succeeds; `replays` were made for the search.
 
     `mistakes` are those of the config and its stages in this query, and those of its set where that is known, whether or not they concern
@@ -304,7 +298,7 @@ class Why:
         """How the changes are ordered, and what their columns say."""
         found, said = self.counterfactuals, []
         if found:
-            said.append(ORDER)
+            said.append(order_text(found))
         if any(one.labelled for one in found):
             said.append(
                 "on the judged queries: verdict and gain of mean nDCG@10, its 95 % interval, and those that gain and lose their only hit"
@@ -410,6 +404,7 @@ def explain(
     if not inside or above is not None:
         unchecked = "" if labelled else _unchecked(resources)
         fix = first_fix(memory_id, k, changes, unchecked=unchecked, above=above, inside=inside, vector=vector)
+        changes.sort(key=lambda one: one is not fix.change)
     return Why(
         evidence.query,
         path,

@@ -13,8 +13,7 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.ranks import target_rank
-from cems_workbench.analysis.why.counterfactual import Counterfactual, interval_text, moved_text
-from cems_workbench.analysis.why.first_fix import ORDER
+from cems_workbench.analysis.why.counterfactual import Counterfactual, interval_text, moved_text, order_text
 from cems_workbench.analysis.why.report import Why, explain
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.config.fields import short_value
@@ -134,7 +133,7 @@ def _draw_changes(context: InspectContext, why: Why) -> None:
     more = len(why.counterfactuals) - len(shown)
     rest = f"{more} more in `why --json`. " if more > 0 else ""
     help = "Each was verified by replay, with the reranker scores it needs. None leaves fewer than half of the results."
-    st.caption(f"{rest}{ORDER} {why.replays} replays.", help=help)
+    st.caption(f"{rest}{order_text(why.counterfactuals)} {why.replays} replays.", help=help)
     if labelled_set(context) is None and offer_labelled(context, "inspect:why:weigh") is not None:
         st.rerun()  # measured changes are sorted differently
 
