@@ -34,8 +34,7 @@ from cems_workbench.analysis.ranks import kendall, rbo
 from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.model import changed
-from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance_words
-from cems_workbench.evaluation.metrics.measure import ideal_grades
+from cems_workbench.evaluation.metrics import GradedRankings, Measure, ideal_grades, relevance_words
 from cems_workbench.evaluation.verdict import Verdict, verdict_of_values
 from cems_workbench.pipeline.evidence import VARIANT_KINDS, Evidence
 from cems_workbench.pipeline.fusion_methods import fusion_method
