@@ -287,6 +287,8 @@ ALPHA = 0.05
 def simplest_of_best(scores: Sequence[Floats], distances: Sequence[float], alpha: float = ALPHA) -> int:
     """Index of the config to propose, from (Q) scores per config: of the ties with the best the nearest, then the best, then the first.
 
+    A tie with a lower mean than the config nearest to the baseline, which is the baseline itself if it is among them, is none: a search
+    proposes no loss.
     Queries that the measure is not defined for have NaN under every config, and are left out.
     """
     defined = ~np.isnan(scores[0])
@@ -295,7 +297,8 @@ def simplest_of_best(scores: Sequence[Floats], distances: Sequence[float], alpha
     scores = [values[defined] for values in scores]
     means = np.array([values.mean() for values in scores])
     best = int(means.argmax())
-    equal = np.flatnonzero(statistical_ties(scores[best], scores, alpha))
+    nearest = min(range(len(scores)), key=lambda i: (round(distances[i], 9), i))
+    equal = np.flatnonzero(statistical_ties(scores[best], scores, alpha) & (means >= means[nearest]))
     return min(equal.tolist(), key=lambda i: (round(distances[i], 9), -means[i], i))
 
 

@@ -155,6 +155,9 @@ def test_the_nearest_of_those_the_best_cannot_be_told_from_is_proposed() -> None
     assert statistical_ties(best, [best, close, worse, base]).tolist() == [True, True, False, False]
     assert simplest_of_best([base, worse, best, close], [0.0, 0.1, 0.5, 0.2]) == 3
     assert simplest_of_best([base, best], [0.0, 0.0]) == 1
+    noisy = base + rng.normal(0, 5, 200)  # too noisy to be told from the best, and on average below the baseline
+    noisy += base.mean() - 0.05 - noisy.mean()
+    assert statistical_ties(best, [noisy])[0] and simplest_of_best([base, noisy, best], [0.0, 0.1, 0.5]) == 2
 
 
 def test_the_best_so_far_that_is_watched_is_the_best_of_the_trials_so_far() -> None:
