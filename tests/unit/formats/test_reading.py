@@ -29,74 +29,6 @@ from cems_workbench.formats.base.files import BLOCK_BYTES
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import RowError
 
-MEMORY = {"id": "a", "content": "x"}
-QUERY = {"qid": "q", "query": "x"}
-EDGE = {"source_id": "a", "target_id": "b"}
-
-
-@pytest.mark.parametrize(
-    ("name", "rows", "format"),
-    [
-        ("x.jsonl", [MEMORY], "memories-jsonl"),
-        ("x.txt", [MEMORY], "memories-jsonl"),
-        ("x.json", [[MEMORY]], "memories-jsonl"),
-        ("x.jsonl", [QUERY], "queries-jsonl"),
-        ("x.jsonl", [EDGE], "relations-jsonl"),
-        ("x.jsonl", ["broken", {"id": 1}, MEMORY], "memories-jsonl"),
-        ("x.txt", ["q 0 m 1", "q 0 n 0"], "qrels"),
-        ("x.json", [{"session_1": [{"dia_id": "D1:1"}]}], "locomo"),
-        ("memories.jsonl", [{"id": 1, "text": "x"}], "memory-records"),
-        ("queries_dev.jsonl", ["broken"], "queries-jsonl"),
-    ],
-)
-def test_a_format_is_known_by_what_is_in_the_file(write, name, rows, format):
-    assert detect(write(name, *rows)) == format
-
-
-def test_a_file_that_fits_two_formats_is_refused_with_what_decides(write):
-    with pytest.raises(
-        InputError, match=r"row 1 is of queries-jsonl, row 2 is of relations-jsonl; give each kind a file"
-    ):
-        detect(write("x.jsonl", QUERY, EDGE))
-    with pytest.raises(InputError, match=r"fits queries-jsonl \(objects with qid .*relations-jsonl \(.*--format NAME"):
-        detect(write("x.jsonl", {**QUERY, **EDGE}))
-
-
-def test_a_refusal_says_what_the_nearest_formats_need(write):
-    for name, line, said in [
-        ("x.csv", "qid,doc_id,text", "judgments-csv needs a column grade;"),
-        ("x.tsv", "qid\tresults", "its header has qid, results;"),
-        ("x.jsonl", {"subject": "a", "object": "b"}, "facts-jsonl needs a field predicate;"),
-        ("README", "Some words.", "the format is not recognised; --format NAME"),
-        ("x.run", "q1 Q0 d1 1 0.5 tag", "is a TREC run"),
-    ]:
-        with pytest.raises(InputError) as caught:
-            detect(write(name, line))
-        assert said in str(caught.value)
-
-
-def test_the_name_of_a_file_decides_only_where_its_contents_say_nothing_and_a_note_says_so(write):
-    parsed = read(write("queries_dev.jsonl", "broken"))
-    assert parsed.notes == ("nothing in it says what it is; its name decided for queries-jsonl",)
-    with pytest.raises(InputError, match="its first object has headline"):
-        detect(write("queries.jsonl", {"headline": 1}))
-
-
-def test_what_a_file_of_no_known_format_begins_with_is_said(write):
-    for row, said in [
-        ('{"id": "a", "content": "cut', "its first line is not JSON: Unterminated string starting at column 24"),
-        ("[1, 2]", "its first line is a list, not an object"),
-        ({"headline": 1, "body": 2}, "its first object has headline, body"),
-    ]:
-        with pytest.raises(InputError, match=rf"x\.jsonl: the format is not recognised: {said};.* --format NAME"):
-            detect(write("x.jsonl", row))
-
-
-def test_an_unknown_format_names_the_nearest(write):
-    with pytest.raises(InputError, match="did you mean qrels"):
-        read(write("x.jsonl", MEMORY), "qrel")
-
-
 EMPTY = r"is empty|is not recognised|has no file"
 
 
@@ -117,38 +49,6 @@ def test_directories_missing_and_utf16_files_are_input_errors(tmp_path, write, s
                 read(tmp_path / "none.jsonl", format)
             with pytest.raises(InputError, match="UTF-16"):
                 read(write("x.jsonl", '{"id": "a"}'.encode("utf-16")), format)
-
-
-def test_a_directory_is_read_in_an_order_in_which_references_resolve(write, tmp_path):
-    write("a_judgments.qrels", "q 0 a 1")
-    write("b_queries.jsonl", QUERY)
-    write("c_relations.jsonl", EDGE)
-    write("d_memories.jsonl", MEMORY)
-    write("README.md", "# words")
-    write("empty.jsonl", "")
-    write(".hidden.jsonl", MEMORY)
-    (tmp_path / "more").mkdir()
-    parsed = read_path(tmp_path)
-    assert [one.format for one in parsed] == ["memories-jsonl", "relations-jsonl", "queries-jsonl", "qrels"]
-    notes = " | ".join(parsed[0].skipped)
-    assert "README.md: markdown-notes is read from a file alone" in notes
-    assert "empty.jsonl: is empty" in notes
-    assert "more: is a directory with nothing in it; import it by its own path" in notes
-    assert "1 hidden: names that begin with a dot are not looked at" in notes
-
-
-def test_a_format_picks_its_files_out_of_a_directory(write, tmp_path):
-    write("m.jsonl", MEMORY)
-    write("q.jsonl", QUERY)
-    (parsed,) = read_path(tmp_path, "queries-jsonl")
-    assert parsed.format == "queries-jsonl"
-    assert parsed.skipped == ("m.jsonl: its format is memories-jsonl",)
-
-
-def test_a_directory_without_a_file_to_read_is_an_input_error(tmp_path, write):
-    write("notes.txt", "words only")
-    with pytest.raises(InputError, match="has no file to read"):
-        read_path(tmp_path)
 
 
 def test_reading_reports_its_progress_and_can_be_cancelled(write):
@@ -311,34 +211,6 @@ def test_a_name_that_cannot_be_read_is_one_short_line(name: str, line: str) -> N
         with pytest.raises(InputError, match=line) as caught:
             reading(Path(name))
         assert len(str(caught.value)) < 500
-
-
-def test_a_folder_whose_name_is_not_utf8_is_one_line(tmp_path: Path) -> None:
-    folder = tmp_path / os.fsdecode(b"caf\xe9")
-    folder.mkdir()
-    (folder / "memories.jsonl").write_text(ONE_MEMORY)
-    with pytest.raises(InputError, match="its name is not UTF-8; rename it"):
-        read_path(folder)
-
-
-def test_a_folder_without_anything_to_read_says_what_it_holds(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    for name in ("a.jsonl", "b.jsonl", "README.md"):
-        (tmp_path / "data" / name).write_text(ONE_MEMORY)
-    for number in range(212):
-        (tmp_path / f"{number}.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0")
-    (tmp_path / "setup.py").write_text("import setuptools\n")
-    (tmp_path / ".git").mkdir()
-    (tmp_path / "LICENSE").write_text("Words.\n")
-    (tmp_path / "run.txt").write_text("q1 Q0 d1 1 0.5 tag\n")
-    with pytest.raises(InputError) as caught:
-        read_path(tmp_path)
-    assert str(caught.value) == (
-        f"{tmp_path} has no file to read: 1 hidden: names that begin with a dot are not looked at; LICENSE: the format is not recognised; "
-        "data: is a directory of 2 .jsonl, 1 .md; import it by its own path; run.txt: is a TREC run, qid Q0 docno rank score tag: what a "
-        "system answered. fidelity FILE reads it, import does not; setup.py: the format is not recognised; 212 .png: is neither text nor "
-        "in a known format"
-    )
 
 
 def test_files_that_cannot_be_read_are_named_beside_what_was_skipped(tmp_path: Path) -> None:
