@@ -29,11 +29,11 @@ from cems_workbench.models.http import (
     CallLimits,
     CircuitBreaker,
     ModelServer,
+    ask_json,
     score_pairs,
     sendable,
-    typed,
 )
-from cems_workbench.models.ollama import cache_name, ollama_server, require
+from cems_workbench.models.ollama import cache_name, ollama_server, open_client, require
 from cems_workbench.models.prompts import MAX_REPLY_CHARS, json_values, plain
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.records import JudgeScale
@@ -86,10 +86,12 @@ class OllamaChat:
         """The model's reply. Raises ModelError: no model set, or the call failed."""
         require(self._model, "chat")
 
-        body = {"model": self._model, "messages": _messages(system, user), "stream": False, "think": False}
-        body["options"] = {"temperature": 0}
-        said: str = self._server.ask(self._server.beside_api("api/chat"), body, _message)
-        return said
+        async def request() -> str:
+            async with open_client(self._server) as client:
+                reply = await client.chat(self._model, _messages(system, user), think=False, options={"temperature": 0})
+            return self._server.redacted(_not_blank(reply.message.content))
+
+        return self._server.call(request)
 
 
 class OpenAiChat:
@@ -125,27 +127,28 @@ class OpenAiChat:
             raise ModelError("no chat model is set for the OpenAI-compatible server")
         body = {"model": self._model, "messages": _messages(system, user), "temperature": 0, "stream": False}
 
-        said: str = self._server.ask(self._server.api("chat/completions"), body, _choice)
-        return said
+        async def request() -> str:
+            return _not_blank(_content(await ask_json(self._server, self._server.api("chat/completions"), body)))
+
+        return self._server.call(request)
 
 
 def _messages(system: str, user: str) -> list[dict[str, str]]:
     return [{"role": "system", "content": sendable(system)}, {"role": "user", "content": sendable(user)}]
 
 
-def _choice(reply: Any) -> str:
-    """choices[0].message.content. Raises CallError for another shape."""
-    choices = typed(reply, "choices", list)
-    if not choices:
-        raise CallError("bad reply", "the reply has no choices[0].message.content")
-    return _message(choices[0])
+def _content(reply: Any) -> Any:
+    """choices[0].message.content; parts of type text are joined. Raises CallError for another shape."""
+    try:
+        content = reply["choices"][0]["message"]["content"]
+        if isinstance(content, list):
+            content = "".join(part["text"] for part in content if part.get("type") == "text")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        raise CallError("bad reply", "the reply has no choices[0].message.content") from None
+    return content
 
 
-def _message(reply: Any) -> str:
-    """message.content, which is not blank; parts of type text are joined. Raises CallError for another shape."""
-    content = typed(reply, "message", dict).get("content")
-    if isinstance(content, list):
-        content = "".join(typed(part, "text", str) for part in content if typed(part, "type", str) == "text")
+def _not_blank(content: Any) -> str:
     if content is not None and not isinstance(content, str):
         raise CallError("bad reply", "the reply's content is not text")
     if not content or not content.strip():

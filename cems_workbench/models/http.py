@@ -9,7 +9,7 @@
                  `MIN_PAUSE_S` and at most `MAX_PAUSE_S`. Then one call tries the server, while others wait for its outcome, and any
                  response closes the circuit: a dead server costs a fraction of the time, and one that returns is used again
 
-A call that fails becomes a `CallError` with one of `CAUSES`; httpx's errors are classified here. A
+A call that fails becomes a `CallError` with one of `CAUSES`; httpx's and the ollama client's errors are classified here. A
 backend that knows more of a failure passes another `classify`.
 
 Source: docs/internals/specification.md, "rerank" (max_concurrent, timeout_s, flagged failures); Nygard, Release It! (2007).
@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import reprlib
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -46,7 +45,6 @@ MAX_RETRY_WAIT_S = 10.0
 MIN_SECRET_CHARS = 4
 """A user name or a value in a URL that is shorter is no secret: taking it out would tear words apart."""
 NOT_ASKED = "refused: not asked"
-MAX_QUOTED_CHARS = 120
 MAX_REPLY_BYTES = 100_000_000
 """Limit for a model server's response; the vectors of a batch are some megabytes."""
 
@@ -129,10 +127,7 @@ class ModelServer:
         return self._below(urlsplit(self.base_url).path.rstrip("/") or "/v1", path)
 
     def beside_api(self, path: str) -> str:
-        """The address of `path` below the URL's own path without /v1: Ollama's, or next to an OpenAI-compatible server's.
-
-        Raises ModelError if the URL is invalid.
-        """
+        """The URL of `path` next to /v1 of an OpenAI-compatible server. Raises ModelError if the base URL is invalid."""
         return self._below(urlsplit(self.base_url).path.rstrip("/").removesuffix("/v1"), path)
 
     def _below(self, folder: str, path: str) -> str:
@@ -188,14 +183,6 @@ class ModelServer:
             "follow_redirects": False,
             "verify": ssl_context(),
         }
-
-    def ask(self, url: str, body: Any = None, read: Callable[[Any], Any] = lambda reply: reply) -> Any:
-        """What `read` makes of the decoded reply to a GET, or with a body to a POST, with retries. Raises as `call` and `ask_json`."""
-
-        async def request() -> Any:
-            return read(await ask_json(self, url, body))
-
-        return self.call(request)
 
     def call(self, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of `request`, with retries within the limits.
@@ -283,20 +270,6 @@ async def ask_json(server: ModelServer, url: str, body: Any = None) -> Any:
     return reply
 
 
-def typed(parent: Any, key: str, kind: type, optional: bool = False) -> Any:
-    """parent[key] of a decoded reply, of the given type, or None if that is optional. Raises CallError for any other shape."""
-    value = parent.get(key) if isinstance(parent, dict) else None
-    if isinstance(value, kind) or (optional and value is None and isinstance(parent, dict)):
-        return value
-    raise CallError("bad reply", f"{key} is not a {kind.__name__} in {quoted(parent)}")
-
-
-def quoted(value: object) -> str:
-    """A server's reply or an error's message on one line of at most `MAX_QUOTED_CHARS` characters, however nested or long it is."""
-    shown = str(value) if isinstance(value, str | BaseException) else reprlib.repr(value)
-    return one_line(shown, MAX_QUOTED_CHARS) or f"an empty {type(value).__name__}"
-
-
 async def _within(request: Callable[[], Coroutine[Any, Any, T]], seconds: float) -> T:
     import asyncio
 
@@ -358,7 +331,7 @@ def flagged(failure: ModelError) -> str:
 
 
 def call_error(error: Exception, server: ModelServer) -> CallError:
-    """The failure behind an exception of httpx, naming the server. Re-raises any other exception: a bug."""
+    """The failure behind an exception of httpx or the ollama client, naming the server. Re-raises any other exception: a bug."""
     failure = _call_error(error, server)
     return failure.reworded(f"{server.name}: {failure.what}")
 
@@ -381,7 +354,7 @@ def _call_error(error: Exception, server: ModelServer) -> CallError:
         return CallError("timeout", "the server did not accept the connection in time", stop=True, unreachable=True)
     if isinstance(error, httpx.TimeoutException):
         return CallError("timeout", "the server did not answer in time")
-    if isinstance(error, httpx.ConnectError):
+    if isinstance(error, (httpx.ConnectError, ConnectionError)):  # the ollama client raises the latter
         return CallError("refused", "nothing answers at this address", again=True, stop=True, unreachable=True)
     if isinstance(error, httpx.TransportError):
         return CallError("server error", f"the connection broke before the reply was complete: {error}", again=True)

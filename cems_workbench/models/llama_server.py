@@ -13,25 +13,26 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import reprlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
-from cems_workbench.errors import ModelError
+from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.http import (
     CallError,
     CallLimits,
     CircuitBreaker,
     ModelServer,
+    ask_json,
     call_error,
-    quoted,
     score_pairs,
     sendable,
     server_url,
-    typed,
 )
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.records import JudgeScale
@@ -45,6 +46,13 @@ SYSTEM = (
 TOP_LOGPROBS = 20
 HEALTH_TIMEOUT_S = 2.0
 MAX_REPLY_BYTES = 1_000_000
+MAX_QUOTED_CHARS = 120
+
+
+def quoted(value: object) -> str:
+    """A server's reply or an error's message on one line of at most `MAX_QUOTED_CHARS` characters, however nested or long it is."""
+    shown = str(value) if isinstance(value, str | BaseException) else reprlib.repr(value)
+    return one_line(shown, MAX_QUOTED_CHARS) or f"an empty {type(value).__name__}"
 
 
 class LlamaServerReranker:
@@ -111,8 +119,8 @@ class LlamaServerReranker:
         return score_pairs(lambda text: self._score(query, text), texts, self._max_concurrent)
 
     def _score(self, query: str, text: str) -> PairScore:
-        url = f"{self._server.base_url}/v1/chat/completions"
-        return score_of_reply(self._server.ask(url, self._body(query, text)))
+        server, url = self._server, f"{self._server.base_url}/v1/chat/completions"
+        return score_of_reply(server.call(partial(ask_json, server, url, self._body(query, text))))
 
     def _reported_model(self) -> str | None:
         """The first id at /v1/models; None if the server lists none or does not answer."""
@@ -136,7 +144,7 @@ class LlamaServerReranker:
             breaker=breaker if known_away else None,
             classify=_probe_failure,
         )
-        return server.ask(f"{server.base_url}{path}")
+        return server.call(partial(ask_json, server, f"{server.base_url}{path}"))
 
     def _body(self, query: str, text: str) -> dict[str, Any]:
         user = sendable(f"<Instruct>: {self._instruction}\n<Query>: {query}\n<Document>: {text}")
@@ -177,11 +185,11 @@ def score_of_reply(reply: Any) -> PairScore:
     than 0.8, and −3.0 and −0.1 less than 0.2.
     """
     try:
-        choices = typed(reply, "choices", list)
+        choices = _typed(reply, "choices", list)
         if not choices:
             raise CallError("empty reply", "no choices")
-        if typed(choices[0], "logprobs", dict, optional=True) is None:
-            p, outcome = _from_text(typed(typed(choices[0], "message", dict), "content", str, optional=True) or "")
+        if _typed(choices[0], "logprobs", dict, optional=True) is None:
+            p, outcome = _from_text(_typed(_typed(choices[0], "message", dict), "content", str, optional=True) or "")
         else:
             p, outcome = _from_logprobs(choices[0]["logprobs"])
     except CallError as failure:
@@ -203,12 +211,12 @@ def _from_text(text: str) -> tuple[float, str]:
 
 
 def _from_logprobs(logprobs: dict[str, Any]) -> tuple[float, str]:
-    tokens = typed(logprobs, "content", list, optional=True)
+    tokens = _typed(logprobs, "content", list, optional=True)
     if not tokens:
         raise CallError("empty reply", "no token was generated")
     generated = _trimmed(tokens[0])
     seen: dict[str, float] = {}
-    for entry in typed(tokens[0], "top_logprobs", list, optional=True) or []:
+    for entry in _typed(tokens[0], "top_logprobs", list, optional=True) or []:
         # Several tokens are trimmed to one answer; the likeliest comes first.
         seen.setdefault(_trimmed(entry), _logprob(entry))
     if "yes" in seen and "no" in seen:
@@ -232,7 +240,7 @@ def _sigmoid(difference: float) -> float:
 
 
 def _trimmed(entry: Any) -> str:
-    token: str = typed(entry, "token", str)
+    token: str = _typed(entry, "token", str)
     return token.strip().lower()
 
 
@@ -248,3 +256,11 @@ def _logprob(entry: dict[str, Any]) -> float:
     if not math.isfinite(number):
         raise CallError("not finite", f"the logprob of {entry['token']!r} is {quoted(value)}")
     return number
+
+
+def _typed(parent: Any, key: str, kind: type, optional: bool = False) -> Any:
+    """parent[key] of the given type, or None if that is optional. Raises CallError for any other shape."""
+    value = parent.get(key) if isinstance(parent, dict) else None
+    if isinstance(value, kind) or (optional and value is None and isinstance(parent, dict)):
+        return value
+    raise CallError("bad reply", f"{key} is not a {kind.__name__} in {quoted(parent)}")

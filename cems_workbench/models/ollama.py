@@ -7,7 +7,7 @@
 A reply is a score if it is one number, with nothing but whitespace around it: "7", " -0.25\\n", "1e-3". A reply that
 contains a number among words is not one, because it would be ambiguous; `chat.LlmReranker` is for chat models.
 
-Source: CEMS plan, phase 4; docs/internals/specification.md, "rerank"; Ollama's API reference.
+Source: CEMS plan, phase 4; docs/internals/specification.md, "rerank"; the ollama client.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.http import (
@@ -29,11 +31,13 @@ from cems_workbench.models.http import (
     score_pairs,
     sendable,
     server_name,
-    typed,
 )
 from cems_workbench.models.protocol import Float64, PairScore
-from cems_workbench.models.server_embedder import PLAIN, ServerEmbedder, Wording, vector_of
+from cems_workbench.models.server_embedder import PLAIN, ServerEmbedder, Wording
 from cems_workbench.records import JudgeScale
+
+if TYPE_CHECKING:
+    from ollama import AsyncClient
 
 PROMPT_VERSION = "ollama-number/1"
 REVISION_TIMEOUT_S = 2.0
@@ -89,6 +93,7 @@ class OllamaReranker:
 
     @property
     def label(self) -> str:
+        """For the page."""
         return f"{self._model} on {self._server.name}"
 
     def cache_model(self, query: str) -> str:
@@ -103,23 +108,26 @@ class OllamaReranker:
         return score_pairs(lambda text: self._score(query, text), texts, self._max_concurrent)
 
     def _score(self, query: str, text: str) -> PairScore:
-        body = {
-            "model": self._model,
-            "prompt": sendable(f"Query: {query}\nDocument: {text}"),
-            **({"system": sendable(self._instruction)} if self._instruction else {}),
-            "stream": False,
-            "think": False,
-            "options": {"temperature": 0, "num_predict": MAX_REPLY_TOKENS},
-        }
-        return PairScore(self._server.ask(self._server.beside_api("api/generate"), body, _score_of))
+        prompt = sendable(f"Query: {query}\nDocument: {text}")
 
+        async def request() -> str:
+            async with open_client(self._server) as client:
+                said = await client.generate(
+                    model=self._model,
+                    prompt=prompt,
+                    system=sendable(self._instruction) or None,
+                    think=False,
+                    options={"temperature": 0, "num_predict": MAX_REPLY_TOKENS},
+                )
+            reply: str | None = said.response
+            if reply is None:
+                raise CallError("bad reply", "the reply has no field 'response'")
+            # A number may be all that fitted of a longer reply.
+            if said.done_reason == "length":
+                raise CallError("not a number", f"the model was still talking after {MAX_REPLY_TOKENS} tokens")
+            return reply
 
-def _score_of(reply: Any) -> float:
-    text: str = typed(reply, "response", str)
-    # A number may be all that fitted of a longer reply.
-    if reply.get("done_reason") == "length":
-        raise CallError("not a number", f"the model was still talking after {MAX_REPLY_TOKENS} tokens")
-    return number(text)
+        return PairScore(number(self._server.call(request)))
 
 
 class OllamaEmbedder(ServerEmbedder):
@@ -162,13 +170,12 @@ class OllamaEmbedder(ServerEmbedder):
     def _vectors(self, texts: Sequence[str], model: str) -> Sequence[Float64]:
         require(self._model, "embedding")
 
-        body = {"model": model, "input": [sendable(text) for text in texts]}
+        async def request() -> list[Float64]:
+            async with open_client(self._server) as client:
+                reply = await client.embed(model=model, input=[sendable(text) for text in texts])
+            return [np.asarray(row, dtype=np.float64) for row in reply.embeddings]
 
-        def read(reply: Any) -> list[Float64]:
-            return [vector_of(row) for row in typed(reply, "embeddings", list)]
-
-        vectors: list[Float64] = self._server.ask(self._server.beside_api("api/embed"), body, read)
-        return vectors
+        return self._server.call(request)
 
 
 def models(url: str, timeout_s: float = 5.0, sleep: Callable[[float], None] = time.sleep) -> list[str]:
@@ -182,14 +189,12 @@ def installed(
     """Model name to digest (empty if the server reports none). Raises ModelError as `models` does."""
     server = ollama_server(url, CallLimits(timeout_s, tries=2), sleep, breaker)
 
-    def read(reply: Any) -> dict[str, str]:
-        rows = [
-            (typed(row, "model", str, True), typed(row, "digest", str, True)) for row in typed(reply, "models", list)
-        ]
-        return {name: digest or "" for name, digest in rows if name}
+    async def request() -> dict[str, str]:
+        async with open_client(server) as client:
+            listed = (await client.list()).models
+        return {model.model: model.digest or "" for model in listed if model.model}
 
-    found: dict[str, str] = server.ask(server.beside_api("api/tags"), read=read)
-    return found
+    return server.call(request)
 
 
 def digest(
@@ -212,6 +217,13 @@ def ollama_server(
 ) -> ModelServer:
     """The Ollama server at `url`, which is called "Ollama at host:port" in messages."""
     return ModelServer(url, limits, OLLAMA_AT, breaker, sleep)
+
+
+def open_client(server: ModelServer) -> AsyncClient:
+    """The official client, to be used as an async context. Raises ModelError if the server's URL is invalid."""
+    from ollama import AsyncClient
+
+    return AsyncClient(server.base_url, **server.client_options())
 
 
 def cache_name(model: str, revision: str) -> str:

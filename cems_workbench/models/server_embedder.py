@@ -29,6 +29,7 @@ from cems_workbench.models.http import (
     CallError,
     CallLimits,
     ModelServer,
+    ask_json,
     call_error,
     sendable,
 )
@@ -232,7 +233,7 @@ class OpenAiEmbedder(ServerEmbedder):
     def _get(self, url: str) -> Any:
         """The decoded reply; None if the server has none at this path."""
         try:
-            return self._server.ask(url)
+            return self._server.call(lambda: ask_json(self._server, url))
         except CallError as failure:
             if failure.cause in ("refused", "bad reply") and not failure.unreachable:
                 return None  # a status 4xx, or a page that is not JSON
@@ -248,8 +249,10 @@ class OpenAiEmbedder(ServerEmbedder):
         if self._expected:
             body["dimensions"] = self._expected
 
-        vectors: list[Float64] = self._server.ask(self._server.api("embeddings"), body, vectors_of)
-        return vectors
+        async def request() -> list[Float64]:
+            return vectors_of(await ask_json(self._server, self._server.api("embeddings"), body))
+
+        return self._server.call(request)
 
 
 def vectors_of(reply: Any) -> list[Float64]:
@@ -266,11 +269,10 @@ def vectors_of(reply: Any) -> list[Float64]:
             raise CallError("bad reply", f"the indexes of {len(rows)} vectors are not 0 to {len(rows) - 1}")
         # The order of the reply is not promised.
         rows = sorted(rows, key=lambda row: int(row["index"]))
-    return [vector_of(row["embedding"]) for row in rows]
+    return [_vector(row["embedding"]) for row in rows]
 
 
-def vector_of(sent: Any) -> Float64:
-    """A vector as sent: numbers, or base64 of little-endian float32. Raises CallError and ValueError as `vectors_of`."""
+def _vector(sent: Any) -> Float64:
     if isinstance(sent, str):
         return np.frombuffer(base64.b64decode(sent, validate=True), "<f4").astype(np.float64)
     if not isinstance(sent, list):

@@ -7,10 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,7 +18,7 @@ from cems_workbench.evaluation.evidence_file import EvidenceFile, read_evidence_
 from cems_workbench.jobs import query_set_evidence
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.query_set_evidence import QuerySelection, gather_query_set, header_for, request_for
-from cems_workbench.models import http, tokens
+from cems_workbench.models import ollama, tokens
 from cems_workbench.models.http import CircuitBreaker, ModelServer
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.bundle import read_bundle, write_bundle
@@ -33,6 +32,7 @@ from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:
     from conftest import Command
+    from ollama import AsyncClient
 
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -103,13 +103,13 @@ def test_a_dead_model_server_is_found_out_once_and_the_evidence_says_so(
         resources.servers = replace(resources.servers, ollama_url=url)
         resources.breaker = CircuitBreaker(clock=lambda: 0.0)
         opened: list[str] = []
-        real = http.ask_json
+        real = ollama.open_client
 
-        def counted(server: ModelServer, *asked: Any) -> Coroutine[Any, Any, Any]:
+        def counted(server: ModelServer) -> AsyncClient:
             opened.append(server.url)
-            return real(server, *asked)
+            return real(server)
 
-        monkeypatch.setattr(http, "ask_json", counted)
+        monkeypatch.setattr(ollama, "open_client", counted)
         queries = resources.store.queries.read()[:5]
         path = tmp_path / "dead.evidence"
         config = preset("cems_qwen").config

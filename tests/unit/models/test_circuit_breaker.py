@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from model_server import no_sleep, nobody
 
-from cems_workbench.models import http
+from cems_workbench.models import ollama
 from cems_workbench.models.chat import OllamaChat
 from cems_workbench.models.http import MAX_PAUSE_S, MIN_PAUSE_S, PAUSE_FACTOR, CircuitBreaker, ModelServer
 from cems_workbench.models.llama_server import LlamaServerReranker
 from cems_workbench.models.ollama import OllamaReranker, digest
 from cems_workbench.models.protocol import PairScorer
+
+if TYPE_CHECKING:
+    from ollama import AsyncClient
 
 AWAY = "nothing answers at this address"
 
@@ -149,13 +152,13 @@ def test_a_server_that_comes_back_scores_every_text_of_the_next_batch(make, slee
 def test_a_hundred_queries_try_a_dead_server_as_often_as_one(breaker, monkeypatch):
     url = nobody()
     opened: list[str] = []
-    real = http.ask_json
+    real = ollama.open_client
 
-    def counted(server: ModelServer, *asked: Any) -> Coroutine[Any, Any, Any]:
+    def counted(server: ModelServer) -> AsyncClient:
         opened.append(server.url)
-        return real(server, *asked)
+        return real(server)
 
-    monkeypatch.setattr(http, "ask_json", counted)
+    monkeypatch.setattr(ollama, "open_client", counted)
 
     def query(number: int) -> None:
         try:
