@@ -28,12 +28,14 @@ _HOMES = {
     "analysis.losses_of_set": "Losses",
     "api.single_query": "Answer Explanation replay search why",
     "api.evidence": "LoadedEvidence SearchTransformer as_transformer drift gather load_evidence",
-    "api.measures": "ComparisonReport EvaluationReport check compare evaluate",
-    "api.memories": "BlameReport MemoryReport WhatIfReport blame memory_use what_if",
+    "api.measures": "ComparisonReport check compare evaluate",
+    "api.memories": "BlameReport WhatIfReport blame memory_use what_if",
     "api.open_store": "OpenStore WorkbenchWarning load_config open_store presets save_config",
     "api.tuning": "TuningReport tune",
     "config": "PipelineConfig",
     "errors": "EmbedderMismatchError InputError ModelError StoreError StoreLockedError WorkbenchError",
+    "jobs.evaluation": "EvaluationReport",
+    "jobs.memory_use": "MemoryReport",
     "progress": "Cancelled",
     "results": "Result Table",
     "workbench_supersession.proposals": "SupersessionReport supersessions",
@@ -42,100 +44,59 @@ _HOMES = {
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
 
 if TYPE_CHECKING:
-    import cems_trace as trace
-    from cems_workbench.analysis.drift import DriftReport
-    from cems_workbench.analysis.losses_of_set import Losses
-    from cems_workbench.api.evidence import (
-        LoadedEvidence,
-        SearchTransformer,
-        as_transformer,
-        drift,
-        gather,
-        load_evidence,
-    )
-    from cems_workbench.api.measures import ComparisonReport, EvaluationReport, check, compare, evaluate
-    from cems_workbench.api.memories import (
-        BlameReport,
-        MemoryReport,
-        WhatIfReport,
-        blame,
-        memory_use,
-        what_if,
-    )
-    from cems_workbench.api.open_store import (
-        OpenStore,
-        WorkbenchWarning,
-        load_config,
-        open_store,
-        presets,
-        save_config,
-    )
-    from cems_workbench.api.single_query import Answer, Explanation, replay, search, why
-    from cems_workbench.api.tuning import TuningReport, tune
-    from cems_workbench.config import PipelineConfig
-    from cems_workbench.errors import (
-        EmbedderMismatchError,
-        InputError,
-        ModelError,
-        StoreError,
-        StoreLockedError,
-        WorkbenchError,
-    )
-    from cems_workbench.progress import Cancelled
-    from cems_workbench.results import Result, Table
-    from workbench_supersession.proposals import SupersessionReport, supersessions
+    import cems_trace
+    from cems_workbench.analysis.drift import DriftReport as DriftReport
+    from cems_workbench.analysis.losses_of_set import Losses as Losses
+    from cems_workbench.api.evidence import LoadedEvidence as LoadedEvidence
+    from cems_workbench.api.evidence import SearchTransformer as SearchTransformer
+    from cems_workbench.api.evidence import as_transformer as as_transformer
+    from cems_workbench.api.evidence import drift as drift
+    from cems_workbench.api.evidence import gather as gather
+    from cems_workbench.api.evidence import load_evidence as load_evidence
+    from cems_workbench.api.measures import ComparisonReport as ComparisonReport
+    from cems_workbench.api.measures import check as check
+    from cems_workbench.api.measures import compare as compare
+    from cems_workbench.api.measures import evaluate as evaluate
+    from cems_workbench.api.memories import BlameReport as BlameReport
+    from cems_workbench.api.memories import WhatIfReport as WhatIfReport
+    from cems_workbench.api.memories import blame as blame
+    from cems_workbench.api.memories import memory_use as memory_use
+    from cems_workbench.api.memories import what_if as what_if
+    from cems_workbench.api.open_store import OpenStore as OpenStore
+    from cems_workbench.api.open_store import WorkbenchWarning as WorkbenchWarning
+    from cems_workbench.api.open_store import load_config as load_config
+    from cems_workbench.api.open_store import open_store as open_store
+    from cems_workbench.api.open_store import presets as presets
+    from cems_workbench.api.open_store import save_config as save_config
+    from cems_workbench.api.single_query import Answer as Answer
+    from cems_workbench.api.single_query import Explanation as Explanation
+    from cems_workbench.api.single_query import replay as replay
+    from cems_workbench.api.single_query import search as search
+    from cems_workbench.api.single_query import why as why
+    from cems_workbench.api.tuning import TuningReport as TuningReport
+    from cems_workbench.api.tuning import tune as tune
+    from cems_workbench.config import PipelineConfig as PipelineConfig
+    from cems_workbench.errors import EmbedderMismatchError as EmbedderMismatchError
+    from cems_workbench.errors import InputError as InputError
+    from cems_workbench.errors import ModelError as ModelError
+    from cems_workbench.errors import StoreError as StoreError
+    from cems_workbench.errors import StoreLockedError as StoreLockedError
+    from cems_workbench.errors import WorkbenchError as WorkbenchError
+    from cems_workbench.jobs.evaluation import EvaluationReport as EvaluationReport
+    from cems_workbench.jobs.memory_use import MemoryReport as MemoryReport
+    from cems_workbench.progress import Cancelled as Cancelled
+    from cems_workbench.results import Result as Result
+    from cems_workbench.results import Table as Table
+    from workbench_supersession.proposals import SupersessionReport as SupersessionReport
+    from workbench_supersession.proposals import supersessions as supersessions
 
-__all__ = [
-    "Answer",
-    "BlameReport",
-    "Cancelled",
-    "ComparisonReport",
-    "DriftReport",
-    "EmbedderMismatchError",
-    "EvaluationReport",
-    "Explanation",
-    "InputError",
-    "LoadedEvidence",
-    "Losses",
-    "MemoryReport",
-    "ModelError",
-    "OpenStore",
-    "PipelineConfig",
-    "Result",
-    "SearchTransformer",
-    "StoreError",
-    "StoreLockedError",
-    "SupersessionReport",
-    "Table",
-    "TuningReport",
-    "WhatIfReport",
-    "WorkbenchError",
-    "WorkbenchWarning",
-    "as_transformer",
-    "blame",
-    "check",
-    "compare",
-    "drift",
-    "evaluate",
-    "gather",
-    "load_config",
-    "load_evidence",
-    "memory_use",
-    "open_store",
-    "presets",
-    "replay",
-    "save_config",
-    "search",
-    "supersessions",
-    "trace",
-    "tune",
-    "what_if",
-    "why",
-]
+    trace = cems_trace
 
 
 def __getattr__(name: str) -> Any:
     """An exported name, imported now (PEP 562)."""
+    if name == "__all__":
+        return sorted(["trace", *_HOME])
     if name == "trace":
         return import_module("cems_trace")
     if name not in _HOME:
@@ -148,4 +109,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """What is exported, beside what is loaded."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), "trace", *_HOME})

@@ -15,116 +15,9 @@ from cems_workbench.results import Result, Table
 if TYPE_CHECKING:
     from cems_workbench.analysis.losses_of_set import Losses
     from cems_workbench.api.open_store import ConfigLike
-    from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.comparison import Comparison
-    from cems_workbench.evaluation.evaluate import Evaluation
     from cems_workbench.evaluation.verdict import Verdict
-    from cems_workbench.jobs.evaluation import EvaluatedConfig
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class EvaluationReport(Result):
-    """Measures of a config on the judged queries of some evidence.
-
-    Attributes:
-        measured: the evaluation with what it was made on.
-    """
-
-    measured: EvaluatedConfig
-
-    @property
-    def evaluation(self) -> Evaluation:
-        """The measures, their values of every query, and the results."""
-        return self.measured.evaluation
-
-    @property
-    def config(self) -> PipelineConfig:
-        """The config that was measured."""
-        return self.evaluation.config
-
-    @property
-    def means(self) -> dict[str, float]:
-        """The mean of each measure by its name; NaN where no query has it."""
-        return {str(row.measure): row.mean for row in self.evaluation.summaries}
-
-    @property
-    def per_query(self) -> Table:
-        """A row for each query with its measures; None where a measure is not defined for it."""
-        from cems_workbench.evaluation.evaluate import number
-
-        found = self.evaluation
-        words = {query.qid: query.query for query in self.measured.batch.queries}
-        rows = tuple(
-            (qid, words[qid], kind, *map(number, values))
-            for qid, kind, values in zip(found.qids, found.types, found.values, strict=True)
-        )
-        return Table(("qid", "query", "type", *map(str, found.measures)), rows, f"{self.config.name}, a row a query")
-
-    @property
-    def by_type(self) -> Table:
-        """A row for each query type: how many queries count, and the mean of each measure."""
-        return self.evaluation.types_table
-
-    def losses(self, cutoff: int = 10, shown: int = 10) -> Losses:
-        """Which stage loses the relevant memories that are not within the first results.
-
-        Args:
-            cutoff: a memory below this rank counts as lost.
-            shown: how many memories of each branch are put in words, at most 100.
-
-        Raises:
-            InputError: `cutoff` is below 1, `shown` is not from 0 to 100, or no query has a relevant memory.
-        """
-        return _losses([self], cutoff, shown)
-
-    def to_run(self) -> dict[str, dict[str, float]]:
-        """The results as a run: score by memory id, by qid; ir_measures and `ranx.Run(...)` accept it unchanged.
-
-        Scores are 1/rank: evaluation tools order by score and break ties their own way. It has the queries of `to_qrels`, but for those
-        without any result.
-        """
-        counted = self.to_qrels()
-        ranked = zip(self.evaluation.qids, self.evaluation.results, strict=True)
-        return {
-            qid: {key: 1 / rank for rank, key in enumerate(ids, 1)} for qid, ids in ranked if qid in counted and ids
-        }
-
-    def to_qrels(self) -> dict[str, dict[str, int]]:
-        """The grades as qrels: grade by memory id, by qid; ir_measures and `ranx.Qrels(...)` accept it unchanged.
-
-        They are those of the queries that are in the means, which have a relevant memory: other tools average a 0 for the rest.
-        """
-        found = self.evaluation
-        left_out = {*found.without_relevant, *found.unanswerable}
-        graded = zip(found.qids, self.measured.batch.grades, strict=True)
-        return {qid: dict(grades) for qid, grades in graded if qid not in left_out}
-
-    def save_run(self, path: str | Path) -> Path:
-        """Write the results of all queries as a TREC run. Raises InputError for an id that a run cannot hold."""
-        from cems_workbench.evaluation.report import write_run
-
-        write_run(Path(path), self.measured.batch, self.evaluation)
-        return Path(path)
-
-    @property
-    def title(self) -> str:
-        """Which config on how many queries."""
-        return f"{self.config.name} on {len(self.evaluation.qids)} judged queries"
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The measures with their intervals and bounds; with several query types those of each."""
-        return self.evaluation.tables
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What counts as relevant, what was left out, what the evidence lacks, and the hash of what it was made on."""
-        answered = (f"lists {self.measured.answered}",) if self.measured.answered else ()
-        return (*self.evaluation.notes, *answered, f"content hash {self.measured.content_hash}")
-
-    def to_json(self) -> dict[str, Any]:
-        """The evaluation as plain values, as `evaluate --json` prints it."""
-        return self.measured.to_json()
+    from cems_workbench.jobs.evaluation import EvaluationReport
 
 
 def evaluate(
@@ -161,7 +54,7 @@ def evaluate(
     of_evidence = read.labelled(judges)
     refuse_nothing(of_evidence.batch.queries, read.path)
     measured, _ = evaluate_configs([(chosen.name, chosen)], lambda _: of_evidence, wanted, seed=seed)
-    return EvaluationReport(measured[0])
+    return measured[0]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -232,7 +125,7 @@ class ComparisonReport(Result):
         if wanted not in names:
             raise InputError(f"measure {wanted}: it was not measured; there are {', '.join(names)}")
         column = names.index(wanted)
-        words = {query.qid: query.query for query in self.reports[0].measured.batch.queries}
+        words = {query.qid: query.query for query in self.reports[0].batch.queries}
         rows = [
             (qid, words[qid], kind, other.config.name, float(was), float(now), float(now - was))
             for other in self.comparison.evaluations[1:]
@@ -255,13 +148,15 @@ class ComparisonReport(Result):
         Raises:
             InputError: `cutoff` is below 1, `shown` is not from 0 to 100, or no query has a relevant memory.
         """
-        return _losses(self.reports, cutoff, shown)
+        from cems_workbench.jobs.evaluation import losses_of_reports
+
+        return losses_of_reports(self.reports, cutoff, shown)
 
     def to_markdown(self) -> str:
         """The comparison as Markdown, for a pull request: means, differences, what was left out."""
         from cems_workbench.evaluation.report import markdown_report
 
-        first = self.reports[0].measured
+        first = self.reports[0]
         return markdown_report(self.comparison, first.labelled.evidence.header.query_set, first.content_hash)
 
     @property
@@ -286,23 +181,6 @@ class ComparisonReport(Result):
 
         verdicts = [one.to_json() for one in verdicts_of(self.comparison)]
         return {"verdicts": verdicts, **self.comparison.to_json()}
-
-
-def _losses(reports: Sequence[EvaluationReport], cutoff: int, shown: int) -> Losses:
-    from cems_workbench.analysis.losses_of_set import MAX_ROWS
-    from cems_workbench.jobs.catalogue import with_unique_names
-    from cems_workbench.jobs.evaluation import measured_losses
-
-    if cutoff < 1:
-        raise InputError(f"cutoff {cutoff}: expected a rank, 1 or more")
-    if not 0 <= shown <= MAX_ROWS:
-        raise InputError(f"shown {shown}: expected a number from 0 to {MAX_ROWS}")
-    configs = with_unique_names([report.config for report in reports])
-    measured = [
-        replace(report.measured, evaluation=replace(report.evaluation, config=config))
-        for report, config in zip(reports, configs, strict=True)
-    ]
-    return measured_losses(measured, reports[0].evaluation.relevant_from, cutoff, shown)
 
 
 def compare(*reports: EvaluationReport, seed: int = 0) -> ComparisonReport:
@@ -348,11 +226,11 @@ def check(
     """
     from cems_workbench.evaluation.assertions import Asserted
 
-    if isinstance(report, EvaluationReport):
-        first, wanted, comparison = report.evaluation, Asserted(bounds=asserted), None
-    else:
+    if isinstance(report, ComparisonReport):
         comparison, wanted = report.comparison, Asserted(asserted, (), tolerance, cannot_tell)
         first = comparison.evaluations[0]
+    else:
+        first, wanted, comparison = report.evaluation, Asserted(bounds=asserted), None
     for measure in wanted.measures(first.relevant_from):
         if measure not in first.measures:
             raise InputError(f"measure {measure}: it was not measured; there are {', '.join(map(str, first.measures))}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,98 +16,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from cems_workbench.analysis.blame import Blame, BlamedMemory
-    from cems_workbench.analysis.memory_use import MemoryUse
     from cems_workbench.analysis.what_if import SetEffect, WhatIf
     from cems_workbench.api.open_store import ConfigLike, OpenStore
     from cems_workbench.api.single_query import Answer
-    from cems_workbench.jobs.memory_use import UsesOf
-
-
-MAX_SHOWN = 40
-"""Memories or queries that a person is shown."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class MemoryReport(Result):
-    """How judged queries use the memories, and the queries of one memory.
-
-    Attributes:
-        found: the counts of every memory.
-        memory_id: the memory whose queries are listed; None for none.
-        options: those of the commands that explain a query.
-    """
-
-    found: UsesOf
-    memory_id: str | None = None
-    options: tuple[str, ...] = ()
-
-    @property
-    def title(self) -> str:
-        """Of which memory, queries and config it is."""
-        uses, of = self.found.uses, f"{self.memory_id} across" if self.memory_id else "memories of"
-        return f"{of} {uses.queries} queries under {uses.config_name}"
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """What the queries do with the memory, under which config, and how many of them are judged; how many hubs and orphans there are."""
-        uses = self.found.uses
-        if self.memory_id is None:
-            return uses.hubs_sentence, self.found.orphans_sentence
-        judged = f"config {uses.config_name}, {uses.judged:,} of {uses.queries:,} queries have a judged memory"
-        return uses.sentence(self.memory_id), judged
-
-    @property
-    def hubs(self) -> Table:
-        """The memories returned for many queries that judge them irrelevant, those of most queries first."""
-        return self._counts(self.found.uses.hubs(), "hubs")
-
-    @property
-    def orphans(self) -> Table:
-        """The memories that no query returns, those that most queries want first."""
-        return self._counts(self.found.orphans(), "orphans")
-
-    def _counts(self, uses: list[MemoryUse], title: str) -> Table:
-        k = self.found.uses.k
-        rows = (
-            (
-                use.memory_id,
-                use.candidate,
-                use.returned,
-                use.irrelevant,
-                use.wanted,
-                use.found,
-                ", ".join(f"{count:,} {branch.words(k)}" for branch, count in use.lost.items()) or None,
-            )
-            for use in uses
-        )
-        columns = ("memory", "candidate", "returned", "judged irrelevant", "wanted", "found", "lost")
-        return Table(columns, tuple(rows), title, shown=MAX_SHOWN)
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """The queries of the memory, each with the command that explains it; without a memory hubs and orphans."""
-        if self.memory_id is None:
-            return self.hubs, self.orphans
-        rows = tuple(
-            (
-                *(row.query.qid, row.query.query, row.status, row.grade, row.rank, row.words),
-                row.next_command(self.options),
-            )
-            for row in self.found.uses.rows.get(self.memory_id, ())
-        )
-        columns = ("qid", "query", "status", "grade", "rank", "what happened", "next")
-        return (Table(columns, rows, shown=MAX_SHOWN, unshown=("query",)),)
-
-    def to_json(self) -> dict[str, Any]:
-        """The counts as plain values, as `memory --json` prints them."""
-        uses = self.found.uses
-        if self.memory_id is not None:
-            return uses.to_json(self.memory_id, self.options)
-        hubs, orphans = uses.hubs(), self.found.orphans()
-        return uses.over() | {
-            "hubs": [use.to_json(uses.k) for use in hubs],
-            "orphans": [use.to_json(uses.k) for use in orphans],
-        }
+    from cems_workbench.jobs.memory_use import MemoryReport
 
 
 def memory_use(
@@ -143,14 +55,15 @@ def memory_use(
         raise InputError(f"judges {judges}: expected human or model")
     followed = () if memory_id is None else (memory_id,)
     if isinstance(source, OpenStore):
+        chosen = load_config(config)
         found = uses_in_store(
-            load_config(config), source.resources, query_set, kind=judges, k=k, followed=followed, progress=progress
+            chosen, source.resources, query_set, kind=judges, k=k, followed=followed, progress=progress
         )
     else:
-        chosen = None if config is None else load_config(config)
         paths = [Path(source)] if isinstance(source, str | Path) else list(source)
-        found = uses_in_files(paths, chosen, kind=judges, k=k, followed=followed, progress=progress)
-    return MemoryReport(found, memory_id)
+        of_files = None if config is None else load_config(config)
+        found = uses_in_files(paths, of_files, kind=judges, k=k, followed=followed, progress=progress)
+    return replace(found, memory_id=memory_id)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -90,12 +90,12 @@ def check_command(
     if junit is not None:
         write_text(junit, junit_xml(found.outcomes, evidence.name))
     if html is not None:
-        from cems_workbench.jobs.evaluation import EvaluatedConfig, losses_if_any
+        from cems_workbench.jobs.evaluation import EvaluationReport, losses_if_any
         from cems_workbench.report.comparison import comparison_report
 
         assert found.comparison is not None and found.labelled is not None
         evaluations, on = found.comparison.evaluations, found.labelled
-        losses = losses_if_any([EvaluatedConfig(one.config.name, on, one) for one in evaluations])
+        losses = losses_if_any([EvaluationReport(one.config.name, on, one) for one in evaluations])
         made_on, moment = [on] * len(evaluations), datetime.now(UTC)
         write_text(html, comparison_report(found.comparison, made_on, moment, seed=seed, asserted=found, losses=losses))
     decide(found, as_json, _losses(evidence, config))

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cems_workbench.evaluation.evidence_file import EvidenceSet, Header
     from cems_workbench.evaluation.evidence_stream import EvidenceStream, StreamEvaluation
     from cems_workbench.evaluation.metrics import Measure
-    from cems_workbench.jobs.evaluation import EvaluatedConfig, LabelledEvidence
+    from cems_workbench.jobs.evaluation import EvaluationReport, LabelledEvidence
     from cems_workbench.jobs.regression import Regression
 
 NameArgument = Annotated[str, option("NameArgument")]
@@ -127,7 +127,7 @@ class Measured:
     evaluations: Sequence[Evaluation]
     made_on: Sequence[tuple[str, str]]
     """Of each config the hash of its evidence and who answered its lists."""
-    rows: Sequence[EvaluatedConfig] = ()
+    rows: Sequence[EvaluationReport] = ()
     """Without those of a stream, whose `overlaps` are those of the results, as `compare` takes them."""
     overlaps: Sequence[float] = ()
 

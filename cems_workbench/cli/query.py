@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from cems_workbench.analysis.known_mistakes import NextStep
     from cems_workbench.analysis.of_query import Operation
     from cems_workbench.analysis.why.report import Why
-    from cems_workbench.api.memories import MemoryReport
     from cems_workbench.api.single_query import Answer, Explanation
     from cems_workbench.evaluation.evidence_file import Header
+    from cems_workbench.jobs.memory_use import MemoryReport
     from cems_workbench.pipeline import Evidence, Trace
     from cems_workbench.pipeline.gather import Request
 
@@ -412,7 +412,7 @@ def memory_command(
                 opened, memory_id, used, query_set=query_set, k=cutoff, judges=judge_kind, progress=progress
             )
     options = choice.words(store)
-    if found.found.external:  # `why` finds the recorded stages there, and no config changes them
+    if found.external:  # `why` finds the recorded stages there, and no config changes them
         options = ["--evidence", sources[0], *given_options(store=store)]
     elif not (choice.preset or choice.config) and sources and used.name in preset_names():
         options = ["--preset", used.name, *options]  # of the evidence

@@ -12,27 +12,28 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.analysis.losses_of_set import DEFAULT_K, SHOWN, Found, Losses, losses_of, with_words
+from cems_workbench.analysis.losses_of_set import DEFAULT_K, MAX_ROWS, SHOWN, Found, Losses, losses_of, with_words
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch, signal_table
-from cems_workbench.evaluation.evaluate import Evaluation, evaluate
+from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
 from cems_workbench.evaluation.evidence_file import EvidenceSet, content_hash, read_progress
 from cems_workbench.evaluation.evidence_stream import Each, EvidenceStream, StreamEvaluation, evaluate_stream
 from cems_workbench.evaluation.grades import Grades, agreed_answerable, agreed_grades, as_judged
 from cems_workbench.evaluation.metrics import Measure
-from cems_workbench.jobs.catalogue import named
+from cems_workbench.jobs.catalogue import named, with_unique_names
 from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.jobs.traced_sets import require_no_config
 from cems_workbench.jobs.traces import require_replayable
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment
+from cems_workbench.results import Result, Table
 from cems_workbench.tuning.calibration import Calibration, Method, calibrate
 from cems_workbench.tuning.holdout import GROUP_WORDS, groups_of, natural_grouping
 
@@ -73,9 +74,15 @@ class LabelledEvidence:
         return _key(self.evidence, self.grades)
 
 
-@dataclass(frozen=True)
-class EvaluatedConfig:
-    """A config's evaluation, under the name that it was chosen by, and its evidence."""
+@dataclass(frozen=True, eq=False, repr=False)
+class EvaluationReport(Result):
+    """Measures of a config on the judged queries of some evidence.
+
+    Attributes:
+        name: the one that the config was chosen by.
+        labelled: the evidence with the grades that it was made on.
+        evaluation: the measures, their values of every query, and the results.
+    """
 
     name: str
     labelled: LabelledEvidence
@@ -96,13 +103,93 @@ class EvaluatedConfig:
         """The running system that answered the lists, and when; empty without one."""
         return self.labelled.evidence.answered
 
-    def to_json(self) -> dict[str, Any]:
-        """The evaluation as plain values, the hash of its evidence, and the system that answered its lists."""
-        return (
-            self.evaluation.to_json()
-            | {"content_hash": self.content_hash}
-            | ({"lists": self.answered} if self.answered else {})
+    @property
+    def config(self) -> PipelineConfig:
+        """The config that was measured."""
+        return self.evaluation.config
+
+    @property
+    def means(self) -> dict[str, float]:
+        """The mean of each measure by its name; NaN where no query has it."""
+        return {str(row.measure): row.mean for row in self.evaluation.summaries}
+
+    @property
+    def per_query(self) -> Table:
+        """A row for each query with its measures; None where a measure is not defined for it."""
+        found = self.evaluation
+        words = {query.qid: query.query for query in self.batch.queries}
+        rows = tuple(
+            (qid, words[qid], kind, *map(number, values))
+            for qid, kind, values in zip(found.qids, found.types, found.values, strict=True)
         )
+        return Table(("qid", "query", "type", *map(str, found.measures)), rows, f"{self.config.name}, a row a query")
+
+    @property
+    def by_type(self) -> Table:
+        """A row for each query type: how many queries count, and the mean of each measure."""
+        return self.evaluation.types_table
+
+    def losses(self, cutoff: int = 10, shown: int = 10) -> Losses:
+        """Which stage loses the relevant memories that are not within the first results.
+
+        Args:
+            cutoff: a memory below this rank counts as lost.
+            shown: how many memories of each branch are put in words, at most 100.
+
+        Raises:
+            InputError: `cutoff` is below 1, `shown` is not from 0 to 100, or no query has a relevant memory.
+        """
+        return losses_of_reports([self], cutoff, shown)
+
+    def to_run(self) -> dict[str, dict[str, float]]:
+        """The results as a run: score by memory id, by qid; ir_measures and `ranx.Run(...)` accept it unchanged.
+
+        Scores are 1/rank: evaluation tools order by score and break ties their own way. It has the queries of `to_qrels`, but for those
+        without any result.
+        """
+        counted = self.to_qrels()
+        ranked = zip(self.evaluation.qids, self.evaluation.results, strict=True)
+        return {
+            qid: {key: 1 / rank for rank, key in enumerate(ids, 1)} for qid, ids in ranked if qid in counted and ids
+        }
+
+    def to_qrels(self) -> dict[str, dict[str, int]]:
+        """The grades as qrels: grade by memory id, by qid; ir_measures and `ranx.Qrels(...)` accept it unchanged.
+
+        They are those of the queries that are in the means, which have a relevant memory: other tools average a 0 for the rest.
+        """
+        found = self.evaluation
+        left_out = {*found.without_relevant, *found.unanswerable}
+        graded = zip(found.qids, self.batch.grades, strict=True)
+        return {qid: dict(grades) for qid, grades in graded if qid not in left_out}
+
+    def save_run(self, path: str | Path) -> Path:
+        """Write the results of all queries as a TREC run. Raises InputError for an id that a run cannot hold."""
+        from cems_workbench.evaluation.report import write_run
+
+        write_run(Path(path), self.batch, self.evaluation)
+        return Path(path)
+
+    @property
+    def title(self) -> str:
+        """Which config on how many queries."""
+        return f"{self.config.name} on {len(self.evaluation.qids)} judged queries"
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The measures with their intervals and bounds; with several query types those of each."""
+        return self.evaluation.tables
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What counts as relevant, what was left out, what the evidence lacks, and the hash of what it was made on."""
+        answered = (f"lists {self.answered}",) if self.answered else ()
+        return (*self.evaluation.notes, *answered, f"content hash {self.content_hash}")
+
+    def to_json(self) -> dict[str, Any]:
+        """The evaluation as plain values, as `evaluate --json` prints it."""
+        lists = {"lists": self.answered} if self.answered else {}
+        return self.evaluation.to_json() | {"content_hash": self.content_hash} | lists
 
 
 MAX_QUERIES_IN_MEMORY = 20_000
@@ -202,7 +289,7 @@ def evaluate_configs(
     seed: int = 0,
     cache: Cache = uncached,
     progress: Progress = silent,
-) -> tuple[list[EvaluatedConfig], list[tuple[str, PipelineConfig]]]:
+) -> tuple[list[EvaluationReport], list[tuple[str, PipelineConfig]]]:
     """The configs with evidence, measured under their names, and those whose evidence must be gathered first.
 
     Raises InputError for external traces under another config than that of their evidence.
@@ -219,12 +306,12 @@ def evaluate_configs(
             asked = named(name, config)
             key = ("evaluation", *evidence.key, asked, tuple(measures), seed)
             found = cache(key, partial(evaluate, evidence.batch, asked, measures, seed=seed))
-            measured.append(EvaluatedConfig(name, evidence, found))
+            measured.append(EvaluationReport(name, evidence, found))
     return measured, missing
 
 
 def measured_losses(
-    measured: Sequence[EvaluatedConfig], relevant_from: int, k: int = DEFAULT_K, shown: int | None = SHOWN
+    measured: Sequence[EvaluationReport], relevant_from: int, k: int = DEFAULT_K, shown: int | None = SHOWN
 ) -> Losses:
     """Where measured configs lose relevant memories, with `shown` rows of each branch in words; None: all that are kept, without words.
 
@@ -238,7 +325,21 @@ def measured_losses(
     return with_words(found, configs, [evidence_of(row) for row in measured], shown)
 
 
-def losses_if_any(measured: Sequence[EvaluatedConfig], shown: int = SHOWN) -> Losses | None:
+def losses_of_reports(reports: Sequence[EvaluationReport], cutoff: int, shown: int) -> Losses:
+    """`measured_losses` of reports whose configs may have the same name. Raises InputError."""
+    if cutoff < 1:
+        raise InputError(f"cutoff {cutoff}: expected a rank, 1 or more")
+    if not 0 <= shown <= MAX_ROWS:
+        raise InputError(f"shown {shown}: expected a number from 0 to {MAX_ROWS}")
+    configs = with_unique_names([report.config for report in reports])
+    renamed = [
+        replace(report, evaluation=replace(report.evaluation, config=config))
+        for report, config in zip(reports, configs, strict=True)
+    ]
+    return measured_losses(renamed, reports[0].evaluation.relevant_from, cutoff, shown)
+
+
+def losses_if_any(measured: Sequence[EvaluationReport], shown: int = SHOWN) -> Losses | None:
     """`measured_losses` at the evaluation's relevance grade, for reports; None without a relevant memory."""
     relevant_from = measured[0].evaluation.relevant_from
     if not any((row.batch.ideal >= relevant_from).any() for row in measured):
@@ -246,7 +347,7 @@ def losses_if_any(measured: Sequence[EvaluatedConfig], shown: int = SHOWN) -> Lo
     return measured_losses(measured, relevant_from, shown=shown)
 
 
-def evidence_of(measured: EvaluatedConfig) -> Found:
+def evidence_of(measured: EvaluationReport) -> Found:
     """What gives the evidence of a measured config's queries, by qid."""
     known = measured.labelled.evidence.evidences
     return lambda qids: {qid: known[qid] for qid in qids}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from cems_workbench.analysis.blame import Blame, blame
 from cems_workbench.analysis.edited_evidence import Edit
@@ -32,27 +33,97 @@ from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.understanding import NO_LLM, asker
 from cems_workbench.progress import Progress, silent
+from cems_workbench.results import Result, Table
+
+MAX_SHOWN = 40
+"""Memories or queries that a person is shown."""
 
 
-@dataclass(frozen=True, eq=False)
-class UsesOf:
-    """The uses of memories by the queries of `name`, and the memories that there are."""
+@dataclass(frozen=True, eq=False, repr=False)
+class MemoryReport(Result):
+    """How judged queries use the memories, and the queries of one memory.
+
+    Attributes:
+        name: that of the queries.
+        uses: the counts of every memory.
+        external: whether the queries are external traces.
+        known: ids of the store; None of evidence files, which have only what a list found.
+        memory_id: the memory whose queries are listed; None for none.
+        options: those of the commands that explain a query.
+    """
 
     name: str
     uses: MemoryUses
     external: bool = False
-    """Whether the queries are external traces."""
     known: Collection[str] | None = None
-    """Ids of the store; None of evidence files, which have only what a list found."""
+    memory_id: str | None = None
+    options: tuple[str, ...] = ()
 
-    def orphans(self) -> list[MemoryUse]:
+    @property
+    def title(self) -> str:
+        """Of which memory, queries and config it is."""
+        uses, of = self.uses, f"{self.memory_id} across" if self.memory_id else "memories of"
+        return f"{of} {uses.queries} queries under {uses.config_name}"
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """What the queries do with the memory, under which config, and how many of them are judged; how many hubs and orphans there are."""
+        uses = self.uses
+        if self.memory_id is None:
+            return uses.hubs_sentence, self.orphans_sentence
+        judged = f"config {uses.config_name}, {uses.judged:,} of {uses.queries:,} queries have a judged memory"
+        return uses.sentence(self.memory_id), judged
+
+    @property
+    def hubs(self) -> Table:
+        """The memories returned for many queries that judge them irrelevant, those of most queries first."""
+        return self._counts(self.uses.hubs(), "hubs")
+
+    @property
+    def orphans(self) -> Table:
+        """The memories that no query returns, those that most queries want first."""
+        return self._counts(self.unreturned(), "orphans")
+
+    def _counts(self, uses: list[MemoryUse], title: str) -> Table:
+        k = self.uses.k
+        rows = (
+            (
+                use.memory_id,
+                use.candidate,
+                use.returned,
+                use.irrelevant,
+                use.wanted,
+                use.found,
+                ", ".join(f"{count:,} {branch.words(k)}" for branch, count in use.lost.items()) or None,
+            )
+            for use in uses
+        )
+        columns = ("memory", "candidate", "returned", "judged irrelevant", "wanted", "found", "lost")
+        return Table(columns, tuple(rows), title, shown=MAX_SHOWN)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The queries of the memory, each with the command that explains it; without a memory hubs and orphans."""
+        if self.memory_id is None:
+            return self.hubs, self.orphans
+        rows = tuple(
+            (
+                *(row.query.qid, row.query.query, row.status, row.grade, row.rank, row.words),
+                row.next_command(self.options),
+            )
+            for row in self.uses.rows.get(self.memory_id, ())
+        )
+        columns = ("qid", "query", "status", "grade", "rank", "what happened", "next")
+        return (Table(columns, rows, shown=MAX_SHOWN, unshown=("query",)),)
+
+    def unreturned(self) -> list[MemoryUse]:
         """The memories that no query returns."""
         return self.uses.orphans(self.known)
 
     @property
     def orphans_sentence(self) -> str:
         """How many memories no query returns, and of which this is known."""
-        found = self.orphans()
+        found = self.unreturned()
         wanted = sum(use.wanted > 0 for use in found)
         of = len(self.uses.uses) if self.known is None else len(self.known)
         among = "that a list found or a query judges" if self.known is None else "of the store"
@@ -62,10 +133,16 @@ class UsesOf:
             f"{self.uses.queries:,} queries{more}."
         )
 
-    @property
-    def hubs_sentence(self) -> str:
-        """How many memories are returned for many queries that judge them irrelevant."""
-        return self.uses.hubs_sentence
+    def to_json(self) -> dict[str, Any]:
+        """The counts as plain values, as `memory --json` prints them."""
+        uses = self.uses
+        if self.memory_id is not None:
+            return uses.to_json(self.memory_id, self.options)
+        hubs, orphans = uses.hubs(), self.unreturned()
+        return uses.over() | {
+            "hubs": [use.to_json(uses.k) for use in hubs],
+            "orphans": [use.to_json(uses.k) for use in orphans],
+        }
 
 
 def uses_in_store(
@@ -78,7 +155,7 @@ def uses_in_store(
     followed: Collection[str] = (),
     progress: Progress = silent,
     cache: Cache = uncached,
-) -> UsesOf:
+) -> MemoryReport:
     """How the judged queries of a set use the memories of the store, with its evidence, which is gathered if it is missing.
 
     `kind` is that of the judges, human or model; None: human before model. Raises InputError for a followed memory that is not in the
@@ -100,7 +177,7 @@ def uses_in_store(
         k=k,
         followed=followed,
     )
-    return UsesOf(query_set, found, evidence.external, frozenset(known))
+    return MemoryReport(query_set, found, evidence.external, frozenset(known))
 
 
 def uses_in_files(
@@ -111,7 +188,7 @@ def uses_in_files(
     k: int | None = None,
     followed: Collection[str] = (),
     progress: Progress = silent,
-) -> UsesOf:
+) -> MemoryReport:
     """How the queries of evidence files use the memories that their lists have; `config` is the one they were gathered with by default.
 
     Raises InputError for a followed memory of which the evidence knows nothing, and as `EvidenceStream` does.
@@ -120,7 +197,7 @@ def uses_in_files(
         chosen = config or stream.header.config
         require_no_config(stream.names, stream.header, stream.external, [chosen])
         counted = stream_memory_uses(stream, chosen, k=k, kind=kind, followed=followed, progress=progress)
-        found = UsesOf(stream.names, counted, stream.external)
+        found = MemoryReport(stream.names, counted, stream.external)
     if not found.uses.queries:
         raise InputError(f"{found.name}: none of its queries has evidence")
     for memory_id in followed:

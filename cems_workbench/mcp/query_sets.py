@@ -19,15 +19,14 @@ from cems_workbench.analysis.memory_use import memory_uses
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.api import measures
 from cems_workbench.api.evidence import LoadedEvidence
-from cems_workbench.api.memories import MemoryReport
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, significance
 from cems_workbench.evaluation.evaluate import number, stale_lines
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.jobs.catalogue import named
-from cems_workbench.jobs.evaluation import evidence_of, measured_losses
-from cems_workbench.jobs.memory_use import UsesOf
+from cems_workbench.jobs.evaluation import EvaluationReport, evidence_of, measured_losses
+from cems_workbench.jobs.memory_use import MemoryReport
 from cems_workbench.jobs.query_set_evidence import PROGRESS_LABEL
 from cems_workbench.mcp.protocol import (
     MAX_NAME,
@@ -97,9 +96,9 @@ def evaluate(served: ServedStore, asked: Evaluate, context: Context) -> Reply:
     )
 
 
-def _worst(report: measures.EvaluationReport, i: int) -> Reply:
+def _worst(report: EvaluationReport, i: int) -> Reply:
     found = report.evaluation
-    query, grades = report.measured.batch.queries[i], report.measured.batch.grades[i]
+    query, grades = report.batch.queries[i], report.batch.grades[i]
     returned = set(found.results[i])
     relevant = sorted(
         (key for key, grade in grades.items() if grade >= found.relevant_from), key=lambda key: (-grades[key], key)
@@ -199,11 +198,10 @@ def losses(served: ServedStore, asked: Losses, context: Context) -> Reply:
         configs = [served.measured_config(found[0], configs[0], asked.config or asked.changes)]
         names = [configs[0].name]
     reports = [measures.evaluate(each, one, MEASURES) for each, one in zip(found, configs, strict=True)]
-    measured = [report.measured for report in reports]
-    counted = measured_losses(measured, reports[0].evaluation.relevant_from, asked.cutoff, None)
+    counted = measured_losses(reports, reports[0].evaluation.relevant_from, asked.cutoff, None)
     rows, counts = page([(i, row) for i, one in enumerate(counted.maps) for row in one.rows], asked)
-    queries = {query.qid: query for one in measured for query in one.batch.queries}
-    told = [(i, in_words([row], configs[i], asked.cutoff, evidence_of(measured[i]))[0]) for i, row in rows]
+    queries = {query.qid: query for one in reports for query in one.batch.queries}
+    told = [(i, in_words([row], configs[i], asked.cutoff, evidence_of(reports[i]))[0]) for i, row in rows]
     change = counted.differences[0] if counted.differences else None
     return reply(
         **counts,
@@ -267,7 +265,7 @@ def memory(served: ServedStore, asked: MemoryUse, context: Context) -> Reply:
         k=k,
         followed=(followed,) if followed else (),
     )
-    report = MemoryReport(UsesOf(asked.query_set, uses), followed or None)
+    report = MemoryReport(asked.query_set, uses, memory_id=followed or None)
     return shown(report, asked, state="counted", config=chosen.name, cutoff=k)
 
 

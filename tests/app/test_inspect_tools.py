@@ -16,7 +16,7 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.config import preset, with_values
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.jobs.memory_use import UsesOf, uses_in_store
+from cems_workbench.jobs.memory_use import MemoryReport, uses_in_store
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.replay import single_table
@@ -98,7 +98,7 @@ def small_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
     return store_with_set(sample_store, tmp_path_factory.mktemp("across"), "few", QUERIES)
 
 
-def uses(memory_id: str | None = None) -> UsesOf:
+def uses(memory_id: str | None = None) -> MemoryReport:
     """What the core counts under preset cems on the store that the page has open."""
     followed = () if memory_id is None else (memory_id,)
     return uses_in_store(preset("cems").config, session.resources(), "few", followed=followed)
@@ -145,9 +145,9 @@ def test_hubs_and_orphans_are_listed_on_request(open_page: OpenPage, small_store
     page.session_state["memories:hubs"] = True
     page = chosen(checked(page.run()), "memories:hubs")
     found = uses()
-    assert found.orphans_sentence in captions(page) and found.hubs_sentence in captions(page)
+    assert found.orphans_sentence in captions(page) and found.uses.hubs_sentence in captions(page)
     shown = table_with(page, "wanted")
-    assert list(shown["memory"]) == [use.memory_id for use in found.orphans()[: across.MAX_LISTED]]
+    assert list(shown["memory"]) == [use.memory_id for use in found.unreturned()[: across.MAX_LISTED]]
 
 
 def test_many_queries_are_counted_on_request_only(

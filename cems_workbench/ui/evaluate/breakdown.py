@@ -17,7 +17,7 @@ from cems_workbench.evaluation.comparison import VALUE_TOLERANCE, compare, signi
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, evaluate
 from cems_workbench.evaluation.labelling.judge_calibration import relevance_sources
 from cems_workbench.evaluation.metrics import Measure
-from cems_workbench.jobs.evaluation import EvaluatedConfig, calibrations
+from cems_workbench.jobs.evaluation import EvaluationReport, calibrations
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.records import Query
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 OUTCOMES = ("▲ win", "▼ loss", "= tie", "– not measured")
 
 
-def draw_types(measured: Sequence[EvaluatedConfig]) -> None:
+def draw_types(measured: Sequence[EvaluationReport]) -> None:
     """Draw types as rows and configs as columns; regressions from the baseline are marked."""
     measure = pick_measure(measured[0].evaluation.measures)
     base = measured[0].evaluation.by_type()
@@ -128,7 +128,7 @@ def pick_query(found: QueryChanges, names: Sequence[str], of: str, boxes: Sequen
     return None if picked is None else queries[picked]
 
 
-def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
+def draw_queries(measured: Sequence[EvaluationReport], choice: Choice) -> None:
     """Draw all queries with their values; a selected one opens in Inspect with both configs."""
     measure = pick_measure(measured[0].evaluation.measures)
     boxes = st.columns(3)
@@ -151,7 +151,7 @@ def draw_queries(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
         open_measured(picked, shown, base if other else None)
 
 
-def draw_judges(measured: Sequence[EvaluatedConfig]) -> None:
+def draw_judges(measured: Sequence[EvaluationReport]) -> None:
     """Draw one config's run scored by every judge."""
     by_name = {evaluated.name: evaluated for evaluated in measured}
     evaluated = by_name[st.selectbox("Config", list(by_name), **remembered("evaluate:honest"))]
@@ -181,7 +181,7 @@ ZERO = "rgba(128,128,128,0.6)"
 BETTER, WORSE = LIST_COLOURS[4], LIST_COLOURS[3]
 
 
-def draw_ablation(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
+def draw_ablation(measured: Sequence[EvaluationReport], choice: Choice, resources: Resources) -> None:
     """Draw the choice of config and table; the table is computed from gathered evidence."""
     left, right = st.columns([2, 3], vertical_alignment="bottom")
     by_name = {evaluated.name: evaluated for evaluated in measured}
@@ -189,7 +189,7 @@ def draw_ablation(measured: Sequence[EvaluatedConfig], choice: Choice, resources
     table = switch("Table", list(TABLES), "evaluate:ablate:table", "Each stage off", labelled=True, box=right)
     kind, about = TABLES[table]
     rows = _evaluations(evaluated, kind)
-    asked = [EvaluatedConfig(row.config.name, evaluated.labelled, row) for row in rows]
+    asked = [EvaluationReport(row.config.name, evaluated.labelled, row) for row in rows]
     if setup.draw_missing_scores("evaluate", setup.of_evaluated(asked), resources, locked=choice.locked):
         st.rerun()
     measure = pick_measure(evaluated.evaluation.measures)
@@ -211,7 +211,7 @@ def draw_ablation(measured: Sequence[EvaluatedConfig], choice: Choice, resources
     draw_values(names, found, key="evaluate:ablate:rows", format=form, most=len(rows))
 
 
-def _evaluations(evaluated: EvaluatedConfig, kind: str) -> list[Evaluation]:
+def _evaluations(evaluated: EvaluationReport, kind: str) -> list[Evaluation]:
     """The rows of a table, computed with progress; the first is the baseline."""
 
     def computed() -> list[Evaluation]:
@@ -253,7 +253,7 @@ def figure(evaluations: Sequence[Evaluation], measure: Measure) -> Figure:
     )
 
 
-def draw_calibration(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
+def draw_calibration(measured: Sequence[EvaluationReport], choice: Choice) -> None:
     """Draw a table of all signals of one config, and the reliability diagram of one signal."""
     left, middle, right = st.columns(3)
     by_name = {evaluated.name: evaluated for evaluated in measured}

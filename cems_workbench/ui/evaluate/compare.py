@@ -22,7 +22,7 @@ from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.confidence import curve
 from cems_workbench.evaluation.report import SavedComparison
 from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, verdict_measure, verdict_on
-from cems_workbench.jobs.evaluation import EvaluatedConfig, losses_if_any
+from cems_workbench.jobs.evaluation import EvaluationReport, losses_if_any
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
 from cems_workbench.ui.evaluate.state import Choice, cached_result
@@ -51,12 +51,12 @@ UNJUDGED = "unjudged"
 FORMATS = {"difference": "%+.3f", "p (Holm)": "%.4f", "effect": "%+.2f", "overlap": "%.2f", "ms per query": "%.0f"}
 
 
-def compared(measured: Sequence[EvaluatedConfig]) -> Comparison:
+def compared(measured: Sequence[EvaluationReport]) -> Comparison:
     """The comparison with the first config, cached for the session by the evaluations."""
     return cached_result(measured, "comparison", lambda: compare([config.evaluation for config in measured]))
 
 
-def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
+def draw(measured: Sequence[EvaluationReport], choice: Choice) -> None:
     """Draw the comparison of the measured configs."""
     draw_figures([row.evaluation.figures for row in measured], compared(measured).compared)
     if measured[0].evaluation.unanswerable:
@@ -67,7 +67,7 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
         st.info(choice.second("to compare it with this one"), icon=":material/compare_arrows:")
 
 
-def offer_report(measured: Sequence[EvaluatedConfig], judges: str | None) -> None:
+def offer_report(measured: Sequence[EvaluationReport], judges: str | None) -> None:
     """Draw the HTML export of the comparison; its queries are ordered by the measure shown on the page."""
     found, by = compared(measured), st.session_state.get("evaluate:measure")
     of = measured[0].labelled.evidence.header.query_set or "comparison"
@@ -95,7 +95,7 @@ def draw_stale(measured: Sequence[Figures]) -> None:
         st.caption(plain(line), help="Stale: expired, or superseded by a memory that is not ranked above it.")
 
 
-def _draw_risk(measured: Sequence[EvaluatedConfig]) -> None:
+def _draw_risk(measured: Sequence[EvaluationReport]) -> None:
     """Draw the risk-coverage curve: error rate by share of answered queries, most confident first."""
     measures = [measure for measure in measured[0].evaluation.measures if measure.family == "AURC"]
     k = measures[0].k if measures else RISK_DEPTH

@@ -21,7 +21,7 @@ from cems_workbench.evaluation.report import (
     read_comparison,
     run_lines,
 )
-from cems_workbench.jobs.evaluation import EvaluatedConfig
+from cems_workbench.jobs.evaluation import EvaluationReport
 from cems_workbench.jobs.regression import MADE_KEY, Point, made_with, measures, points, query_sets
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import safe_stem
@@ -65,7 +65,7 @@ COLUMNS: list[Column[ConfigRecord]] = [
 ]
 
 
-def draw_experiments(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
+def draw_experiments(measured: Sequence[EvaluationReport], choice: Choice, resources: Resources) -> None:
     """Draw the form to save or download the current comparison, and the saved experiments."""
     comparison = compared(measured)
     _draw_save(comparison, measured, choice, resources)
@@ -81,7 +81,7 @@ def draw_experiments(measured: Sequence[EvaluatedConfig], choice: Choice, resour
 
 
 def _draw_save(
-    comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources
+    comparison: Comparison, measured: Sequence[EvaluationReport], choice: Choice, resources: Resources
 ) -> None:
     with st.form("evaluate:keep", border=False):
         name_box, note_box, button_box = st.columns([2, 4, 1], vertical_alignment="bottom")
@@ -105,7 +105,7 @@ def _draw_save(
         st.success(said, icon=":material/bookmark:")
 
 
-def _downloads(comparison: Comparison, measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
+def _downloads(comparison: Comparison, measured: Sequence[EvaluationReport], choice: Choice) -> None:
     last, box = measured[-1], st.container(horizontal=True)
     name, whole = safe_stem(choice.selection.query_set, "queries", 40), (choice.selection.query_set, last.content_hash)
     about = f"The results of {plain(last.name)}, in the run format of trec_eval and ir-measures."
@@ -124,7 +124,7 @@ def _downloads(comparison: Comparison, measured: Sequence[EvaluatedConfig], choi
         download(label, write, f"{name}.{suffix}", f"evaluate:{suffix}", box, help=help)
 
 
-def _run(evaluated: EvaluatedConfig) -> str:
+def _run(evaluated: EvaluationReport) -> str:
     try:
         return run_lines(evaluated.batch, evaluated.evaluation.rankings)
     except ValueError as error:

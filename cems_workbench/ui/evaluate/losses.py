@@ -20,7 +20,7 @@ from cems_workbench.analysis.ranks import Branch
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evaluate import NO_TYPE
-from cems_workbench.jobs.evaluation import EvaluatedConfig
+from cems_workbench.jobs.evaluation import EvaluationReport
 from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.ui.evaluate.compare import draw_stale
 from cems_workbench.ui.evaluate.state import Choice, cached_result, open_measured
@@ -258,7 +258,7 @@ class Chosen:
         return f"{self.of}:{self.branch.stage}:{self.branch.manner}"
 
 
-def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
+def draw(measured: Sequence[EvaluationReport], choice: Choice) -> None:
     """Draw the sentence, the controls, the picture, and the queries of the chosen branch."""
     head = st.container()
     k, types, projects, configs = _controls(measured, choice)
@@ -301,8 +301,8 @@ def draw(measured: Sequence[EvaluatedConfig], choice: Choice) -> None:
 
 
 def _controls(
-    measured: Sequence[EvaluatedConfig], choice: Choice
-) -> tuple[int, tuple[str, ...], tuple[str, ...], list[EvaluatedConfig]]:
+    measured: Sequence[EvaluationReport], choice: Choice
+) -> tuple[int, tuple[str, ...], tuple[str, ...], list[EvaluationReport]]:
     """Draw the rank, the filters and the config beside the first; the values of the first three, and the configs to show."""
     first, *others = measured
     boxes, queries = st.columns([1, 2, 2, 2], vertical_alignment="bottom"), first.batch.queries
@@ -321,7 +321,7 @@ def _controls(
 
 
 def _losses(
-    configs: Sequence[EvaluatedConfig],
+    configs: Sequence[EvaluationReport],
     k: int,
     types: tuple[str, ...],
     projects: tuple[str, ...],
@@ -357,7 +357,7 @@ def shown_stages(config: PipelineConfig, lost: Mapping[Branch, int]) -> list[str
     return [stage.name for stage in candidate_stages(config) if stage.name in losing or not stage.is_off(config)]
 
 
-def _draw_figures(configs: Sequence[EvaluatedConfig], losses: Losses, chosen: Chosen) -> None:
+def _draw_figures(configs: Sequence[EvaluationReport], losses: Losses, chosen: Chosen) -> None:
     """Draw one figure over the whole width, or two side by side in the same scale."""
     narrow = len(configs) > 1
     widest = max(one.relevant for one in losses.maps)
@@ -410,7 +410,7 @@ def _draw_groups(losses: Losses) -> None:
 
 
 def _draw_rows(
-    configs: Sequence[EvaluatedConfig], losses: Losses, options: Mapping[Chosen, int], choice: Choice
+    configs: Sequence[EvaluationReport], losses: Losses, options: Mapping[Chosen, int], choice: Choice
 ) -> None:
     """Draw the choice of a branch and its queries; a ticked row opens in Inspect as measured, the other config pinned."""
     names, k = [one.config_name for one in losses.maps], losses.maps[0].k
@@ -440,7 +440,7 @@ def _draw_rows(
     )
 
 
-def _rows_in_words(config: EvaluatedConfig, losses: Losses, chosen: Chosen) -> tuple[LostMemory, ...]:
+def _rows_in_words(config: EvaluationReport, losses: Losses, chosen: Chosen) -> tuple[LostMemory, ...]:
     """The first rows of the chosen branch with what happened, cached for the session."""
     if chosen.of in ("first", "other"):
         found: Sequence[LostMemory] = losses.maps[chosen.at].rows

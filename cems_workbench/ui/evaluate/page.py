@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from cems_workbench.jobs.evaluation import EvaluatedConfig
+from cems_workbench.jobs.evaluation import EvaluationReport
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.evaluate import breakdown, compare, experiments, losses, setup
 from cems_workbench.ui.evaluate.state import Choice, measured
@@ -56,7 +56,7 @@ def _draw_judged(resources: Resources) -> None:
             setup.draw_sample(choice, resources)
 
 
-def _views(evaluated: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
+def _views(evaluated: Sequence[EvaluationReport], choice: Choice, resources: Resources) -> None:
     if not evaluated[0].batch.queries:
         st.info("No query has both evidence and a judgment of this kind.")
         return

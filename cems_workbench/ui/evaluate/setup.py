@@ -23,7 +23,7 @@ from cems_workbench.evaluation.metrics import Measure, measures_help, offered_me
 from cems_workbench.evaluation.report import read_comparison
 from cems_workbench.jobs.access import allowed_path
 from cems_workbench.jobs.catalogue import PRESENT_NAME, file_name, sample_figures
-from cems_workbench.jobs.evaluation import EvaluatedConfig
+from cems_workbench.jobs.evaluation import EvaluationReport
 from cems_workbench.jobs.query_set_evidence import (
     QuerySelection,
     discard_evidence,
@@ -363,7 +363,7 @@ SERVER_CACHE_S = 30
 """Cache time of the servers' availability."""
 
 
-def of_evaluated(measured: Sequence[EvaluatedConfig]) -> list[Lacking]:
+def of_evaluated(measured: Sequence[EvaluationReport]) -> list[Lacking]:
     """The missing scores of each config that has any."""
     found = [(row.evaluation, row.labelled.evidence) for row in measured]
     return [
@@ -422,7 +422,7 @@ def server_answers() -> Answers:
 Missing = Sequence[tuple[str, PipelineConfig]]
 
 
-def offer(missing: Missing, measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> bool:
+def offer(missing: Missing, measured: Sequence[EvaluationReport], choice: Choice, resources: Resources) -> bool:
     """Show what is missing and gather it on request; True once everything is gathered."""
     paces = [(row.evaluation.config, row.evaluation.cost.get("ms_per_query")) for row in measured]
     return bool(missing) and offer_gather(
@@ -434,7 +434,7 @@ def offer(missing: Missing, measured: Sequence[EvaluatedConfig], choice: Choice,
     )
 
 
-def draw_answered(measured: Sequence[EvaluatedConfig], choice: Choice, resources: Resources) -> None:
+def draw_answered(measured: Sequence[EvaluationReport], choice: Choice, resources: Resources) -> None:
     """Show the configs whose lists a running system answered, and when, with a button to ask again, except for an evidence file."""
     asked = [row for row in measured if row.answered]
     if not asked:

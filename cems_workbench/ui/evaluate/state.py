@@ -21,7 +21,7 @@ from cems_workbench.evaluation.log_sampling import LoggedQuery
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.jobs.catalogue import Catalogue, catalogue
 from cems_workbench.jobs.evaluation import (
-    EvaluatedConfig,
+    EvaluationReport,
     LabelledEvidence,
     agreed,
     evaluate_configs,
@@ -155,7 +155,7 @@ class Choice:
 
 
 def open_measured(
-    query: Query, config: EvaluatedConfig, pinned: EvaluatedConfig | None, why: tuple[str, int] | None = None
+    query: Query, config: EvaluationReport, pinned: EvaluationReport | None, why: tuple[str, int] | None = None
 ) -> None:
     """Open a query in Inspect as measured: `config` on the sliders, `pinned` as the baseline, `why` as in `inspect.state.show`."""
     baseline = None if pinned is None else (pinned.name, pinned.evaluation.config)
@@ -184,12 +184,12 @@ def config_options(resources: Resources) -> Catalogue:
     return configs
 
 
-def measured(choice: Choice, resources: Resources) -> tuple[list[EvaluatedConfig], list[tuple[str, PipelineConfig]]]:
+def measured(choice: Choice, resources: Resources) -> tuple[list[EvaluationReport], list[tuple[str, PipelineConfig]]]:
     """Evaluations of configs with gathered evidence, and the configs that must be gathered first."""
     return evaluate_configs(choice.configs, _source(choice, resources), choice.measures, cache=page.get().evaluations)
 
 
-def cached_result(evaluated: Sequence[EvaluatedConfig], what: Hashable, make: Callable[[], Result]) -> Result:
+def cached_result(evaluated: Sequence[EvaluationReport], what: Hashable, make: Callable[[], Result]) -> Result:
     """A value computed from evaluations, cached for the session under `what`."""
     key = (what, *((*one.labelled.key, one.evaluation.config, one.evaluation.measures) for one in evaluated))
     return page.get().views(key, make)

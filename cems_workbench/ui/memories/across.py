@@ -16,7 +16,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.jobs.catalogue import PRESENT_NAME, named
 from cems_workbench.jobs.evaluation import agreed, labelled_selection
-from cems_workbench.jobs.memory_use import UsesOf
+from cems_workbench.jobs.memory_use import MemoryReport
 from cems_workbench.jobs.query_set_evidence import (
     judged_selection,
     measurable,
@@ -152,11 +152,11 @@ def draw_hubs(resources: Resources, key: str, open_memory: Callable[[str], None]
     if counted is None:
         return
     uses = counted.uses
-    found = UsesOf(counted.query_set, uses, known=resources.store.memories.ids())
-    hubs, orphans = uses.hubs(), found.orphans()
+    found = MemoryReport(counted.query_set, uses, known=resources.store.memories.ids())
+    hubs, orphans = uses.hubs(), found.unreturned()
     none = "No memory is returned for many queries that judge it irrelevant."
     lists: list[tuple[str, str, Sequence[MemoryUse], list[Column[MemoryUse]], str]] = [
-        ("Hubs", found.hubs_sentence, hubs, HUBS, none),
+        ("Hubs", uses.hubs_sentence, hubs, HUBS, none),
         ("Orphans", found.orphans_sentence, orphans, ORPHANS, "Every memory is returned for some query."),
     ]
     for title, sentence, uses_of, counts, nothing in lists:

@@ -24,7 +24,7 @@ from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.labelling.pooling import PooledPair
 from cems_workbench.evaluation.labelling.queue import LabelQueue, make_queue
 from cems_workbench.evaluation.metrics import parse_measures
-from cems_workbench.jobs.evaluation import EvaluatedConfig, agreed, evaluate_configs, labelled, labelled_file
+from cems_workbench.jobs.evaluation import EvaluationReport, agreed, evaluate_configs, labelled, labelled_file
 from cems_workbench.jobs.factory import RecentCache, servers
 from cems_workbench.jobs.labelling import add_to_set, give_grade, own_grade
 from cems_workbench.jobs.query_grades import stored_query
@@ -136,7 +136,7 @@ def with_holes(rng: np.random.Generator) -> dict[str, Evidence]:
     return made
 
 
-def evaluated(evidence: EvidenceSet, *configs: PipelineConfig) -> list[EvaluatedConfig]:
+def evaluated(evidence: EvidenceSet, *configs: PipelineConfig) -> list[EvaluationReport]:
     on_file = labelled_file(evidence, None)
     return evaluate_configs([(config.name, config) for config in configs], lambda _: on_file, MEASURES)[0]
 
