@@ -183,21 +183,13 @@ class BackgroundEvidence(BackgroundWork):
 STABILITY = "how far each value can move"
 
 
-@dataclass(frozen=True, slots=True)
-class SearchProgress:
-    """The part of a search that runs, and its progress."""
-
-    part: str = MAIN_SEARCH
-    done: int = 0
-    total: int = 1
-
-
 @dataclass(eq=False)
 class BackgroundSearch(BackgroundWork):
     """A search for a better config; it stops at the next config, and the trials so far are kept."""
 
     planned: PlannedSearch
-    progress: SearchProgress = field(default_factory=SearchProgress)
+    part: str = MAIN_SEARCH
+    """The part of the search that `done` and `total` are of."""
     best: list[float] = field(default_factory=list)
     """The best first objective after each config of the search over all open queries; the first is the baseline's."""
     tried: int = 0
@@ -226,7 +218,7 @@ class BackgroundSearch(BackgroundWork):
         return watch
 
     def _watch(self, label: str, done: int, total: int) -> None:
-        self.progress = SearchProgress(label, done, total)
+        self.part = label
         super()._watch(label, done, total)
 
 

@@ -14,6 +14,7 @@ of memories stay in memory.
 from __future__ import annotations
 
 import glob
+import itertools
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -231,6 +232,16 @@ def undo_traces(store: Store, query_set: str, event: ImportEvent, *, dry: bool =
     return ""
 
 
+NOTED = (
+    REPEATED := "queries traced more than once, of which the last trace counts",
+    WARNED := "queries with stages that contradict themselves, which their traces name",
+    REMARKED := "queries with a stage that says of its candidates",
+    RENAMED := "documents with the text of stored memories under another id, taken for these",
+    CHANGED := "memories with another text in a trace than the one that is kept",
+)
+"""What an import notes of queries and documents."""
+
+
 @dataclass
 class _Import:
     """One import: what was seen so far of memories and queries."""
@@ -252,17 +263,10 @@ class _Import:
     """The store's own queries, which keep their project, moment and type; those of earlier traces are replaced."""
     traced: dict[str, Query] = field(default_factory=dict)
     """The queries of earlier traces."""
-    renamed: dict[str, str] = field(default_factory=dict)
-    """By id of a document the memory of the store that has its text, under another id."""
     brought: set[str] = field(default_factory=set)
     """The memories that this import added."""
-    changed: dict[str, None] = field(default_factory=dict)
-    """Memories with another text in a trace."""
-    repeated: dict[str, None] = field(default_factory=dict)
-    """Queries with several traces in the file, such as one that a second run was appended to; the last counts."""
-    warned: dict[str, str] = field(default_factory=dict)
-    remarked: dict[str, str] = field(default_factory=dict)
-    """By query the first warning, and the first remark, of its trace."""
+    noted: dict[str, dict[str, str]] = field(default_factory=lambda: {what: {} for what in NOTED})
+    """By what of `NOTED` it is, the queries or documents, with what the note names of each."""
     added: int = 0
     mistakes: StageMistakes = field(default_factory=StageMistakes)
 
@@ -314,16 +318,15 @@ class _Import:
                 self.errors.append(RowError(self.source, query.row, reason))
                 continue
             if query.qid in self.queries:
-                self.repeated[query.qid] = None
+                self.noted[REPEATED][query.qid] = query.qid
                 if query.qid not in fresh:
                     replaced.append(query.qid)
             self.queries[query.qid] = judged or Query(query.qid, query.query, None, query.asked_at, TYPE)
             fresh[query.qid] = query
-            for found, lines_of in ((self.warned, query.warnings), (self.remarked, query.remarks)):
-                found.pop(query.qid, None)
-                if lines_of:
-                    stage, lines = next(iter(lines_of.items()))
-                    found[query.qid] = f"{stage}: {lines[0]}"
+            for what, lines_of in ((WARNED, query.warnings), (REMARKED, query.remarks)):
+                self.noted[what].pop(query.qid, None)
+                for stage, lines in itertools.islice(lines_of.items(), 1):
+                    self.noted[what][query.qid] = f"{stage}: {lines[0]}"
         if not fresh:
             return
         memories = self._memories(list(fresh.values()))
@@ -358,7 +361,7 @@ class _Import:
             key = memory_id_of(document)
             named = texts.get((key, document.content or ""), key)
             if named != key and document.id is not None:
-                self.renamed.setdefault(key, named)
+                self.noted[RENAMED].setdefault(key, f"{key} for {named}")
             return named
 
         return name_of
@@ -374,7 +377,7 @@ class _Import:
                 if memory is None:
                     new[key] = Memory(key, document.content or "", title=document.title)
                 elif memory.content != document.content:
-                    self.changed[key] = None
+                    self.noted[CHANGED][key] = key
         stored = self.store.memories.stored(new)  # the deleted ones
         brought = [memory for key, memory in new.items() if key not in stored]
         if brought:
@@ -412,19 +415,11 @@ class _Import:
         report = self.store.add(parsed, self.progress, replace(self.options, replace=True))
         notes = [f"{len(self.queries):,} queries of another pipeline, with the stages that were recorded"]
         notes += [one.line for one in self.mistakes.found()]
-        for found, what in (
-            (self.repeated, "queries traced more than once, of which the last trace counts"),
-            (self.warned, "queries with stages that contradict themselves, which their traces name"),
-            (self.remarked, "queries with a stage that says of its candidates"),
-            (
-                {f"{key} for {named}": None for key, named in self.renamed.items()},
-                "documents with the text of stored memories under another id, taken for these",
-            ),
-            (self.changed, "memories with another text in a trace than the one that is kept"),
-        ):
-            if found:
-                key, line = next(iter(found.items()))
-                notes.append(f"{what}: {len(found):,}, such as {line or key}")
+        notes += [
+            f"{what}: {len(found):,}, such as {next(iter(found.values()))}"
+            for what, found in self.noted.items()
+            if found
+        ]
         return replace(report, memories=RowCounts(added=self.added), notes=(*notes, *report.notes))
 
 

@@ -20,7 +20,7 @@ from cems_workbench.analysis.ranks import Branch
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evaluate import NO_TYPE
-from cems_workbench.jobs.evaluation import EvaluationReport
+from cems_workbench.jobs.evaluation import EvaluationReport, evidence_of
 from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.ui.evaluate.compare import draw_stale
 from cems_workbench.ui.evaluate.state import Choice, cached_result, open_measured
@@ -448,11 +448,9 @@ def _rows_in_words(config: EvaluationReport, losses: Losses, chosen: Chosen) -> 
         change = losses.differences[0]
         found = change.saved_rows if chosen.of == "saved" else change.broken_rows
     rows = tuple(row for row in found if row.branch == chosen.branch)[:MAX_SHOWN]
-    known = config.labelled.evidence.evidences
 
     def make() -> tuple[LostMemory, ...]:
         alone = Losses((replace(losses.maps[0], rows=rows),), ())
-        found = [lambda qids: {qid: known[qid] for qid in qids}]
-        return with_words(alone, [config.evaluation.config], found, MAX_SHOWN).maps[0].rows
+        return with_words(alone, [config.config], [evidence_of(config)], MAX_SHOWN).maps[0].rows
 
     return cached_result([config], ("loss words", losses.maps[0].k, rows), make)

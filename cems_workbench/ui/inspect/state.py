@@ -169,9 +169,9 @@ class InspectState:
     variants_off: tuple[Request, frozenset[int]] | None = None
     """Disabled query variants, and their request."""
     moment: datetime | None = None
+    """The exact time of an opened stored query; used while the date box shows its date."""
     given: Request | None = None
     """What is searched as given while its query is in the box: searched text, engine queries, and wordings as `manual`."""
-    """The exact time of an opened stored query; used while the date box shows its date."""
     traced: TracedQuery | None = None
     """The query of an external trace that was opened."""
     baseline: Baseline | None = None

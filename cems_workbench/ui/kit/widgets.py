@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import streamlit as st
 from markupsafe import Markup
@@ -27,6 +27,7 @@ from cems_workbench.ui.kit.tables import HELP
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
+    from cems_workbench.jobs.background import BackgroundWork
     from cems_workbench.jobs.catalogue import SampleFigures
     from cems_workbench.jobs.query_set_evidence import QuerySelection
     from cems_workbench.pipeline.resources import Resources
@@ -185,24 +186,6 @@ def working() -> Iterator[Progress]:
     """A context with a progress bar here; an error becomes one line on the page, as in `errors_shown`."""
     with errors_shown(), progress_bar() as progress:
         yield progress
-
-
-class BackgroundWork(Protocol):
-    """Work in another thread: how much of it is done, and whether it has ended."""
-
-    @property
-    def done(self) -> int: ...
-
-    @property
-    def total(self) -> int: ...
-
-    @property
-    def over(self) -> bool: ...
-
-    @property
-    def stopping(self) -> bool: ...
-
-    def stop(self) -> None: ...
 
 
 @st.fragment(run_every=REDRAW_INTERVAL_S)

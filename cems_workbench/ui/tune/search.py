@@ -391,12 +391,11 @@ def _best_so_far(at_work: BackgroundSearch) -> None:
 
 def _progress_text(at_work: BackgroundSearch) -> str:
     """What is done, with the time for the remaining configs at the current pace: repeated ones are free, so it may be shorter."""
-    now = at_work.progress
-    part = {MAIN_SEARCH: "Searching", STABILITY: "Measuring the stability of each value"}.get(now.part, "")
-    part = part or f"Cross-validating, {now.part} of {len(at_work.planned.plan.split.folds)}"
+    part = {MAIN_SEARCH: "Searching", STABILITY: "Measuring the stability of each value"}.get(at_work.part, "")
+    part = part or f"Cross-validating, {at_work.part} of {len(at_work.planned.plan.split.folds)}"
     seconds, rest = time.monotonic() - at_work.started, at_work.planned.most_configs - at_work.tried
     left = time_left(seconds, at_work.tried, rest)
-    return f"{part}: {now.done} of {now.total}{left and f'{left} in all'}"
+    return f"{part}: {at_work.done} of {at_work.total}{left and f'{left} in all'}"
 
 
 def curve_figure(curve: list[float], measure: str, total: int) -> Figure:

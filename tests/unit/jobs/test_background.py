@@ -158,7 +158,7 @@ def test_a_search_ends_as_one_in_the_foreground_with_stability_measured(evidence
     search.start().wait(WAIT)
     assert search.over and search.problem == ""
     assert search.result is not None and len(search.result.regions) == 2
-    assert search.progress.part == STABILITY
+    assert search.part == STABILITY
     assert search.tried == len(search.best) == 15  # a grid is searched once, folds included
     assert search.best == sorted(search.best) and search.best[0] < search.best[-1]
     assert search.result.tuned.config == run_search(planned(evidence)).tuned.config
