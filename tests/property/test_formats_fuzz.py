@@ -203,93 +203,9 @@ def test_a_folder_of_garbage_is_read_or_said_to_be_none(corpus, queries, qrels):
             assert parsed[0].memories[0].id == "good"
 
 
-def _json(**row: object) -> bytes:
-    return json.dumps(row).encode()
-
-
-GOOD = {
-    "memories-jsonl": ("file.jsonl", "memories", b"", lambda name: _json(id=name, content="kept")),
-    "memories-csv": ("file.csv", "memories", b"id,content", lambda name: f'"{name}","kept"'.encode()),
-    "facts-jsonl": ("file.jsonl", "memories", b"", lambda name: _json(id=name, subject="a", predicate="b", object="c")),
-    "messages-jsonl": ("file.jsonl", "memories", b"", lambda name: _json(id=name, role="a", text="kept")),
-    "memory-records": ("file.jsonl", "memories", b"", lambda name: _json(uuid=name, fact="kept")),
-    "mcp-memory-server": (
-        "file.jsonl",
-        "memories",
-        b"",
-        lambda name: _json(type="entity", name=name, observations=["kept"]),
-    ),
-    "cems-export": ("file.jsonl", "memories", b"", lambda name: _json(id=name, content="kept")),
-    "beir corpus": ("corpus.jsonl", "memories", b"", lambda name: _json(_id=name, text="kept")),
-    "beir queries": ("queries.jsonl", "queries", b"", lambda name: _json(_id=name, text="kept")),
-    "beir qrels": (
-        "test.tsv",
-        "judgments",
-        b"query-id\tcorpus-id\tscore",
-        lambda name: f"{name}\td\t1".encode(),
-    ),
-    "queries-jsonl": ("file.jsonl", "queries", b"", lambda name: _json(qid=name, query="kept")),
-    "queries-csv": ("file.csv", "queries", b"qid,query", lambda name: f'"{name}","kept"'.encode()),
-    "relations-jsonl": ("file.jsonl", "relations", b"", lambda name: _json(source_id=name, target_id="b")),
-    "qrels": ("file.qrels", "judgments", b"", lambda name: f"{name} 0 d 1".encode()),
-    "ltr-text": ("file.txt", "judgments", b"", lambda name: f"1 qid:1 # {name} words".encode()),
-    "judgments-jsonl": ("file.jsonl", "judgments", b"", lambda name: _json(qid=name, memory_id="d", grade=1)),
-    "judgments-csv": ("file.csv", "judgments", b"qid,memory_id,grade", lambda name: f'"{name}","d",1'.encode()),
-    "quepid-csv": ("file.csv", "judgments", b"query,docid,rating", lambda name: f'"words","{name}",1'.encode()),
-    "quepid-book": ("file.csv", "judgments", b"query,docid,Ann,Bo", lambda name: f'"words","{name}",1,'.encode()),
-    "srw-csv": ("file.csv", "judgments", b"", lambda name: f'"words","{name}",1'.encode()),
-    "cems-hook-events": (
-        "file.jsonl",
-        "queries",
-        b"",
-        lambda name: _json(event="MemoryRetrieval", query=name, details=[{"id": "a"}]),
-    ),
-    "openinference-spans": (
-        "file.jsonl",
-        "queries",
-        b"",
-        lambda name: _json(attributes={"openinference.span.kind": "RETRIEVER", "input.value": name}),
-    ),
-    "openinference-traces": (
-        "file.jsonl",
-        "queries",
-        b"",
-        lambda name: _json(
-            attributes={"workbench.stage.kind": "list", "workbench.stage.results": 0, "input.value": name}
-        ),
-    ),
-    "query-log": ("file.jsonl", "queries", b"", lambda name: _json(query=name, results=["a"])),
-    "observations": (
-        "file.jsonl",
-        "queries",
-        b"",
-        lambda name: _json(type="RETRIEVER", traceId="t", id=name, startTime="2026-01-01", input=name, output=["a"]),
-    ),
-    "rag-samples": ("file.jsonl", "queries", b"", lambda name: _json(user_input=name, retrieved_context_ids=["a"])),
-    "expected-ids": ("file.jsonl", "queries", b"", lambda name: _json(query=name, expected_ids=["a"])),
-    "cems-feedback": ("file.jsonl", "judgments", b"", lambda name: _json(qid=name, relevant_ids=["d"])),
-}
-"""What a good row of each format is: the file's name, the kind of record, the header, the row of a name."""
-
-UNNUMBERED = (
-    "memories-csv",
-    "memory-records",
-    "cems-export",
-    "judgments-csv",
-    "quepid-csv",
-    "quepid-book",
-    "srw-csv",
-    "ltr-text",
-    "cems-feedback",
-    "cems-hook-events",
-    "openinference-spans",
-    "openinference-traces",
-    "query-log",
-    "rag-samples",
-    "expected-ids",
-    "observations",
-)
-"""Formats in which not every line is a row of its own, or a row may be kept without a part of it that is reported."""
+GOOD = json.loads(Path(__file__).with_name("good_rows.json").read_text("utf-8"))
+"""A good row of each format: its file's name, the kind of record, perhaps a header, and the row of NAME. `unnumbered`: not every line is
+a row of its own, or a row may be kept without a part of it that is reported."""
 
 
 IN_PART = ("memories-jsonl", "facts-jsonl", "messages-jsonl")
@@ -319,7 +235,13 @@ def test_good_rows_among_garbage_are_all_kept_and_no_row_disappears(garbage):
 
 
 def check_good_rows_are_kept(case, garbage):
-    name, kind, header, make = GOOD[case]
+    good = GOOD[case]
+    name, kind, header = good["file"], good["kind"], good.get("header", "").encode()
+    row = good["row"] if isinstance(good["row"], str) else json.dumps(good["row"])
+
+    def make(name):
+        return row.replace("NAME", name).encode()
+
     lines = [line for n, bad in enumerate(garbage) for line in (bad, make(f"good-{n}"))]
     raw = b"\n".join([header, *lines] if header else lines)
     lines = raw.split(b"\n")
@@ -330,7 +252,7 @@ def check_good_rows_are_kept(case, garbage):
     reported = {error.row for error in parsed.errors}
     kept = set(parsed.extra["rows"][kind])
     assert len(parsed.extra["rows"][kind]) == len(rows)
-    if case in UNNUMBERED:
+    if good.get("unnumbered"):
         return
     assert case in IN_PART or not reported & kept
     blank = {n for n, line in enumerate(lines, start=1) if is_blank(line, first=n == 1)}

@@ -99,23 +99,8 @@ def test_nothing_expired_is_ranked_if_it_is_to_be_dropped(evidence, config, mode
 
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-WORDS = [
-    "limit",
-    "upload",
-    "plan",
-    "move",
-    "flat",
-    "tenant",
-    "20",
-    "50",
-    "Monday",
-    "Friday",
-    "now",
-    "no",
-    "longer",
-    "Airflow",
-    "Dagster",
-]
+_WORDS = "limit upload plan move flat tenant 20 50 Monday Friday now no longer Airflow Dagster"
+WORDS = _WORDS.split()
 
 
 class WordEmbedder:

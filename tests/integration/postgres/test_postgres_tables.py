@@ -6,6 +6,7 @@ import json
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,6 +23,11 @@ from cems_workbench.store.sources import VectorLengths
 
 if TYPE_CHECKING:
     from postgres_server import Connection
+
+
+def sql(name: str) -> str:
+    """What makes and fills a table as a library does."""
+    return (Path(__file__).parent / "tables" / f"{name}.sql").read_text("utf-8")
 
 
 def written(vector: Sequence[float]) -> str:
@@ -94,19 +100,8 @@ def test_pgvector_and_text_search_answer_as_the_table_of_scores_says(database: C
     assert differences(of_postgres(database)) == []
 
 
-LETTA = """
-CREATE TABLE archival_passages (
-    id varchar PRIMARY KEY, text varchar NOT NULL, embedding vector(3), created_at timestamptz,
-    is_deleted boolean NOT NULL DEFAULT false, is_active boolean, superseded_by varchar);
-INSERT INTO archival_passages VALUES
-    ('p1', 'kept', '[1,0,0]', '2026-01-01', false, true, NULL),
-    ('p2', 'deleted', '[1,0,0]', '2026-01-01', true, NULL, NULL),
-    ('p3', 'inactive', '[0,1,0]', '2026-01-01', false, false, 'p1');
-"""
-
-
 def test_rows_that_are_deleted_or_superseded_are_read_as_such(database: Connection, opened: Opened) -> None:
-    database.execute(LETTA)
+    database.execute(sql("letta"))
     source = opened()
     assert "the state of a memory is read from is_deleted, is_active, superseded_by" in source.probe().notes
     with source.snapshot() as snapshot:
@@ -129,18 +124,6 @@ def test_the_day_of_mem0s_expiration_date_is_the_last_valid_one(database: Connec
     assert ends == {"r1": datetime(2026, 3, 2, tzinfo=UTC)}
 
 
-NOTES = """
-CREATE SCHEMA other;
-CREATE TABLE other."My notes" (
-    nr int PRIMARY KEY, body text, emb halfvec(5), subject text, labels text[], made timestamp, seen bigint, rank text);
-INSERT INTO other."My notes" VALUES
-    (1, 'one', '[1,0,0,0,0]', 'First', '{a,b}', '2024-05-06 07:08:09', 3, '1.5'),
-    (2, 'two', '[0,2,0,0,0]', NULL, NULL, 'infinity', NULL, NULL),
-    (3, 'three', NULL, ' ', '{}', NULL, -4, 'high'),
-    (4, '  ', '[0,0,1,0,0]', NULL, NULL, NULL, 0, NULL);
-CREATE INDEX ON other."My notes" USING ivfflat (emb halfvec_ip_ops) WITH (lists = 1);
-GRANT USAGE ON SCHEMA other TO reader;
-"""
 MAPPING = {
     "table": "other.My notes",
     "id": "nr",
@@ -155,7 +138,7 @@ MAPPING = {
 
 
 def test_a_mapped_table_gives_what_the_mapping_says(database: Connection, opened: Opened) -> None:
-    database.execute(NOTES)
+    database.execute(sql("notes"))
     source = opened(MAPPING)
     probe = source.probe()
     assert (probe.kind, probe.memories, probe.vectors, probe.dimension, probe.distance) == ("table", 4, 3, 5, "ip")
@@ -230,17 +213,8 @@ def test_a_view_is_read_by_the_hash_of_its_rows(database: Connection, opened: Op
     assert [id for id in first if first[id].marker != second[id].marker] == ["3"]
 
 
-VIEW = """
-CREATE TABLE notes (id int PRIMARY KEY, body jsonb, v vector(5), hidden bool);
-INSERT INTO notes SELECT i, jsonb_build_object('text', 'note ' || i),
-    (SELECT array_agg(sin(i * j)) FROM generate_series(1, 5) j)::vector(5), false FROM generate_series(1, 1000) i;
-CREATE VIEW inner_view AS SELECT * FROM notes WHERE NOT hidden;
-CREATE VIEW memories AS SELECT id, body ->> 'text' AS content, v FROM inner_view;
-"""
-
-
 def test_a_view_is_exact_only_if_no_index_below_it_can_be_used(database: Connection, opened: Opened) -> None:
-    database.execute(VIEW)
+    database.execute(sql("view"))
     query = EngineQuery("", numbers(9), {"vector": 150})
     source = opened(table="memories")
     assert source.probe().index_line == "none: every search is exact" and source.probe().distance == "cosine"
@@ -292,7 +266,7 @@ def test_an_index_that_is_not_used_now_is_said_to_be_exact_now(database: Connect
     ],
 )
 def test_a_mapping_that_does_not_fit_is_one_line(database, opened, change, says):
-    database.execute(NOTES)
+    database.execute(sql("notes"))
     with pytest.raises(InputError) as error:
         opened({**MAPPING, **change})
     assert str(error.value).startswith(says)
@@ -366,24 +340,8 @@ def test_a_server_that_falls_silent_is_given_up(database, opened, monkeypatch):
                 os.kill(process, signal.SIGCONT)
 
 
-LANGCHAIN = """
-CREATE TABLE langchain_pg_collection (uuid uuid PRIMARY KEY, name varchar NOT NULL UNIQUE, cmetadata json);
-CREATE TABLE langchain_pg_embedding (
-    id varchar PRIMARY KEY, collection_id uuid REFERENCES langchain_pg_collection, embedding vector, document varchar, cmetadata jsonb);
-INSERT INTO langchain_pg_collection VALUES
-    ('00000000-0000-0000-0000-000000000001', 'notes', NULL), ('00000000-0000-0000-0000-000000000002', 'other app', NULL);
-INSERT INTO langchain_pg_embedding VALUES
-    ('a', '00000000-0000-0000-0000-000000000001', '[1,0]', 'one', '{"user_id": "ann", "tags": ["x", "y"], "access_count": 3,
-     "pinned": true, "created_at": 1700000000, "source": {"file": "f"}, "metadata": {"title": "Deep"}, "mood": "calm"}'),
-    ('b', '00000000-0000-0000-0000-000000000001', '[1,2]', 'two', '{"user_id": 7, "tags": "u, v", "created_at": "2025-02-03T04:05:06Z",
-     "priority": "1.5", "title": "Plain"}'),
-    ('c', '00000000-0000-0000-0000-000000000001', '[0,1]', 'three', NULL),
-    ('d', '00000000-0000-0000-0000-000000000002', '[1,1,1]', 'of another collection', '{"user_id": "ann"}');
-"""
-
-
 def test_a_collection_of_langchain_is_chosen_and_its_json_keys_are_fields(database: Connection, opened: Opened) -> None:
-    database.execute(LANGCHAIN)
+    database.execute(sql("langchain"))
     with pytest.raises(
         InputError, match=r"several collections: notes \(3\), other app \(1\); \?collection=NAME chooses"
     ):
@@ -414,7 +372,7 @@ def test_a_collection_of_langchain_is_chosen_and_its_json_keys_are_fields(databa
 
 
 def test_the_second_snapshot_reads_what_changed_and_misses_what_is_gone(database: Connection, opened: Opened) -> None:
-    database.execute(LANGCHAIN)
+    database.execute(sql("langchain"))
     source = opened(collection="notes")
     before = {id: each.marker for id, each in taken(source)[1].items()}
     database.execute("UPDATE langchain_pg_embedding SET cmetadata = cmetadata || '{\"title\": \"New\"}' WHERE id = 'b'")
@@ -428,7 +386,7 @@ def test_the_second_snapshot_reads_what_changed_and_misses_what_is_gone(database
 
 
 def test_a_mapping_leads_into_json_and_corrects_a_known_layout(database: Connection, opened: Opened) -> None:
-    database.execute(LANGCHAIN)
+    database.execute(sql("langchain"))
     whole = {"table": "langchain_pg_embedding", "id": "id", "text": "document", "vector": "embedding"}
     one = {id: each.memory for id, each in taken(opened({**whole, "category": "cmetadata.mood"}))[1].items()}
     assert (one["a"].category, one["a"].author, sorted(one)) == ("calm", None, ["a", "b", "c", "d"])
@@ -446,28 +404,8 @@ def test_a_mapping_leads_into_json_and_corrects_a_known_layout(database: Connect
             opened({"category": path}, collection="notes")
 
 
-NODES = """
-CREATE TABLE data_notes (id bigserial PRIMARY KEY, text varchar NOT NULL, metadata_ json, node_id varchar, embedding vector(2));
-INSERT INTO data_notes (text, metadata_, node_id, embedding) VALUES
-    ('one', '{"title": "T", "_node_content": "{}", "ref_doc_id": "doc"}', 'n1', '[1,0]'),
-    ('one again', '{"ref_doc_id": "doc"}', 'n1', '[1,0]'), ('two', NULL, 'n2', '[0,1]');
-"""
-DOCUMENTS = """
-CREATE TABLE kept (
-    id varchar(128) PRIMARY KEY, embedding vector(2), content text, blob_data bytea, blob_meta jsonb, blob_mime_type varchar(255),
-    meta jsonb);
-INSERT INTO kept (id, embedding, content, meta) VALUES ('h1', '[1,0]', 'one', '{"title": "T", "meta": {"category": "deep"}}');
-"""
-RENAMED = """
-CREATE TABLE renamed (
-    nr uuid PRIMARY KEY, body text NOT NULL, emb vector(2) NOT NULL, mood text, title text, extra json, deleted_at timestamptz);
-INSERT INTO renamed VALUES ('00000000-0000-0000-0000-000000000001', 'one', '[1,0]', 'calm', 'T',
-    '{"tags": ["x"], "color": "red"}', NULL), ('00000000-0000-0000-0000-000000000002', 'gone', '[1,0]', NULL, NULL, NULL, now());
-"""
-
-
 def test_tables_of_libraries_are_known_by_their_columns(database: Connection, opened: Opened) -> None:
-    for script in (NODES, DOCUMENTS, RENAMED):
+    for script in (sql("nodes"), sql("documents"), sql("renamed")):
         database.execute(script)
     with pytest.raises(
         SourceError, match=r"several tables with vectors \(data_notes, kept\); \?table=NAME chooses one"
@@ -489,22 +427,8 @@ def test_tables_of_libraries_are_known_by_their_columns(database: Connection, op
     assert "not read: extra.color, mood; a mapping can take them" in renamed.probe().notes
 
 
-PADDED = """
-CREATE TABLE archival_passages (
-    id varchar PRIMARY KEY, text varchar NOT NULL, embedding_config json, metadata_ json, tags json, embedding vector(6),
-    created_at timestamptz, is_deleted boolean NOT NULL DEFAULT false, organization_id varchar NOT NULL, archive_id varchar NOT NULL);
-CREATE TABLE source_passages (LIKE archival_passages);
-ALTER TABLE source_passages RENAME archive_id TO source_id;
-INSERT INTO archival_passages VALUES
-    ('p1', 'one', '{"embedding_model": "m", "embedding_dim": 2}', '{}', '["a"]', '[1,0,0,0,0,0]', NULL, false, 'org', 'arc'),
-    ('p2', 'two', '{"embedding_model": "m", "embedding_dim": 2}', '{}', NULL, '[1,2,0,0,0,0]', NULL, false, 'org', 'arc'),
-    ('p3', 'gone', '{"embedding_model": "m", "embedding_dim": 2}', '{}', NULL, '[0,1,0,0,0,0]', NULL, true, 'org', 'arc'),
-    ('p4', 'longer', '{"embedding_model": "m", "embedding_dim": 2}', '{}', NULL, '[0,1,0,0,3,0]', NULL, false, 'org', 'arc');
-"""
-
-
 def test_padding_of_letta_is_cut_where_it_is_zero(database: Connection, opened: Opened) -> None:
-    database.execute(PADDED)
+    database.execute(sql("padded"))
     source = opened()
     probe = source.probe()
     assert (probe.kind, probe.memories, probe.dimension, probe.model) == ("letta", 3, 2, "m")
@@ -581,25 +505,8 @@ def answer(source, name, asked, text="", trial=None):
     return [(hit.memory_id, hit.score) for hit in found.hits]
 
 
-STORE = """
-CREATE TABLE store (prefix text, key text, value jsonb NOT NULL, created_at timestamptz DEFAULT '2026-01-02', updated_at timestamptz,
-    expires_at timestamptz, ttl_minutes int, PRIMARY KEY (prefix, key));
-CREATE TABLE store_vectors (prefix text, key text, field_name text, embedding vector(3), PRIMARY KEY (prefix, key, field_name));
-CREATE INDEX ON store_vectors USING hnsw (embedding vector_cosine_ops);
-INSERT INTO store (prefix, key, value, expires_at) VALUES
-    ('memories.jo', 'a', '{"content": "tea", "title": "Drink", "notes": [{"text": "green"}, {"text": "black"}], "user_id": 7}', NULL),
-    ('memories.jo', 'b', '{"content": "milk"}', '2020-01-01'),
-    ('memories.mira.work', 'c', '{"food": "rice", "rating": 2}', NULL),
-    ('memoriesx', 'd', '{"content": "not below memories"}', NULL);
-INSERT INTO store_vectors VALUES
-    ('memories.jo', 'a', 'content', '[1,1,0]'), ('memories.jo', 'a', 'notes[*].text.0', '[0,0,1]'),
-    ('memories.jo', 'a', 'notes[*].text.1', '[1,0,0]'), ('memories.jo', 'a', 'notes[*].text.2', '[0,1,0]'),
-    ('memories.jo', 'b', 'content', '[0,1,0]'), ('memories.mira.work', 'c', '$', '[3,4,0]');
-"""
-
-
 def test_items_of_langgraph_have_their_texts_as_chunks(database: Connection, opened: Opened) -> None:
-    database.execute(STORE)
+    database.execute(sql("store"))
     source = opened()
     probe = source.probe()
     assert (probe.kind, probe.memories, probe.vectors, probe.distance) == ("langgraph", 4, 6, "cosine")
@@ -629,7 +536,7 @@ def test_items_of_langgraph_have_their_texts_as_chunks(database: Connection, ope
 
 
 def test_namespace_user_and_expiry_of_langgraph_choose_items(database: Connection, opened: Opened) -> None:
-    database.execute(STORE)
+    database.execute(sql("store"))
     half = 2**-0.5
     every = [("memories.jo/a", 1.0), ("memories.jo/a", half), ("memories.mira.work/c", 0.6)]
     assert answer(opened(), "vector", 3) == [(id, pytest.approx(score, abs=1e-6)) for id, score in every]
@@ -656,17 +563,8 @@ def test_namespace_user_and_expiry_of_langgraph_choose_items(database: Connectio
         opened(omit_expired="yes")
 
 
-LIST_NODES = """
-CREATE TABLE data_notes (id bigserial PRIMARY KEY, text varchar NOT NULL, metadata_ json, node_id varchar, embedding vector(3),
-    text_search_tsv tsvector GENERATED ALWAYS AS (to_tsvector('german', text)) STORED);
-CREATE INDEX ON data_notes USING hnsw (embedding vector_cosine_ops);
-INSERT INTO data_notes (text, metadata_, node_id, embedding) VALUES
-    ('Häuser und Gärten', '{}', 'n1', '[0,1,0]'), ('ein Haus im Garten', '{}', 'n2', '[1,1,0]'), ('Autos', '{}', 'n3', '[1,0,0]');
-"""
-
-
 def test_nodes_of_llamaindex_are_ranked_by_any_word_in_their_language(database: Connection, opened: Opened) -> None:
-    database.execute(LIST_NODES)
+    database.execute(sql("list_nodes"))
     source = opened()
     assert source.probe().lists == ("vector", "ts_rank", "source_hybrid")
     by_hand = "SELECT ts_rank(to_tsvector('german', %s), to_tsquery('german', 'haus|autos'))"
@@ -681,16 +579,8 @@ def test_nodes_of_llamaindex_are_ranked_by_any_word_in_their_language(database: 
     assert answer(source, "ts_rank", 9, "!!") == []
 
 
-LIST_DOCUMENTS = """
-CREATE TABLE notes (langchain_id uuid PRIMARY KEY DEFAULT gen_random_uuid(), content text, embedding vector(3), content_tsv tsvector,
-    langchain_metadata json);
-INSERT INTO notes (content, embedding, content_tsv) SELECT w, e::vector, to_tsvector('english', w) FROM (VALUES
-    ('green tea', '[1,0,0]'), ('black tea', '[1,1,0]'), ('green apples', '[0,1,0]')) AS t (w, e);
-"""
-
-
 def test_documents_of_langchain_are_fused_as_its_config_says(database: Connection, opened: Opened) -> None:
-    database.execute(LIST_DOCUMENTS)
+    database.execute(sql("list_documents"))
     texts = {str(id): text for id, text in database.execute("SELECT langchain_id, content FROM notes").fetchall()}
 
     def fused(trial: Trial, **options: str) -> list[tuple[str, float]]:
@@ -711,7 +601,7 @@ def test_documents_of_langchain_are_fused_as_its_config_says(database: Connectio
 
 
 def test_a_setting_of_the_address_is_that_of_the_client(database: Connection, opened: Opened) -> None:
-    database.execute(LIST_NODES)
+    database.execute(sql("list_nodes"))
     stated = opened(**{"hnsw.ef_search": "2"})
     assert next(each.value for each in stated.probe().settings) == "2"
     assert "hnsw.ef_search=2: by the address; live lists use it" in stated.probe().notes
@@ -723,27 +613,8 @@ def test_a_setting_of_the_address_is_that_of_the_client(database: Connection, op
     assert len(answer(stated, "vector", 3, trial=Trial({"hnsw.ef_search": "40"}))) == 3
 
 
-HINDSIGHT = """
-CREATE TABLE memory_units (id uuid PRIMARY KEY, bank_id text, document_id text, text text, embedding vector(3), context text,
-    event_date timestamptz, occurred_start timestamptz, mentioned_at timestamptz, fact_type text, metadata jsonb, tags varchar[],
-    created_at timestamptz, updated_at timestamptz, proof_count int, search_vector tsvector);
-CREATE TABLE memory_links (from_unit_id uuid, to_unit_id uuid, link_type text, entity_id uuid, weight float8, bank_id text);
-CREATE TABLE unit_entities (unit_id uuid, entity_id uuid);
-INSERT INTO memory_units (id, bank_id, document_id, text, embedding, fact_type, tags, mentioned_at, search_vector)
-    SELECT (repeat(n::text, 8) || '-0000-0000-0000-000000000000')::uuid, bank, 'd' || n, t, e::vector, f, '{x}', '2026-03-04',
-        to_tsvector('english', t)
-    FROM (VALUES (1, 'ann', 'tea is green', '[1,0,0]', 'world'), (2, 'ann', 'I made tea', '[1,1,0]', 'experience'),
-        (3, 'ann', 'tea teas', '[0,1,0]', 'opinion'), (4, 'bob', 'tea', '[1,0,0]', 'world')) AS v (n, bank, t, e, f);
-INSERT INTO memory_links SELECT a.id, b.id, 'semantic', NULL, 1.5, 'ann' FROM memory_units a, memory_units b
-    WHERE a.document_id = 'd1' AND b.document_id IN ('d2', 'd4');
-INSERT INTO unit_entities SELECT u.id, gen.e FROM memory_units u, (SELECT gen_random_uuid() AS e FROM generate_series(1, 2)) gen
-    WHERE document_id IN ('d2', 'd3');
-CREATE INDEX ON memory_units USING hnsw (embedding vector_cosine_ops) WHERE fact_type = 'world' AND bank_id = 'ann';
-"""
-
-
 def test_facts_of_a_hindsight_bank_are_searched_by_kind_and_related(database: Connection, opened: Opened) -> None:
-    database.execute(HINDSIGHT)
+    database.execute(sql("hindsight"))
     with pytest.raises(InputError, match=r"several banks: ann \(3\), bob \(1\); \?bank=NAME chooses one"):
         opened()
     with pytest.raises(InputError, match="there is no bank 'anna' \\(did you mean ann\\?\\)"):

@@ -32,20 +32,8 @@ from tests.small_store import empty_store, store
 
 __all__ = ["empty_store", "store"]
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
-NOUNS = (
-    "apple",
-    "bridge",
-    "candle",
-    "desert",
-    "engine",
-    "forest",
-    "garden",
-    "harbour",
-    "island",
-    "jungle",
-    "kettle",
-    "ladder",
-)
+_NOUNS = "apple bridge candle desert engine forest garden harbour island jungle kettle ladder"
+NOUNS = _NOUNS.split()
 CONTENTS = [
     f"the {NOUNS[i % 12]} of {NOUNS[(i * i + 3) % 12]} number {i} is kept by {'abcdef'[i % 6]}{i} since {1900 + i} "
     for i in range(30)
