@@ -5,14 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
+from model_server import Reply, sent, serving
 
 from cems_workbench.config import PipelineConfig, load_config, preset, with_values
 from cems_workbench.jobs import factory
@@ -342,24 +341,15 @@ def answering(resources: Resources) -> Iterator[str]:
         replies[query.query] = [{"memory_id": row.memory_id, "content": "…", "score": row.score} for row in found]
     replies[queries[-1].query] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            good = self.headers["Authorization"] == "Bearer the-key-4417"
-            body = {"results": replies.get(asked["query"], []), "mode": "vector"} if good else {"error": "unauthorized"}
-            self.send_response(200 if good else 401)
-            self.end_headers()
-            self.wfile.write(json.dumps(body).encode())
-
-        def log_message(self, format: str, *args: Any) -> None: ...
+    def answer(path: str, body: dict[str, Any], before: int) -> Reply:
+        if server.asked[-1][2]["authorization"] != "Bearer the-key-4417":
+            return sent({"error": "unauthorized"}, 401)
+        return sent({"results": replies.get(body["query"], []), "mode": "vector"})
 
     resources.store.query_sets.put("few", queries, "a test")
     resources.close()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/?per_second=100"
-    server.shutdown()
-    server.server_close()
+    with serving(answer) as server:
+        yield f"{server.url}/?per_second=100"
 
 
 def test_a_server_is_asked_and_measured(

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import numpy as np
 import pytest
 import qdrant_rest
 from collection_rows import files_of, memories, taken, vectors
+from model_server import HANG, Reply, serving
 from qdrant_client import QdrantClient
 from qdrant_client import models as qdrant
 
@@ -300,34 +299,6 @@ def test_a_server_is_only_read_and_its_index_may_be_tried_for_one_search(directo
     )
 
 
-@contextmanager
-def answering(status: int, body: str, wait: threading.Event | None = None) -> Iterator[int]:
-    """The port of an HTTP server that answers this to everything, after `wait`."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if wait:
-                wait.wait(20)
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body.encode())
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield server.server_address[1]
-    finally:
-        if wait:
-            wait.set()
-        server.shutdown()
-        server.server_close()
-
-
 @pytest.mark.parametrize(
     ("status", "body", "line"),
     [
@@ -338,17 +309,18 @@ def answering(status: int, body: str, wait: threading.Event | None = None) -> It
     ],
 )
 def test_a_server_that_fails_is_one_line_without_the_key(status, body, line) -> None:
-    with answering(status, body) as port, pytest.raises(SourceError) as error:
-        open_source(parse(f"qdrant://127.0.0.1:{port}/mem0", {"QDRANT_API_KEY": KEY}), timeout=5)
+    reply = Reply(body.encode(), status)
+    with serving(lambda *asked: reply) as server, pytest.raises(SourceError) as error:
+        open_source(parse(f"qdrant:{server.url[5:]}/mem0", {"QDRANT_API_KEY": KEY}), timeout=5)
     assert line in str(error.value) and KEY not in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_server_that_hangs_or_is_away_is_one_line() -> None:
     with (
-        answering(200, "{}", threading.Event()) as port,
+        serving(lambda *asked: HANG) as server,
         pytest.raises(SourceError, match=r"no answer in 0.5 s|did not answer in time"),
     ):
-        open_source(parse(f"qdrant://127.0.0.1:{port}/mem0", {}), timeout=0.5)
+        open_source(parse(f"qdrant:{server.url[5:]}/mem0", {}), timeout=0.5)
     with pytest.raises(SourceError, match=r"qdrant://127.0.0.1:9/mem0: nothing answers at this address"):
         open_source(parse("qdrant://127.0.0.1:9/mem0", {}), timeout=5)
 
