@@ -100,16 +100,23 @@ def test_file_is_read_as_its_case_says(case: dict[str, Any], tmp_path: Path) -> 
     assert outcome(case, tmp_path) == expected
 
 
-def laid_out(value: Any, depth: int = 0) -> str:
+DEEPEST = {"holds": 4, "recording": 4, "found": 6}
+"""How deep the lines of a file and the records of a folder are."""
+
+
+def laid_out(value: Any, depth: int = 0, deepest: int = 5) -> str:
     """JSON with a line for each line of a file and each record, and no line broken below it."""
     whole = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    if depth == 5 or len(whole) < 100 or not isinstance(value, dict | list):
+    if depth == deepest or len(whole) < 100 or not isinstance(value, dict | list):
         return whole if whole.isprintable() else json.dumps(value)
     inner = "  " * (depth + 1)
     items = (
-        [f"{json.dumps(key, ensure_ascii=False)}: {laid_out(item, depth + 1)}" for key, item in value.items()]
+        [
+            f"{json.dumps(key)}: {laid_out(item, depth + 1, DEEPEST.get(key, 5) if isinstance(item, list) else deepest)}"
+            for key, item in value.items()
+        ]
         if isinstance(value, dict)
-        else [laid_out(item, depth + 1) for item in value]
+        else [laid_out(item, depth + 1, deepest) for item in value]
     )
     opened, closed = "{}" if isinstance(value, dict) else "[]"
     return f"{opened}\n{inner}" + f",\n{inner}".join(items) + f"\n{'  ' * depth}{closed}"
