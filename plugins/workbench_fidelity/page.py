@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +16,7 @@ import streamlit as st
 
 from cems_workbench.config import PipelineConfig, dump_config, preset, preset_names
 from cems_workbench.evaluation.evidence_file import EvidenceSet
+from cems_workbench.formats.base.files import data_beside
 from cems_workbench.jobs.access import allowed_path
 from cems_workbench.jobs.importing import upload
 from cems_workbench.jobs.query_set_evidence import QuerySelection, discard_evidence, read_evidence
@@ -30,7 +30,7 @@ from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.html import capital, plain, render
 from cems_workbench.ui.kit.session import for_all_sessions
-from cems_workbench.ui.kit.tables import Column, draw_result, draw_table, pick_row
+from cems_workbench.ui.kit.tables import Column, draw_result, draw_values, pick_row
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import (
     cancellable,
@@ -63,44 +63,21 @@ from workbench_fidelity.fidelity import (
     setting_for,
 )
 from workbench_fidelity.lists import WhichLists
-from workbench_fidelity.measures import MEASURES, SCORE_DIFFERENCE, Lists
+from workbench_fidelity.measures import MEASURES, SCORE_DIFFERENCE, Lists, SetFidelity
 from workbench_fidelity.nearest import MAX_PRESETS, Nearest, find_nearest, lists_for
 
 Value = TypeVar("Value")
 
 FOUND, EXPLAINED = "evaluate:nearest_found", "evaluate:fidelity_explained"
 FORMS = ["json", "jsonl", "txt", "csv", "tsv", "run", "trec"]
-FORMS_HELP = (
-    "A recording with its settings, search responses of CEMS (JSON, one or a list), a TREC run on queries of this store, or a list of "
-    "ids, one per line; or a log: hook_events.jsonl of CEMS, retriever spans of OpenInference, rows with query and results. The data "
-    "stays on this machine."
-)
-PATH_HELP = "A path on the machine that runs the app: in the folder of its store, or in one of CEMS_WORKBENCH_FOLDERS. "
-SETS_HELP = "Imported logs of queries and answers, and external traces (Memories page, or the command `import`)."
-CONFIGS_HELP = "Each config is compared with every file. cems_head is CEMS with its default settings."
-SETTINGS_HELP = "The CEMS variables and the token budget stated in a file override the config."
-SEARCHES_HELP = (
-    "Off: what the recording says was searched is taken as given, so that lists and ranking are compared alone."
-)
-NEAREST_HELP = (
-    "Measures every preset, then changes the parameters of the nearest ones, one after the other. Half of the queries are not searched "
-    "with: their agreement is the one to believe."
-)
-EXPLAIN_HELP = "Varies each replay parameter alone over its range: does a value give more queries the recorded order?"
-EXPLAINED_HELP = {
-    "same order": "Queries with the recorded order: now and changed",
-    "RBO": "Mean RBO of the first ten results, with the change",
-}
+HELP: Mapping[str, Any] = data_beside(__file__, "help.json")
+"""Tooltips by the key of a widget, and of a table those of its columns."""
 ORDER_LABELS = {"Largest difference first": "departing", "Lowest recorded score first": "lowest"}
 LIST_LABELS: Mapping[str, WhichLists] = {
     "our lists": "own",
     "our lists, ties as recorded": "ties",
     "recorded lists": "recorded",
 }
-LISTS_HELP = (
-    "Our lists; ours with equal scores in the recorded order, which nobody can compute; or the recorded lists, so that what comes after "
-    "them is compared alone."
-)
 
 
 @dataclass(frozen=True)
@@ -157,18 +134,19 @@ def _recordings(resources: Resources) -> list[Recording]:
             list(sets),
             format_func=lambda name: f"{neutralise(name)} · {sets.get(name, 0):,} answers",
             placeholder="Choose a query set",
-            **remembered("evaluate:fidelity_sets", SETS_HELP),
+            **_remembered("evaluate:fidelity_sets"),
         )
     path_box, file_box = st.columns([3, 2])
-    key = remembered("evaluate:fidelity_path", PATH_HELP + FORMS_HELP)
+    key = _remembered("evaluate:fidelity_path")
     path = path_box.text_input("File of answers", placeholder="/…/answers.json", **key).strip()
-    uploads = file_box.file_uploader(
-        "Or upload files", FORMS, accept_multiple_files=True, key="evaluate:fidelity_files", help=FORMS_HELP
-    )
+    forms: Any = {"key": "evaluate:fidelity_files", "help": HELP["evaluate:fidelity_forms"]}
+    uploads = file_box.file_uploader("Or upload files", FORMS, accept_multiple_files=True, **forms)
     with errors_shown():
         recordings = [kept_recording(resources.store, name) for name in chosen_sets]
         if path:
-            recordings.append(_read(allowed_path(path, Settings())))
+            file = allowed_path(path, Settings())
+            changed = file.stat().st_mtime_ns if file.exists() else 0
+            recordings.append(page.get().fidelities(("answers", str(file), changed), lambda: read_answers(file)))
         recordings += [_parsed(upload.name, upload.getvalue()) for upload in uploads]
         for recording in recordings:
             require_usable(recording)
@@ -178,14 +156,8 @@ def _recordings(resources: Resources) -> list[Recording]:
     return []
 
 
-def _read(path: Path) -> Recording:
-    """The recording at a path, reread when the file has changed."""
-    try:
-        changed = path.stat().st_mtime_ns
-    except (OSError, ValueError):
-        changed = 0
-    recording: Recording = page.get().fidelities(("answers", str(path), changed), lambda: read_answers(path))
-    return recording
+def _remembered(key: str) -> dict[str, Any]:
+    return remembered(key, HELP[key])
 
 
 def _parsed(name: str, content: bytes) -> Recording:
@@ -202,10 +174,10 @@ def _parsed(name: str, content: bytes) -> Recording:
 def _configs(resources: Resources) -> tuple[list[tuple[str, PipelineConfig]], bool]:
     """The chosen configs by name, and whether they ignore the settings in the files."""
     options, boxes = config_options(resources).configs, st.columns([3, 2], vertical_alignment="bottom")
-    key = remembered("evaluate:fidelity_configs", CONFIGS_HELP)
-    names = boxes[0].multiselect("Configs", list(options), default=[BASE_PRESET], **key)
-    key = remembered("evaluate:fidelity_settings", SETTINGS_HELP)
-    lay_over = boxes[1].toggle("Apply the settings of the answers", value=True, **key)
+    shown = _remembered("evaluate:fidelity_configs")
+    names = boxes[0].multiselect("Configs", list(options), default=[BASE_PRESET], **shown)
+    shown = _remembered("evaluate:fidelity_settings")
+    lay_over = boxes[1].toggle("Apply the settings of the answers", value=True, **shown)
     return [(name, options[name]) for name in names], not lay_over
 
 
@@ -218,11 +190,8 @@ def _asked(
     """Every file with every config, its queries and their evidence; none while the query of the only answer is not known."""
     typed: str | None = None
     if len(recordings) == 1 and len(recordings[0].answers) == 1 and recordings[0].answers[0].query is None:
-        typed = st.text_input(
-            "Query of the answer",
-            placeholder="the query, or a qid of this store",
-            **remembered("evaluate:fidelity_query", "These answers do not contain the query."),
-        ).strip()
+        key = _remembered("evaluate:fidelity_query")
+        typed = st.text_input("Query of the answer", placeholder="the query, or a qid of this store", **key).strip()
         if not typed:
             return []
     known = {query.qid: query for query in resources.store.queries.read()}
@@ -230,9 +199,8 @@ def _asked(
     found = []
     for recording in recordings:
         for name, config in configs:
-            label = f"{Path(recording.name).stem}, {name}"
-            more: Any = {"which_lists": which, "own_searches": own_searches}
-            setting = setting_for(recording, config, as_chosen=as_chosen, name=label, **more)
+            more: Any = {"name": f"{Path(recording.name).stem}, {name}", "as_chosen": as_chosen}
+            setting = setting_for(recording, config, which_lists=which, own_searches=own_searches, **more)
             queries = asked_queries(recording, known, query=typed, setting=setting)
             evidence = read_evidence(setting.searched, selection_for(setting, queries), resources, for_all_sessions)
             found.append(Asked(setting, queries, evidence))
@@ -246,10 +214,10 @@ def _taken_from(recordings: Sequence[Recording]) -> tuple[WhichLists, bool]:
     own_searches = False
     if any(answer.lists for answer in answers):
         which = LIST_LABELS[switch("Lists", list(LIST_LABELS), "evaluate:fidelity_lists")]
-        st.caption(LISTS_HELP)
+        st.caption(HELP["evaluate:fidelity_lists"])
     if any(answer.searched or answer.engine_queries or answer.wordings for answer in answers):
         label = "Make searched texts and wordings with the config"
-        own_searches = st.toggle(label, value=False, **remembered("evaluate:fidelity_own_searches", SEARCHES_HELP))
+        own_searches = st.toggle(label, value=False, **_remembered("evaluate:fidelity_own_searches"))
     return which, own_searches
 
 
@@ -286,44 +254,31 @@ def _draw_provenance(asked: Sequence[Asked], resources: Resources) -> None:
 
 def _settings(measured: Sequence[MeasuredFidelity]) -> None:
     """Draw one row per setting: number of identical queries, and the differences of the others."""
-    draw_table(measured, SETTINGS, key="evaluate:fidelity_means", placeholder="–")
+    names = ("answers", "queries", *(COLUMNS.get(name, name.replace("_", " ")) for name in MEASURES))
+    rows = [
+        (one.setting.name, len(one.fidelity.queries), *(_cell(name, one.fidelity) for name in MEASURES))
+        for one in measured
+    ]
+    about = dict(zip(names[2:], map(str.capitalize, MEASURES.values()), strict=True))
+    draw_values(names, rows, key="evaluate:fidelity_means", help=about, first=190, others=150)
     st.caption("In brackets: 95 % interval (bootstrap over queries).")
     for one in measured:
-        left_out = [f"{qid} could not be searched and is left out" for qid in one.not_gathered]
-        for line in (*one.setting.warnings, *left_out):
-            st.caption(f":orange[⚠] {plain(one.setting.name)}: {plain(line)}")
+        for line in one.notes:
+            st.caption(f":orange[⚠] {plain(one.setting.name)}: {plain(line.removeprefix('warning: '))}")
 
 
-def _counted(name: str, measured: MeasuredFidelity) -> str:
-    return f"{measured.fidelity.estimates[name].count} · {_mean(name, measured)}"
+def _cell(name: str, fidelity: SetFidelity) -> str | None:
+    """A measure with its interval, of a share also the count; of scores how many are the same, and to which precision."""
+    if name == SCORE_DIFFERENCE:
+        (same, of), largest, to = fidelity.precise, fidelity.score_difference, f"to {fidelity.precision:g}"
+        return None if largest is None else f"{same} of {of} {to}" if largest > fidelity.precision else f"same {to}"
+    one = fidelity.estimates[name]
+    mean = with_interval(one.mean, one.low, one.high)
+    return mean if one.count is None else f"{one.count} · {mean}"
 
 
-def _mean(name: str, measured: MeasuredFidelity) -> str | None:
-    one = measured.fidelity.estimates[name]
-    return with_interval(one.mean, one.low, one.high)
-
-
-def _scores(measured: MeasuredFidelity) -> str | None:
-    """How many scores are the same, and to which precision; None if none are recorded."""
-    fidelity = measured.fidelity
-    (same, of), largest, precision = fidelity.precise, fidelity.score_difference, fidelity.precision
-    if largest is None:
-        return None
-    return f"{same} of {of} to {precision:g}" if largest > precision else f"same to {precision:g}"
-
-
-COUNTED = ("same_order", "up_to_ties", "same_scores", "same_set", "same_first")
-MEANS = {"overlap": "overlap@10", "rbo": "RBO"}
-SETTINGS: list[Column[MeasuredFidelity]] = [
-    Column("answers", lambda one: one.setting.name, 190, pinned=True),
-    Column("queries", lambda one: len(one.fidelity.queries), 64),
-    *(
-        Column(name.replace("_", " "), partial(_counted, name), 170, help=MEASURES[name].capitalize())
-        for name in COUNTED
-    ),
-    *(Column(label, partial(_mean, name), 140, help=MEASURES[name].capitalize()) for name, label in MEANS.items()),
-    Column("scores", _scores, 150, help=MEASURES[SCORE_DIFFERENCE].capitalize()),
-]
+COLUMNS = {"overlap": "overlap@10", "rbo": "RBO", SCORE_DIFFERENCE: "scores"}
+"""Measures that are not called by their names."""
 
 
 def _chosen(measured: Sequence[MeasuredFidelity]) -> MeasuredFidelity:
@@ -340,9 +295,8 @@ def _queries(measured: MeasuredFidelity) -> None:
     if not measured.differences:
         st.success("All queries match the recorded order and scores.", icon=":material/check:")
         return
-    count = len(measured.differences)
-    heading = "1 query differs" if count == 1 else f"{count} queries differ"
-    st.markdown(f"## {heading}", help="A cause is named only if the recording proves it.")
+    about = "A cause is named only if the recording proves it."
+    st.markdown(f"## Queries that differ: {len(measured.differences)}", help=about)
     st.caption(plain(" · ".join(f"{number} {words}" for words, number in causes_counted(measured.differences))))
     order = ORDER_LABELS[switch("Order", list(ORDER_LABELS), "evaluate:fidelity_order")]
     differences = measured.listed(order)
@@ -361,18 +315,8 @@ def _queries(measured: MeasuredFidelity) -> None:
 QUERIES: list[Column[Difference]] = [
     Column("qid", lambda one: one.query.qid, 64),
     Column("query", lambda one: one.query.query, 230),
-    Column(
-        "diverges at",
-        lambda one: one.parting and one.parting.stage,
-        84,
-        help="First stage after which the recorded order is no longer possible",
-    ),
-    Column(
-        "memory",
-        lambda one: one.parting and one.parting.memory_id,
-        100,
-        help="The recorded memory that shows the cause",
-    ),
+    Column("diverges at", lambda one: one.parting and one.parting.stage, 84, help=HELP["evaluate:fidelity_diverges"]),
+    Column("memory", lambda one: one.parting and one.parting.memory_id, 100, help="The recorded one that parts"),
     Column("cause", lambda one: one.cause.kind, 116),
     Column("RBO", lambda one: one.query.rbo, 64, "%.3f", MEASURES["rbo"].capitalize()),
     Column("overlap", lambda one: one.query.overlap, 64, "%.2f", "Jaccard overlap of the first ten"),
@@ -383,48 +327,38 @@ QUERIES: list[Column[Difference]] = [
 
 
 def _on_request(
-    slot: str,
-    key: str,
-    button: str,
-    label: str,
-    icon: str,
-    cancel: str,
-    work: Callable[[Progress], Value],
-    note: str = "",
+    slot: str, key: str, button: tuple[str, str, str, str], work: Callable[[Progress], Value], note: str = ""
 ) -> Value | None:
-    """What `work` found for this key, kept in the session; else a button that starts it, with progress and Cancel, and None."""
+    """What `work` found for this key, kept in the session; else a button that starts it, with progress and Cancel, and None.
+
+    `button` is its key, label and icon, and what is kept when it is cancelled.
+    """
+    name, label, icon, cancel = button
     cached: tuple[str, Value] | None = st.session_state.get(slot)
     if cached is None or cached[0] != key:
         place = st.empty()
-        if not place.button(label, key=button, icon=icon):
+        if not place.button(label, key=name, icon=icon):
             if note:
                 st.caption(note)
             return None
-        with cancellable(f"{button}_cancel", cancel, place=place) as progress:
+        with cancellable(f"{name}_cancel", cancel, place=place) as progress:
             cached = st.session_state[slot] = (key, work(progress))
     return cached[1]
 
 
 def _explanations(measured: MeasuredFidelity) -> None:
     """Draw a button that tries every parameter over the whole set, and its results."""
-    st.markdown("## Single changes that explain the difference", help=EXPLAIN_HELP)
+    st.markdown("## Single changes that explain the difference", help=HELP["evaluate:fidelity_explain"])
     key = _digest(("explained", measured.setting, measured.evidence.content_hash))
-    found = _on_request(
-        EXPLAINED,
-        key,
-        "evaluate:fidelity_explain",
-        "Try every parameter",
-        ":material/search:",
-        "Nothing is saved.",
-        lambda progress: explained(measured, progress),
-    )
+    button = ("evaluate:fidelity_explain", "Try every parameter", ":material/search:", "Nothing is saved.")
+    found = _on_request(EXPLAINED, key, button, lambda progress: explained(measured, progress))
     if found is None:
         return
     if not found[1]:
         st.caption("No single parameter gives more queries the recorded order.")
         return
     table = replace(measured, explained=found).tables[2]
-    draw_result(table, key="evaluate:fidelity_explanations", help=EXPLAINED_HELP, width=900)
+    draw_result(table, key="evaluate:fidelity_explanations", help=HELP["evaluate:fidelity_explanations"], width=900)
 
 
 def _nearest(asked: Asked, as_chosen: bool, lists: Mapping[str, Lists], resources: Resources) -> None:
@@ -444,19 +378,12 @@ def _nearest(asked: Asked, as_chosen: bool, lists: Mapping[str, Lists], resource
         configs = [preset(name).config for name in preset_names()]
         return find_nearest(recording, configs, setting_of, queries_of, resources, progress, lists)
 
-    st.markdown("## Nearest preset", help=NEAREST_HELP)
+    st.markdown("## Nearest preset", help=HELP["evaluate:nearest"])
     first = setting_of(preset(preset_names()[0]).config)
-    found = _on_request(
-        FOUND,
-        _digest((recording, first, resources.store.content_version)),
-        "evaluate:nearest",
-        "Find the nearest preset",
-        ":material/near_me:",
-        "Model scores are kept.",
-        search,
-        f"Takes some minutes for a hundred queries: {len(preset_names())} presets, then some thousand replays. Recorded lists are used "
-        "where there are any.",
-    )
+    key = _digest((recording, first, resources.store.content_version))
+    button = ("evaluate:nearest", "Find the nearest preset", ":material/near_me:", "Model scores are kept.")
+    note = HELP["evaluate:nearest_takes"].format(presets=len(preset_names()))
+    found = _on_request(FOUND, key, button, search, note)
     if found is not None:
         _draw_nearest(found)
 

@@ -6,14 +6,16 @@ our results closer, each with a button.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import itemgetter
+from typing import Any
 
 import streamlit as st
 
 from cems_workbench.config import field_spec
 from cems_workbench.config.fields import short_value
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base.files import data_beside
 from cems_workbench.jobs.recorded_answers import Production, match_results
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.progress import Progress
@@ -26,6 +28,7 @@ from cems_workbench.ui.kit.html import excerpt, full_label, plain, uploaded_text
 from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.views import View
+from cems_workbench.ui.kit.widgets import remembered
 from workbench_fidelity.answer import (
     Agreement,
     StageSimilarity,
@@ -44,16 +47,9 @@ DEPTHS = (1, 3, 5, 10, 20)
 MAX_EXPLANATIONS = 8
 """Maximum explanations listed."""
 MATCHED = "inspect:production:matched"
-TAU_HELP = "Kendall's tau: 1 the same order, 0 no relation, −1 reversed."
-RBO_HELP = "Rank-biased overlap, 0 to 1: similarity of two rankings, weighted towards the top."
-
-
-PLACEHOLDER = '{"results": [{"memory_id": "m1", "content": "…", "score": 0.82}, …]}\n\nor one id and score per line:\nm1, 0.82\nm2, 0.77'
-FORMS_HELP = (
-    "What CEMS, Chroma, Elasticsearch, Qdrant, Weaviate, LangGraph, mem0 or another engine answered (JSON), a recording of several "
-    "answers, a list of ids, one per line, with or without scores (CSV too), or a TREC run. Order as in the input; a run is sorted by "
-    "rank. Memories are matched by id, else by text."
-)
+FORMS = ("json", "jsonl", "txt", "csv", "tsv", "run", "trec")
+HELP: Mapping[str, str] = data_beside(__file__, "help.json")
+TAU_HELP, RBO_HELP = HELP["production:tau"], HELP["production:rbo"]
 
 
 def draw(context: InspectContext) -> None:
@@ -69,8 +65,7 @@ def draw(context: InspectContext) -> None:
     for line in recording.doubts:
         st.caption(plain(line))
     if count := len(recording.errors):
-        left_out = f"{count} row{'s' if count != 1 else ''} could not be used in full"
-        with st.expander(left_out, icon=":material/warning:"):
+        with st.expander(f"Rows that could not be used in full: {count}", icon=":material/warning:"):
             st.code(neutralise("\n".join(str(error) for error in recording.errors[:200])), language=None)
     if not production.order:
         st.warning("None of these memories is in this store, by id or by text: does production use the same memories?")
@@ -98,26 +93,7 @@ def draw(context: InspectContext) -> None:
 
 
 def draw_placements(context: InspectContext, production: Production) -> None:
-    """Draw one row per memory: its rank in production and here, and where it was lost."""
-    columns: list[Column[PlacementRow]] = [
-        Column("production", lambda row: row[0], 84, help="Rank in production; empty: not returned"),
-        Column("ours", lambda row: row[1], 52, help="Rank in the results above; empty: not returned"),
-        Column("memory", memory_of, 110),
-        Column("lost at", lambda row: row[3], 110, help=LOST_HELP.format(k=context.target)),
-        Column("why", lambda row: row[4], 280),
-        Column("content", lambda row: row[5], 420),
-    ]
-    rows = _rows(context, production)
-    follow_table(rows, columns, context.followed, memory=memory_of, key="inspect:production_table", most=14)
-
-
-PlacementRow = tuple[int | None, int | None, str, str, str, str]
-"""Rank in production, rank here, memory, where it was lost, why, and its text."""
-memory_of: Callable[[PlacementRow], str] = itemgetter(2)
-
-
-def _rows(context: InspectContext, production: Production) -> list[PlacementRow]:
-    """The placements, and the unmatched rows of the answer."""
+    """Draw one row per memory, and per unmatched row of the answer: its rank in production and here, and where it was lost."""
     memories = context.resources.store.memories.read(production.order)
     rows: list[PlacementRow] = []
     for one in placements(production, context.trace, context.target):
@@ -129,7 +105,21 @@ def _rows(context: InspectContext, production: Production) -> list[PlacementRow]
     for rank, answer in production.unknown:
         text = excerpt(answer.content or "")
         rows.append((rank, None, answer.memory_id or "", "not in this store", "no memory has this id or text", text))
-    return sorted(rows, key=lambda row: (row[0] is None, row[0] or 0))
+    rows.sort(key=lambda row: (row[0] is None, row[0] or 0))
+    columns: list[Column[PlacementRow]] = [
+        Column("production", itemgetter(0), 84, help="Rank in production; empty: not returned"),
+        Column("ours", itemgetter(1), 52, help="Rank in the results above; empty: not returned"),
+        Column("memory", memory_of, 110),
+        Column("lost at", itemgetter(3), 110, help=LOST_HELP.format(k=context.target)),
+        Column("why", itemgetter(4), 280),
+        Column("content", itemgetter(5), 420),
+    ]
+    follow_table(rows, columns, context.followed, memory=memory_of, key="inspect:production_table", most=14)
+
+
+PlacementRow = tuple[int | None, int | None, str, str, str, str]
+"""Rank in production, rank here, memory, where it was lost, why, and its text."""
+memory_of: Callable[[PlacementRow], str] = itemgetter(2)
 
 
 def draw_stages(context: InspectContext, production: Production) -> None:
@@ -142,18 +132,11 @@ def draw_stages(context: InspectContext, production: Production) -> None:
         return
     what = f"the output of the {best.name} stage" if best.stage else f"the list {best.name}"
     st.caption(f"Production’s order is most similar to {what}: RBO {best.rbo:.3f}.")
+    signed, size = "◆ most similar to production", len(production.order)
     columns: list[Column[StageSimilarity]] = [
+        Column("list or stage", lambda one: f"{'◆ ' if one == best else ''}{one.name}", 150, help=signed),
         Column(
-            "list or stage",
-            lambda one: f"{'◆ ' if one == best else ''}{one.name}",
-            150,
-            help="◆ most similar to production",
-        ),
-        Column(
-            "holds",
-            lambda one: f"{one.shared} of {len(production.order)}",
-            84,
-            help="How many of production’s memories it contains",
+            "holds", lambda one: f"{one.shared} of {size}", 84, help="How many of production’s memories it contains"
         ),
         Column("tau", lambda one: one.tau, 70, "%.3f", f"{TAU_HELP} Over the memories it contains."),
         Column("RBO", lambda one: one.rbo, 180, "%.3f", RBO_HELP, bar=1),
@@ -186,10 +169,7 @@ def draw_scores(context: InspectContext, production: Production) -> None:
 
 def draw_explanations(context: InspectContext, production: Production, now: Agreement) -> None:
     """Draw a button that searches for explanations, and the results for this trace."""
-    st.markdown(
-        "## Possible explanations",
-        help="Tries every preset, and every replay parameter over its range, first alone, then up to three together.",
-    )
+    st.markdown("## Possible explanations", help=HELP["production:explain"])
     trace, order = context.trace, production.order
 
     def search(progress: Progress) -> tuple[list[Explanation[Agreement]], int]:
@@ -215,22 +195,17 @@ def draw_explanations(context: InspectContext, production: Production, now: Agre
     )
     for i, explanation in enumerate(nearer[:MAX_EXPLANATIONS]):
         words, numbers, button = st.columns([6, 4, 1.6], vertical_alignment="center")
-        gathers = "This preset also needs a new search; here only the current evidence is replayed."
         if explanation.preset is not None:
             name = f"preset {explanation.preset}"
             words.markdown(f"Preset **{plain(explanation.preset)}**{' (gathers)' if explanation.gathers else ''}")
         else:
-            changes = [
-                (field_spec(path).label, short_value(was), short_value(value))
-                for path, was, value in explanation.changes
-            ]
+            changes = [(field_spec(path).label, *map(short_value, values)) for path, *values in explanation.changes]
             name = ", ".join(f"{label} {value}" for label, _, value in changes)
-            words.markdown(
-                ", ".join(f"**{plain(label)}** {plain(was)} → {plain(value)}" for label, was, value in changes)
-            )
+            shown = (f"**{plain(label)}** {plain(was)} → {plain(value)}" for label, was, value in changes)
+            words.markdown(", ".join(shown))
         numbers.caption(
             f"RBO {now.rbo:.3f} → **{explanation.agreement.rbo:.3f}** · {explanation.agreement.shared} of {now.depth}",
-            help=gathers if explanation.gathers else None,
+            help=HELP["production:gathers"] if explanation.gathers else None,
         )
         button.button(
             full_label("Apply", name),
@@ -252,17 +227,10 @@ def _recording(context: InspectContext) -> tuple[Recording, RecordedAnswer] | No
     """The pasted or uploaded recording, and its answer to this query; None if missing. Raises InputError."""
     key = state.answer_key(context.request.query)
     text_box, file_box = st.columns([3, 2])
-    pasted = text_box.text_area(
-        "Answer of production",
-        key=f"{key}:text",
-        height=150,
-        placeholder=PLACEHOLDER,
-        help=FORMS_HELP,
-        persist_state="session",
-    )
-    upload = file_box.file_uploader(
-        "Or a file", ["json", "jsonl", "txt", "csv", "tsv", "run", "trec"], key=f"{key}:file"
-    )
+    about: Any = {"placeholder": HELP["production:placeholder"], "help": HELP["production:forms"]}
+    box = remembered(f"{key}:text") | about
+    pasted = text_box.text_area("Answer of production", height=150, **box)
+    upload = file_box.file_uploader("Or a file", FORMS, key=f"{key}:file")
     if upload is None and not pasted.strip():
         return None
     source, text = ("pasted", pasted) if upload is None else (upload.name, uploaded_text(upload))
@@ -282,14 +250,8 @@ def _of_query(recording: Recording, context: InspectContext, key: str) -> Record
     at = next(
         (i for i, one in enumerate(recording.answers) if (one.query == asked if one.query else one.qid in own)), 0
     )
-    qid = st.selectbox(
-        "Query of the run",
-        list(answers),
-        at,
-        key=f"{key}:qid",
-        help="The recording has several queries: choose the current one.",
-    )
-    return answers[qid]
+    about = "The recording has several queries: choose the current one."
+    return answers[st.selectbox("Query of the run", list(answers), at, key=f"{key}:qid", help=about)]
 
 
 def _verdict(production: Production, ours: list[str], same: bool) -> str:
