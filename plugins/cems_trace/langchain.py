@@ -14,8 +14,9 @@ is a stage. Callbacks would not see the latter two: LangChain sends none for the
 from __future__ import annotations
 
 import functools
+import inspect
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from langchain_core.documents import BaseDocumentCompressor, BaseDocumentTransformer
@@ -104,7 +105,7 @@ def _retriever(base: type[Any], name: str, parts: Mapping[str, Any]) -> dict[str
     compresses = "base_compressor" in parts
     kind = "fusion" if parts and not compresses else "list"
 
-    def open_spans(query: object) -> list[Span]:
+    def open_spans(query: object, *args: Any, **kwargs: Any) -> list[Span]:
         text = query if isinstance(query, str) else None
         outermost = CURRENT.get() is None
         if outermost and current_sink() is None:
@@ -114,17 +115,7 @@ def _retriever(base: type[Any], name: str, parts: Mapping[str, Any]) -> dict[str
             opened.append(begin(name, kind, text, parent=opened[0] if opened else None))
         return [span for span in opened if span is not IGNORED]
 
-    @functools.wraps(base.invoke)
-    def invoke(self: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
-        with _Open(open_spans(input)) as spans:
-            return spans.returned(base.invoke(self, input, *args, **kwargs))
-
-    @functools.wraps(base.ainvoke)
-    async def ainvoke(self: Any, input: Any, *args: Any, **kwargs: Any) -> Any:
-        with _Open(open_spans(input)) as spans:
-            return spans.returned(await base.ainvoke(self, input, *args, **kwargs))
-
-    return {"invoke": invoke, "ainvoke": ainvoke}
+    return {name: _recorded(getattr(base, name), open_spans) for name in ("invoke", "ainvoke")}
 
 
 def _compressor(base: type[Any], name: str) -> dict[str, Any]:
@@ -144,25 +135,27 @@ def _compressor(base: type[Any], name: str) -> dict[str, Any]:
         span.input(documents)
         return [span]
 
-    def sync(method: Any) -> Any:
-        @functools.wraps(method)
-        def run(self: Any, documents: Any, *args: Any, **kwargs: Any) -> Any:
-            with _Open(open_spans(documents, kwargs.get("query", args[0] if args else None))) as spans:
-                return spans.returned(method(self, documents, *args, **kwargs))
+    def opened(documents: Any, *args: Any, **kwargs: Any) -> list[Span]:
+        return open_spans(documents, kwargs.get("query", args[0] if args else None))
 
-        return run
+    names = [f"{how}{what}_documents" for what in ("compress", "transform") for how in ("", "a")]
+    return {name: _recorded(getattr(base, name), opened) for name in names if hasattr(base, name)}
 
-    def asynchronous(method: Any) -> Any:
-        @functools.wraps(method)
-        async def run(self: Any, documents: Any, *args: Any, **kwargs: Any) -> Any:
-            with _Open(open_spans(documents, kwargs.get("query", args[0] if args else None))) as spans:
-                return spans.returned(await method(self, documents, *args, **kwargs))
 
-        return run
+def _recorded(method: Any, open_spans: Callable[..., list[Span]]) -> Any:
+    """The method, plain or asynchronous, recorded in the spans that are opened for its arguments."""
 
-    methods = {"compress_documents": sync, "acompress_documents": asynchronous}
-    methods |= {"transform_documents": sync, "atransform_documents": asynchronous}
-    return {name: wrap(getattr(base, name)) for name, wrap in methods.items() if hasattr(base, name)}
+    @functools.wraps(method)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _Open(open_spans(*args, **kwargs)) as spans:
+            return spans.returned(method(self, *args, **kwargs))
+
+    @functools.wraps(method)
+    async def run_async(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with _Open(open_spans(*args, **kwargs)) as spans:
+            return spans.returned(await method(self, *args, **kwargs))
+
+    return run_async if inspect.iscoroutinefunction(method) else run
 
 
 class _Open:
@@ -177,7 +170,6 @@ class _Open:
         return self
 
     def returned(self, results: Any) -> Any:
-        """Record the results and pass them on."""
         for span in self._spans:
             span.documents(results)
         return results

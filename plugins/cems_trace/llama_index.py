@@ -55,13 +55,7 @@ class TraceHandler(BaseSpanHandler[BaseSpan]):
     _spans: dict[str, list[Span]] = {}  # noqa: RUF012 (pydantic copies it for each handler)
 
     def new_span(
-        self,
-        id_: str,
-        bound_args: inspect.BoundArguments,
-        instance: Any = None,
-        parent_span_id: str | None = None,
-        tags: dict[str, Any] | None = None,
-        **kwargs: Any,
+        self, id_: str, bound_args: inspect.BoundArguments, instance: Any = None, *args: Any, **kwargs: Any
     ) -> None:
         """A call began, in the thread or task that makes it."""
         method = id_.partition("-")[0].rpartition(".")[2]

@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
 from contextvars import Token, copy_context
+from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from cems_trace.documents import Key, read_documents
@@ -16,43 +17,25 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 QUERIES = ("query", "question", "query_str", "search_query", "query_text", "q", "text", "prompt")
-CANDIDATES = (
-    "candidates",
-    "documents",
-    "docs",
-    "results",
-    "nodes",
-    "hits",
-    "passages",
-    "memories",
-    "ranking",
-    "fused",
-    "items",
+CANDIDATES = tuple(
+    ["candidates", "documents", "docs", "results", "nodes", "hits", "passages", "memories", "ranking", "fused", "items"]
 )
 
 
+@dataclass(eq=False)
 class Scope:
-    """What `trace.stage(...)` and `trace.retrieval(...)` return: it decorates a function, or opens a `with` block."""
+    """What `trace.stage(...)` and `trace.retrieval(...)` return: it decorates a function, or opens a `with` block.
 
-    def __init__(
-        self,
-        name: str | None,
-        kind: str | None,
-        *,
-        query: str | None = None,
-        parameter: str | None = None,
-        key: Key | None = None,
-        results: Callable[[Any], Any] | None = None,
-        attributes: Mapping[str, str | int | float | bool] | None = None,
-    ) -> None:
-        """`name` of None is the function's."""
-        self.name = name
-        self.kind = kind
-        self.query = query
-        self.parameter = parameter
-        self.key = key
-        self.results = results
-        self.attributes = dict(attributes or {})
+    A `name` of None is the function's.
+    """
+
+    name: str | None
+    kind: str | None
+    query: str | None = None
+    parameter: str | None = None
+    key: Key | None = None
+    results: Callable[[Any], Any] | None = None
+    attributes: Mapping[str, str | int | float | bool] | None = None
 
     # A with block.
 
@@ -73,7 +56,7 @@ class Scope:
 
     def _begin(self, query: str | None) -> Span:
         span = begin(self.name or "retrieval", self.kind, query)
-        for name, value in self.attributes.items():
+        for name, value in (self.attributes or {}).items():
             span.set(name, value)
         return span
 
