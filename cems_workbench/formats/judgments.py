@@ -20,7 +20,7 @@ unless no judgment has a higher one. Read back, relevant is HELPFUL and noise is
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ def as_row(judgment: Judgment) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None}
 
 
-def _write_csv(judgments: Iterable[Judgment]) -> str:
+def _write_csv(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
     rows = (as_row(judgment) for judgment in judgments)
     return written([KNOWN, *([row.get(name, "") for name in KNOWN] for row in rows)])
 
@@ -168,15 +168,11 @@ def read_qrels(path: Path, progress: Progress) -> ParsedInput:
         return _parse_line(line, order, iterations, width)
 
     collected = collect_judgments(str(path), _judged(read_lines(path, errors, progress), order), parse, errors)
-    notes = []
+    taken, notes = "without a header the columns are taken for", []
     if exported:
-        notes.append(
-            "without a header the columns are taken for qid, docno, grade and iteration, as ir_datasets exports them"
-        )
+        notes.append(f"{taken} qid, docno, grade and iteration, as ir_datasets exports them")
     if not order and iterations and not iterations & UNUSED:
-        notes.append(
-            "without a header the columns are taken for qid, iteration, docno and grade, though no iteration is 0"
-        )
+        notes.append(f"{taken} qid, iteration, docno and grade, though no iteration is 0")
     return collected.parsed(path, "qrels", "judgments", errors, notes, fields=QRELS_FIELDS)
 
 
@@ -204,15 +200,11 @@ def writable(name: str) -> bool:
     return name.split() == [name] and "\0" not in name and not name.startswith("\ufeff")
 
 
-def _fits(judgment: Judgment) -> bool:
-    # A line that begins with # is a comment.
-    return writable(judgment.qid) and writable(judgment.memory_id) and not judgment.qid.startswith("#")
-
-
 def _without_blanks(judgments: Sequence[Judgment], left_out: list[str]) -> list[Judgment]:
     fitting = []
     for judgment in judgments:
-        if _fits(judgment):
+        ids = judgment.qid, judgment.memory_id
+        if all(map(writable, ids)) and not judgment.qid.startswith("#"):  # such a line is a comment
             fitting.append(judgment)
         else:
             left_out.append(f"{judgment.qid!r} {judgment.memory_id!r}: ids with blanks cannot stand in this format")
@@ -259,11 +251,8 @@ def _order_of_export(sample: Sample) -> dict[str, int]:
     rows = _rows(sample)
     last, second = {row[-1] for row in rows}, {row[1] for row in rows if len(row) == 4}
     fits = all(len(row) == 4 and whole_grade(row[2]) is not None for row in rows) and last <= UNUSED and len(last) == 1
-    return (
-        {"qid": 0, "memory_id": 1, "grade": 2}
-        if fits and not (second & UNUSED or all(map(str.isdecimal, second)))
-        else {}
-    )
+    apart = fits and not (second & UNUSED or all(map(str.isdecimal, second)))
+    return {"qid": 0, "memory_id": 1, "grade": 2} if apart else {}
 
 
 def _rows(sample: Sample) -> list[list[str]]:
@@ -278,20 +267,13 @@ def _has_shape(sample: Sample) -> bool:
 
 def _doubt(sample: Sample) -> str:
     """What else columns without a header may be: numbers all of them, or ids where the iteration stands, which is one for all lines."""
-    if (
-        _header(sample.header)
-        or _order_of_export(sample)
-        or not _has_shape(sample)
-        or sample.path.suffix.lower() == ".qrels"
-    ):
+    told = _header(sample.header) or _order_of_export(sample) or sample.path.suffix.lower() == ".qrels"
+    if told or not _has_shape(sample):
         return ""
     rows = [row for row in _rows(sample) if len(row) in (3, 4)]
-    second = {row[1] for row in rows if len(row) == 4}
-    if (
-        len(second) > 1
-        and not second & UNUSED
-        and all(whole_grade(row[2]) is not None for row in rows if len(row) == 4)
-    ):
+    of_four = [row for row in rows if len(row) == 4]
+    second = {row[1] for row in of_four}
+    if len(second) > 1 and not second & UNUSED and all(whole_grade(row[2]) is not None for row in of_four):
         return (
             "four columns without a header may be qid, iteration, docno and grade, or qid, docno, grade and iteration: "
             "name them in a first line, such as qid docno grade iteration"
@@ -338,23 +320,17 @@ def counts(feedback: Iterable[Feedback]) -> dict[str, tuple[int, int]]:
     """(relevant_count, noise_count) by memory id: of how many queries it was relevant, of how many it was noise."""
     total: dict[str, tuple[int, int]] = {}
     for of_query in feedback:
-        for memory_id in of_query.relevant_ids:
-            relevant, noise = total.get(memory_id, (0, 0))
-            total[memory_id] = (relevant + 1, noise)
-        for memory_id in of_query.noise_ids:
-            relevant, noise = total.get(memory_id, (0, 0))
-            total[memory_id] = (relevant, noise + 1)
+        for ids, more in ((of_query.relevant_ids, (1, 0)), (of_query.noise_ids, (0, 1))):
+            for memory_id in ids:
+                relevant, noise = total.get(memory_id, (0, 0))
+                total[memory_id] = (relevant + more[0], noise + more[1])
     return total
 
 
 def write_feedback(feedback: Iterable[Feedback]) -> str:
     """The feedback as text, one line a query; queries with neither are left out, as there is nothing to log of them."""
-    rows = (
-        {"qid": of_query.qid, "relevant_ids": list(of_query.relevant_ids), "noise_ids": list(of_query.noise_ids)}
-        for of_query in feedback
-        if of_query.relevant_ids or of_query.noise_ids
-    )
-    return "".join(f"{json_line(row)}\n" for row in rows)
+    said = (of_query for of_query in feedback if of_query.relevant_ids or of_query.noise_ids)
+    return "".join(f"{json_line(asdict(of_query))}\n" for of_query in said)
 
 
 def _read_feedback(path: Path, progress: Progress) -> ParsedInput:
@@ -398,7 +374,7 @@ FORMAT = (
         "judgments-csv",
         sniff_csv,
         read_csv,
-        judgments=JudgmentWriter(lambda judgments, words: _write_csv(judgments), place=2),
+        judgments=JudgmentWriter(_write_csv, place=2),
         needs=tuple(NAMES.values()),
     ),
     described(
@@ -440,8 +416,7 @@ def run_text(rows: Iterable[RunRow]) -> str:
     lines = []
     for row in rows:
         if not all(map(writable, (row.qid, row.docno, row.tag))):
-            raise ValueError(
-                f"{row.qid!r} {row.docno!r} {row.tag!r}: ids and tags with blanks cannot be written as a run"
-            )
+            named = f"{row.qid!r} {row.docno!r} {row.tag!r}"
+            raise ValueError(f"{named}: ids and tags with blanks cannot be written as a run")
         lines.append(f"{row.qid} Q0 {row.docno} {row.rank} {row.score!r} {row.tag}\n")
     return "".join(lines)

@@ -77,11 +77,8 @@ def parsed_log(
     could hold are reported and left out. `named`: fields of scores of an unknown engine (`responses.oriented`); None: more is nearer.
     """
     asked = distinct(_named(answers), str(path), errors)
-    stored = [
-        replace(one, returned=_storable(one, str(path), errors, results))
-        for one in asked
-        if isinstance(one, RecordedAnswer)
-    ]
+    answered = [one for one in asked if isinstance(one, RecordedAnswer)]
+    stored = [replace(one, returned=_storable(one, str(path), errors, results)) for one in answered]
     kept, signs = (stored, ()) if named is None else with_one_sign(stored, named)
     queries = tuple(Query(one.qid, one.query or "", one.project, one.asked_at, TYPE) for one in asked)
     words = Counter((query.query, query.project) for query in queries)
@@ -107,9 +104,7 @@ def with_one_sign(
 ) -> tuple[list[RecordedAnswer], tuple[str, ...]]:
     """The answers of a file with scores of which more is nearer, and what was turned: `responses.oriented`."""
     turned, said = oriented([answer.returned for answer in answers], named)
-    return [replace(one, returned=rows) for one, rows in zip(answers, turned, strict=True)] if said else list(
-        answers
-    ), said
+    return [replace(one, returned=rows) for one, rows in zip(answers, turned, strict=True)], said
 
 
 def askings(queries: Iterable[Query], answers: Iterable[RecordedAnswer]) -> list[Asked]:
@@ -171,12 +166,8 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     errors: list[RowError] = []
     answers = []
     named: dict[str, bool] = {}
-    rows = (
-        _csv(path, errors, progress)
-        if path.suffix.lower() in (".csv", ".tsv") or _is_table(take_sample(path))
-        else read_records(path, errors, progress)
-    )
-    for number, row in rows:
+    is_table = path.suffix.lower() in (".csv", ".tsv") or _is_table(take_sample(path))
+    for number, row in (_csv if is_table else read_records)(path, errors, progress):
         with reported(errors, str(path), number):
             answers.append(_answer(number, row, str(path), errors, named))
     return parsed_log(path, NAME, answers, errors, named=named)
@@ -187,9 +178,8 @@ def _csv(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tup
     if not {name.lower() for name in table.columns} & set(QUERY_FIELDS):
         raise InputError(f"{path}: the header has no column {', '.join(QUERY_FIELDS)}")
     for line, row in read_rows(table, errors, progress):
-        typed: dict[str, Any] = {
-            name.lower(): cell for name, cell in row.items() if cell.strip() or name.lower() == RESULTS
-        }
+        cells = ((name.lower(), cell) for name, cell in row.items())
+        typed: dict[str, Any] = {name: cell for name, cell in cells if cell.strip() or name == RESULTS}
         with reported(errors, str(path), line):
             for name in typed.keys() & set(LIST_FIELDS):
                 typed[name] = fields.items_in(name, typed[name])
@@ -219,14 +209,13 @@ def _scored(row: Mapping[str, Any]) -> list[Any]:
         return results or []
     if not isinstance(scores, list) or len(scores) != len(results or []):
         found = len(scores) if isinstance(scores, list) else "no list"
-        raise fields.FieldError(
-            "scores", f"must be a list of {len(results or [])} numbers, one a result, found {found}"
-        )
-    with_ids = [
-        {"id": one} if isinstance(one, str | int) and not isinstance(one, bool) else one for one in results or []
-    ]
-    pairs = zip(with_ids, scores, strict=True)
-    return [{"score": score, **one} if isinstance(one, dict) else one for one, score in pairs]
+        wanted = f"must be a list of {len(results or [])} numbers, one a result"
+        raise fields.FieldError("scores", f"{wanted}, found {found}")
+    scored = []
+    for one, score in zip(results or [], scores, strict=True):
+        row = {"id": one} if isinstance(one, str | int) and not isinstance(one, bool) else one
+        scored.append({"score": score, **row} if isinstance(row, dict) else row)
+    return scored
 
 
 def sniff(sample: Sample) -> bool:

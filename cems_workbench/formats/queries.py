@@ -133,9 +133,7 @@ def _sniff(sample: Sample) -> bool:
     def asks(row: Mapping[str, Any]) -> bool:
         # A recorded answer may have `queries` too, and is not a query.
         worded = isinstance(row.get("queries"), list) and not {"results", "ranked", "lists"} & row.keys()
-        return (
-            {"qid"} <= row.keys() and "results" not in row and ("query" in row or worded) and not names_judgments(row)
-        )
+        return "qid" in row and "results" not in row and ("query" in row or worded) and not names_judgments(row)
 
     return sample.mostly(asks)
 

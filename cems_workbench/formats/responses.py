@@ -72,12 +72,10 @@ def _beside(inner: str) -> Callable[[Row], dict[str, Any]]:
 
 
 def _hit(row: Row) -> dict[str, Any]:
-    fields = {
-        name: value[0] if isinstance(value, list) and len(value) == 1 else value
-        for name, value in _object(row, "fields").items()
-    }
-    taken = {"id": row.get("_id"), "score": row.get("_score")}
-    return {**fields, **_object(row, "_source"), **{name: value for name, value in taken.items() if value is not None}}
+    said = _object(row, "fields").items()
+    fields = {name: value[0] if isinstance(value, list) and len(value) == 1 else value for name, value in said}
+    taken = {name: row[f"_{name}"] for name in ("id", "score") if row.get(f"_{name}") is not None}
+    return {**fields, **_object(row, "_source"), **taken}
 
 
 def _of_langgraph(row: Row) -> dict[str, Any]:
@@ -312,14 +310,13 @@ def oriented(
     several = f" in {rising:,} of {len(answers):,} answers" if len(answers) > 1 and turned else ""
     if not turned:
         return list(answers), (f"{name} is smaller for what is nearer: its negative was read as the score",)
-    line = (
-        f"{name} falls from the first to the last result{several}, as a similarity does: it was read as the score"
-        if called
-        else f"{name} rises from the first to the last result{several}, as a distance does: its negative was read as the score"
-    )
-    return [
-        tuple(row if row.score is None else replace(row, score=0.0 - row.score) for row in answer) for answer in answers
-    ], (line,)
+    goes, as_what, read = ("falls", "a similarity", "it") if called else ("rises", "a distance", "its negative")
+    line = f"{name} {goes} from the first to the last result{several}, as {as_what} does: {read} was read as the score"
+
+    def turn(row: Returned) -> Returned:
+        return row if row.score is None else replace(row, score=0.0 - row.score)
+
+    return [tuple(map(turn, answer)) for answer in answers], (line,)
 
 
 def parse_rows(
@@ -355,9 +352,8 @@ def items_of(
     """As `parse_rows`, of values with the numbers of their rows; a memory may stand several times."""
     fields = [flat(value) for _, value in rows]
     name = score_name(fields)
-    items = (
-        _item(row, value, each, name, source, errors, named) for (row, value), each in zip(rows, fields, strict=True)
-    )
+    pairs = zip(rows, fields, strict=True)
+    items = (_item(row, value, each, name, source, errors, named) for (row, value), each in pairs)
     return [one for one in items if one is not None]
 
 
@@ -372,11 +368,9 @@ def _item(
     if not isinstance(value, dict) and not is_scored(value):
         errors.append(RowError(source, row, f"must be an object or an id, found {type_name(value)}"))
         return None
-    memory_id = next((str(fields[name]) for name in IDS if isinstance(fields.get(name), str | int)), None)
-    if memory_id is None:
-        inner: Mapping[str, Any] = next((fields[name] for name in NESTED if isinstance(fields.get(name), dict)), {})
-        names = METADATA_IDS
-        memory_id = next((str(inner[name]) for name in names if isinstance(inner.get(name), str | int)), None)
+    inner: Row = next((fields[name] for name in NESTED if isinstance(fields.get(name), dict)), {})
+    places = (*((fields, name) for name in IDS), *((inner, name) for name in METADATA_IDS))
+    memory_id = next((str(place[name]) for place, name in places if isinstance(place.get(name), str | int)), None)
     content = payload.text_of(None, fields, payload.ANY_NAMES)
     if not memory_id and not content:
         errors.append(RowError(source, row, f"has neither an id ({', '.join(IDS[:3])}, …) nor a content"))
@@ -384,9 +378,8 @@ def _item(
     name, distance = score_of(fields, scored) or ("", False)
     score = finite(fields[name]) if name else None
     if name and score is None:
-        errors.append(
-            RowError(source, row, f"must be a finite number, found {ascii(fields[name])[:60]}; it has no score", name)
-        )
+        reason = f"must be a finite number, found {ascii(fields[name])[:60]}; it has no score"
+        errors.append(RowError(source, row, reason, name))
     elif name:
         named[name] = distance
     return Returned(row, memory_id or None, -score if distance and score else score, content, _parts(fields))

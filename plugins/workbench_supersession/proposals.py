@@ -184,9 +184,8 @@ def candidate_pairs(resources: Resources, progress: Progress = silent) -> Candid
         raise InputError(f"proposals need two memories with dates; the store has {len(origins)}")
     dated = [origin for origin in origins if origin.created_at is not None]
     if len(dated) < 2:
-        raise InputError(
-            f"proposals need two memories with a date (created_at); {len(dated)} of {len(origins):,} has one"
-        )
+        found = f"{len(dated)} of {len(origins):,} has one"
+        raise InputError(f"proposals need two memories with a date (created_at); {found}")
     vectors = resources.indexes.vectors
     index = {origin.id: number for number, origin in enumerate(dated)}
     near = np.full((len(dated), NEIGHBOURS), -1, np.int32)
@@ -201,9 +200,8 @@ def candidate_pairs(resources: Resources, progress: Progress = silent) -> Candid
             near[row, column], cosines[row, column] = other, cosine
     progress("finding neighbours", len(dated), len(dated))
     if embedded < 2:
-        raise InputError(
-            f"proposals need two memories with an embedding; {embedded} of {len(dated):,} has one: run reindex"
-        )
+        found = f"{embedded} of {len(dated):,} has one"
+        raise InputError(f"proposals need two memories with an embedding; {found}: run reindex")
     notes = []
     if len(dated) < len(origins):
         notes.append(f"{len(origins) - len(dated):,} memories without a date are left out")
@@ -211,9 +209,8 @@ def candidate_pairs(resources: Resources, progress: Progress = silent) -> Candid
         notes.append(f"{len(dated) - embedded:,} memories without an embedding are left out")
     language = resources.store.language.current
     if not word_lists(language):
-        notes.append(
-            f"the word lists are English and the store is {language}: only digits, ISO dates and likeness count"
-        )
+        lists = f"the word lists are English and the store is {language}"
+        notes.append(f"{lists}: only digits, ISO dates and likeness count")
     return Candidates(_pairs(dated, near, cosines), len(dated) * NEAREST * 2, embedded, tuple(notes))
 
 

@@ -38,18 +38,10 @@ class DecidedRows:
 
 def write_proposals(proposals: SupersessionReport, path: Path) -> None:
     """Write proposals as CSV, guarded against formulas. Raises InputError."""
-    rows = [
-        (
-            edge.newer,
-            edge.older,
-            "",
-            f"{edge.score:.4f}",
-            edge.why,
-            text_of(proposals.texts[edge.newer]),
-            text_of(proposals.texts[edge.older]),
-        )
-        for edge in proposals.edges
-    ]
+    rows = []
+    for edge in proposals.edges:
+        texts = [text_of(proposals.texts[end]) for end in (edge.newer, edge.older)]
+        rows.append((edge.newer, edge.older, "", f"{edge.score:.4f}", edge.why, *texts))
     write_text(path, written([COLUMNS, *rows]), newline="")
 
 

@@ -59,8 +59,6 @@ _MARKS, _OTHERS = frozenset(_NAMES["marks"]), frozenset(_NAMES["others"])
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """A chunk of the file."""
-
     number: int
     where: str
     row: Any
@@ -179,15 +177,9 @@ def _joined(export: _Export) -> Iterator[tuple[int, dict[str, Any]]]:
     for name, chunks in export.chunks.items():
         if name not in seen and (content := _content(export, chunks)):
             export.from_chunks += 1
-            yield (
-                chunks[0].number,
-                {
-                    # A chunk's own times are the document's, which has no others.
-                    **{key: value for key, value in chunks[0].row.items() if key in USED},
-                    "id": name,
-                    "content": content,
-                },
-            )
+            # A chunk's own times are the document's, which has no others.
+            own = {key: value for key, value in chunks[0].row.items() if key in USED}
+            yield chunks[0].number, {**own, "id": name, "content": content}
 
 
 def _content(export: _Export, chunks: list[_Chunk]) -> str:
@@ -238,9 +230,8 @@ def _is_cems(row: dict[str, Any]) -> bool:
     keys = row.keys()
     if "document_id" in keys:
         return "content" in keys
-    return (
-        "id" in keys and bool({"content", "chunks", "deleted_at"} & keys) and bool(keys & _MARKS) and not keys & _OTHERS
-    )
+    whole = "id" in keys and bool({"content", "chunks", "deleted_at"} & keys)
+    return whole and bool(keys & _MARKS) and not keys & _OTHERS
 
 
 EXPORT = described(__file__, "cems-export", _sniff_export, _read_export)

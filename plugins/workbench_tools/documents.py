@@ -118,9 +118,8 @@ def with_ids(rows: list[dict[str, Any]], output: Any, dropped: Any = None) -> li
         return rows
     others = [document_fields(one) for one in documents_in(output) or ()]
     cut = bool(dropped) or not all(rows)
-    if len(others) < len(rows) or (
-        not cut and [one.get("content") for one in others] != [row.get("content") for row in rows]
-    ):
+    same = [one.get("content") for one in others] == [row.get("content") for row in rows]
+    if len(others) < len(rows) or not (cut or same):
         return rows
     pairs = list(zip_longest(others, rows, fillvalue=dict[str, Any]()))
     for name in ("id", "content"):
@@ -151,16 +150,9 @@ def _words(value: Mapping[str, Any]) -> str | None:
 
 
 def _first(values: Mapping[str, Any], names: Sequence[str]) -> Any:
-    return next(
-        (
-            values[name]
-            for name in names
-            if isinstance(found := values.get(name), str | int | float)
-            and not isinstance(found, bool)
-            and str(found).strip()
-        ),
-        None,
-    )
+    found = (values.get(name) for name in names)
+    plain = (one for one in found if isinstance(one, str | int | float) and not isinstance(one, bool))
+    return next((one for one in plain if str(one).strip()), None)
 
 
 def rows_of_table(value: Mapping[str, Any], known: Collection[str]) -> list[dict[str, Any]] | None:

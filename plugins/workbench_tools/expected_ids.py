@@ -200,12 +200,8 @@ def expects(row: Row) -> bool:
     keys = {plain(first_of(row, names)[0]) for names in (ASKED, QIDS)} - {""}
     if not keys or is_sample({plain(name) for name in row}):
         return False
-    sure = bool(keys - ANY_ROW)
-    return any(
-        (sure or SURE.fullmatch(plain(name))) and _may_be_ids(name, row[name])
-        for name in named(row, WANTED)
-        if "content" not in row
-    )
+    sure, names = bool(keys - ANY_ROW), [] if "content" in row else named(row, WANTED)
+    return any((sure or SURE.fullmatch(plain(name))) and _may_be_ids(name, row[name]) for name in names)
 
 
 def _may_be_ids(name: str, value: Any) -> bool:

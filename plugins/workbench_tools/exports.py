@@ -98,9 +98,8 @@ def as_span(row: Mapping[str, Any]) -> Mapping[str, Any]:
     match system_of(row):
         case "Jaeger":
             tags = {str(tag.get("key")): tag.get("value") for _, tag in objects(row["tags"])}
-            parents = [
-                one.get("spanID") for _, one in objects(row.get("references")) if one.get("refType") == "CHILD_OF"
-            ]
+            references = [one for _, one in objects(row.get("references"))]
+            parents = [one.get("spanID") for one in references if one.get("refType") == "CHILD_OF"]
             ids = row.get("traceID"), row.get("spanID"), next(iter(parents), row.get("parentSpanID"))
             return _timed(row["operationName"], ids, row.get("startTime"), row.get("duration"), tags)
         case "Zipkin":
@@ -116,16 +115,8 @@ def as_span(row: Mapping[str, Any]) -> Mapping[str, Any]:
             message = first_of(row, ("statusMessage", "status_message"))
             return _span(row, kind, parent, failed, message, row.get("input"), row.get("output"))
         case "LangSmith":
-            error = row.get("error")
-            return _span(
-                row,
-                str(row["run_type"]).upper(),
-                row.get("parent_run_id"),
-                bool(error),
-                error,
-                row["inputs"],
-                row.get("outputs"),
-            )
+            kind, error, parent = str(row["run_type"]).upper(), row.get("error"), row.get("parent_run_id")
+            return _span(row, kind, parent, bool(error), error, row["inputs"], row.get("outputs"))
     return row
 
 
@@ -149,9 +140,8 @@ def _timed(name: Any, ids: tuple[Any, Any, Any], start: Any, duration: Any, tags
     """A span with a begin and a duration in microseconds, that failed if a tag says so."""
     begun = int(start) * 1000 if isinstance(start, int) else start
     ended = begun + int(duration) * 1000 if isinstance(begun, int) and isinstance(duration, int) else None
-    failed = str(tags.get("otel.status_code", "")).upper() == "ERROR" or str(
-        tags.get("error", "false")
-    ).lower() not in ("false", "")
+    tagged = str(tags.get("error", "false")).lower() not in ("false", "")
+    failed = tagged or str(tags.get("otel.status_code", "")).upper() == "ERROR"
     return {
         "name": name,
         "trace_id": ids[0],

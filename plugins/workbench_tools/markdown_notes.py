@@ -142,9 +142,8 @@ def _row(root: Path, file: Path, errors: list[RowError]) -> dict[str, Any] | Non
                 raise ValueError
             text = text[front.end() :]
         except (yaml.YAMLError, ValueError, RecursionError):
-            errors.append(
-                RowError(str(file), 0, "its front matter is no YAML of names and values; it was left as text")
-            )
+            reason = "its front matter is no YAML of names and values; it was left as text"
+            errors.append(RowError(str(file), 0, reason))
     if file == root and not text.strip():
         raise InputError(f"{file} is empty")
     place = file.relative_to(root).with_suffix("").as_posix() if file != root else file.stem

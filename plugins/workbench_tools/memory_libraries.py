@@ -21,6 +21,7 @@ Source: files written by @modelcontextprotocol/server-memory 2026.8.31, which al
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -121,9 +122,8 @@ def _sniff_records(sample: Sample) -> bool:
     if found.system in (CHROMA, LETTA):
         return any(map(_has_text, rows))
     bare = {"id", "text"}
-    if sample.path.stem.lower().startswith("memor") and all(
-        isinstance(row, dict) and bare <= row.keys() <= {*bare, "metadata"} for row in rows
-    ):
+    plain = all(isinstance(row, dict) and bare <= row.keys() <= {*bare, "metadata"} for row in rows)
+    if plain and sample.path.stem.lower().startswith("memor"):
         return bool(rows)
     return any(map(_is_record, rows))
 
@@ -183,15 +183,8 @@ def _read_server(path: Path, progress: Progress) -> ParsedInput:
                 raise FieldError(field, f"no entity of the file is called {name!r}"[:100])
         return relation
 
-    relations = collect(
-        str(path),
-        edges,
-        between,
-        lambda edge: (edge.source_id, edge.target_id, edge.kind),
-        "from, to, relationType",
-        RELATION_FIELDS,
-        errors,
-    )
+    key = attrgetter("source_id", "target_id", "kind")
+    relations = collect(str(path), edges, between, key, "from, to, relationType", RELATION_FIELDS, errors)
     parsed = memories.parsed(path, "mcp-memory-server", "memories", errors, relations.notes)
     return parsed.with_rows(relations=zip(relations.rows, relations.records, strict=True))
 
@@ -216,13 +209,8 @@ def _is_graph(row: dict[str, Any]) -> bool:
 
 
 def _sniff_server(sample: Sample) -> bool:
-    return sample.mostly(
-        lambda row: (
-            (row.get("type") == ENTITY and "observations" in row)
-            or (row.get("type") == RELATION and "relationType" in row)
-            or _is_graph(row)
-        )
-    )
+    marks = {ENTITY: "observations", RELATION: "relationType"}
+    return sample.mostly(lambda row: marks.get(str(row.get("type")), "\0") in row or _is_graph(row))
 
 
 SERVER = described(__file__, "mcp-memory-server", _sniff_server, _read_server)

@@ -88,15 +88,13 @@ def _sample(
     beside = [found for name in BESIDE if (found := as_object(row.get(name)))]
     field, ids = _list(row, GOLD_IDS, beside)
     others = [name for name in named(row, WANTED) if name not in GOLD_TEXTS][:1] if ids is None else []
-    items = [(field, one, GRADE) for one in ids or ()] + [
-        (name, *item) for name in others for item in items_of(name, row[name], GRADE)
-    ]
+    items = [(field, one, GRADE) for one in ids or ()]
+    items += [(name, *item) for name in others for item in items_of(name, row[name], GRADE)]
     gold = list(dict.fromkeys(judgment_of(qid, *item) for item in items))
     field, contexts = (field, None) if gold else _list(row, GOLD_TEXTS)
     texts = [(f"{field}[{place}]", text) for place, text in enumerate(contexts or ()) if isinstance(text, str)]
-    field, retrieved = _list(
-        row, (*RETRIEVED_IDS, *(name for name in named(row, RETURNED) if name not in RETRIEVED_TEXTS), RESULTS), beside
-    )
+    returned_ids = [name for name in named(row, RETURNED) if name not in RETRIEVED_TEXTS]
+    field, retrieved = _list(row, (*RETRIEVED_IDS, *returned_ids, RESULTS), beside)
     if retrieved is None:
         field, retrieved = _list(row, RETRIEVED_TEXTS)
         retrieved = None if retrieved is None else [_content(one) for one in retrieved]
@@ -134,10 +132,7 @@ def _content(value: Any) -> Any:
 def _json(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, row in read_records(path, errors, progress):
         table = rows_of_table(row, QUERIES)
-        if table is None:
-            yield number, row
-        else:
-            yield from enumerate(table, 1)
+        yield from [(number, row)] if table is None else enumerate(table, 1)
 
 
 def _csv(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -39,7 +39,7 @@ from cems_workbench.formats.base.csv_table import (
     written,
 )
 from cems_workbench.formats.base.fields import FieldError, identifier
-from cems_workbench.formats.base.files import Sample, read_lines
+from cems_workbench.formats.base.files import Sample, data_beside, read_lines
 from cems_workbench.formats.base.format import JudgmentWriter, described
 from cems_workbench.formats.base.judgments import ByWords, not_by_words
 from cems_workbench.formats.base.names import NAMES, RUN, fields_of, plain
@@ -52,12 +52,7 @@ HEADER = ("query", "docid", "rating")
 PAIR = HEADER[:2]
 COLUMNS = {"query": ("query", "query_text"), "docid": NAMES["memory_id"], "rating": NAMES["grade"]}
 """Their names in Quepid's exports and other tables, as `names.plain` gives them."""
-RESERVED = frozenset(
-    (
-        *("constructor", "hasOwnProperty", "isPrototypeOf", "propertyIsEnumerable", "toLocaleString", "toString"),
-        *("valueOf", "__proto__", "__defineGetter__", "__defineSetter__", "__lookupGetter__", "__lookupSetter__"),
-    )
-)
+RESERVED = frozenset(data_beside(__file__, "names.json")["javascript"])
 """Names that each object of JavaScript has."""
 _LTR = re.compile(r"\s*(\S+)\s+qid:(\S+)[^#]*#\s*([^\t ]+)[\t ]*(.*)")
 Cell = tuple[dict[str, str], str, str]
@@ -187,10 +182,8 @@ def _read_book(path: Path, progress: Progress) -> ParsedInput:
     collected: Collected[Judgment] = collect_judgments(str(path), graded_cells(), parse, errors)
     unrated = by_words.unrated
     if not judges:
-        queries = len({words for _, words, _ in unrated})
-        notes = [
-            f"the book has no judge and so no judgment: its {len(unrated):,} pairs name {queries:,} queries to be judged"
-        ]
+        named = f"its {len(unrated):,} pairs name {len({words for _, words, _ in unrated}):,} queries to be judged"
+        notes = [f"the book has no judge and so no judgment: {named}"]
     elif unrated:
         notes.append(f"{len(unrated):,} pairs that nobody has judged; their queries are there to be judged")
     return by_words.parsed(str(path), "quepid-book", collected, errors, notes, grade_column="")
@@ -212,11 +205,8 @@ def _with_unique_judges(path: Path) -> tuple[CsvTable, list[str]]:
     again = [name for name in others if name.lower() in PAIR]
     if again:
         raise InputError(f"{path}: the header has the column {ascii(again[0])[:60]} more than once")
-    notes = [
-        f"{name!r} names {len(more) + 1} judges; the others are {more[0]} and so on"
-        for name, more in others.items()
-        if name
-    ]
+    line = "{!r} names {} judges; the others are {} and so on"
+    notes = [line.format(name, len(more) + 1, more[0]) for name, more in others.items() if name]
     return replace(table, columns=tuple(columns)), notes
 
 

@@ -127,9 +127,8 @@ def _read(path: Path, progress: Progress) -> ParsedInput:
         notes.append(f"{count} nothing, or a pair without a rating; what is not judged is there to be judged")
     queries = [row for read_item, items in _found(document) if read_item is _of_query for row in map(_object, items)]
     if answered := sum(ANSWER in row for row in queries):
-        notes.append(
-            f"{ANSWER} of {answered:,} quer{'y' if answered == 1 else 'ies'} is left out: a query set has no answers"
-        )
+        of = f"{answered:,} quer{'y' if answered == 1 else 'ies'}"
+        notes.append(f"{ANSWER} of {of} is left out: a query set has no answers")
     return by_words.parsed(str(path), "quepid-json", collected, errors, notes)
 
 
@@ -137,9 +136,8 @@ def _rows(path: Path, document: Any) -> Iterator[Row]:
     """Each rating as `query`, `docid`, `rating`, `judge`; what is no object is passed over as an empty row, which is reported."""
     found = _found(document)
     if not found:
-        raise InputError(
-            f"{path}: must have one of {PAIRS}, {GROUPS}, {RATINGS}, {QUERY_SET}, or {QUERIES} with ratings"
-        )
+        named = f"{PAIRS}, {GROUPS}, {RATINGS}, {QUERY_SET}"
+        raise InputError(f"{path}: must have one of {named}, or {QUERIES} with ratings")
     for read_item, items in found:
         for item in map(_object, items):
             yield from read_item(item)
@@ -260,12 +258,7 @@ def _parse_ranx(row: tuple[str, Any, Any]) -> Judgment:
     return graded("grade", grade, lambda whole: Judgment(*ids, whole))
 
 
-def _sniff_ranx(sample: Sample) -> bool:
-    """An object of objects of whole numbers."""
-    return bool(numbers := _numbers(sample)) and None not in map(whole_grade, numbers)
-
-
-def _write_ranx(judgments: Iterable[Judgment]) -> str:
+def _write_ranx(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
     """The judgments as ranx reads them; the judge is not written: there must be one grade per pair."""
     grades: dict[str, dict[str, int]] = {}
     for judgment in judgments:
@@ -298,8 +291,8 @@ def _doubt(sample: Sample) -> str:
 RANX = described(
     __file__,
     "ranx-json",
-    _sniff_ranx,
+    lambda sample: bool(numbers := _numbers(sample)) and None not in map(whole_grade, numbers),
     _read_ranx,
-    judgments=JudgmentWriter(lambda judgments, words: _write_ranx(judgments), judges=False, place=7),
+    judgments=JudgmentWriter(_write_ranx, judges=False, place=7),
     doubt=_doubt,
 )

@@ -99,8 +99,6 @@ def _read(format: str, columns: Sequence[str], documents: str, path: Path, progr
 
 
 class _Reading:
-    """What was seen so far of a file."""
-
     def __init__(self, source: str, errors: list[RowError], documents: str) -> None:
         self._source, self._errors, self._documents = source, errors, documents
         self._found: list[_Retrieval] = []
@@ -121,10 +119,8 @@ class _Reading:
                 self._words.setdefault(str(first_of(values, TRACE_IDS) or ""), set()).add(text)
             trace, span, parent = _place(values)
             given = values.get(QUERIES[0])
-            self._around[trace, span] = (
-                parent,
-                given if isinstance(given, str) and len(given) <= MAX_AROUND_CHARS else "",
-            )
+            short = given if isinstance(given, str) and len(given) <= MAX_AROUND_CHARS else ""
+            self._around[trace, span] = (parent, short)
             return
         if has_failed(values):
             raise FieldError("status", "the retrieval ended in an error and answered nothing")
@@ -141,10 +137,8 @@ class _Reading:
         lost = lost_of(values, rows)
         if lost is not None and rows is not None:
             gone = [place for place, row in enumerate(rows) if not (row.get("id") or row.get("content"))]
-            # A document that is missing keeps its place, so that the others have their ranks.
-            rows = [
-                row | {"id": f"{NOT_IN_TRACE}{place + 1}"} if place in gone else row for place, row in enumerate(rows)
-            ]
+            for place in gone:  # it keeps its place, so that the others have their ranks
+                rows[place] = rows[place] | {"id": f"{NOT_IN_TRACE}{place + 1}"}
             self._lacking.append(f"row {number}: {lacking_line(len(gone), len(rows), lost)}")
         asked: Asked = Asking(number, "", query, None, moment)
         if rows is not None:
@@ -162,9 +156,8 @@ class _Reading:
     def askings(self) -> list[Asked]:
         """Each retrieval once, in the order of the file."""
         by_span = {(one.trace, one.span): one for one in self._found if one.span}
-        for (
-            one
-        ) in self._found:  # the query is the first attribute that a tracer drops; the calls around and inside have it
+        for one in self._found:
+            # The query is the first attribute that a tracer drops; the calls around and inside have it.
             if one.wordless is not None and one.cut and (words := self._words_around(one)):
                 one.asked, one.wordless = replace(one.asked, query=words), None
             outer = by_span.get((one.trace, one.parent)) if one.parent else None
@@ -273,7 +266,6 @@ def _sniff_spans(sample: Sample) -> bool:
 
 
 def _sniff_observations(sample: Sample) -> bool:
-    """Rows or pages of observations, or a header with their names."""
     if sample.rows:
         return are_observations(sample.rows)
     return any(names >= {*OBSERVED} and names & {"traceId", "trace_id"} for names in _headers(sample))

@@ -134,9 +134,8 @@ class Span:
     @property
     def has_documents(self) -> bool:
         """Whether it is a list or a stage."""
-        return (
-            self.output is not None or self.input is not None or self.stage_kind is not None or self.kind in SEARCHERS
-        )
+        recorded = self.output is not None or self.input is not None
+        return recorded or self.stage_kind is not None or self.kind in SEARCHERS
 
     @property
     def ended(self) -> tuple[float, int]:
@@ -203,9 +202,8 @@ def lost_of(values: Mapping[str, Any], rows: Sequence[Mapping[str, Any]] | None)
 
 def lacking_line(gone: int, documents: int, lost: str) -> str:
     """How many of the documents of a span are not in the file, and why."""
-    return (
-        f"{f'{gone:,} of its {documents:,} documents are' if gone else 'documents may be'} missing in the file: {lost}"
-    )
+    which = f"{gone:,} of its {documents:,} documents are" if gone else "documents may be"
+    return f"{which} missing in the file: {lost}"
 
 
 def kind_of(values: Mapping[str, Any]) -> str:
@@ -297,15 +295,10 @@ def flatten(name: str, value: Any, values: dict[str, Any], depth: int) -> None:
     if name in _WHOLE:
         values[name] = value
         return
-    if isinstance(value, dict):
-        inner: Iterator[tuple[Any, Any]] = iter(value.items())
-    elif isinstance(value, list):
-        inner = iter(enumerate(value))
-        if not value:
-            values[name] = value
-    else:
+    if not isinstance(value, dict | list) or value == []:
         values[name] = value
         return
+    inner: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else enumerate(value)
     for key, item in inner:
         flatten(f"{name}.{key}" if name else str(key), item, values, depth + 1)
 
@@ -391,11 +384,9 @@ def moment_of(start: int | None) -> datetime | None:
 @lru_cache(maxsize=20_000)
 def _place(name: str) -> tuple[str, int | None, str] | None:
     """The list that an attribute is of, the place of its document and the field of that; the spans of a file have the same names."""
-    found = _OF_DOCUMENT.match(name)
-    if found is None:
+    if (found := _OF_DOCUMENT.match(name)) is None:
         return None
-    listed, number, what = found.groups()
-    return listed, None if number is None else int(number), what or ""
+    return found[1], None if found[2] is None else int(found[2]), found[3] or ""
 
 
 def listed(values: Mapping[str, Any]) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
@@ -417,11 +408,7 @@ def listed(values: Mapping[str, Any]) -> tuple[dict[str, list[dict[str, Any]]], 
             else:
                 rows.setdefault(listed_in, {}).update((i, {"": item}) for i, item in enumerate(items))
             continue
-        own = rows.setdefault(listed_in, {})
-        if place in own:
-            own[place][what] = value
-        else:
-            own[place] = {what: value}
+        rows.setdefault(listed_in, {}).setdefault(place, {})[what] = value
     # A number that is missing below another one is a document that was dropped: the others keep their places.
     return {
         name: [_fields(name, own[place]) if place in own else {} for place in _places(name, own)]
@@ -462,10 +449,8 @@ def _documents(rows: Sequence[Mapping[str, Any]] | None, whole: bool) -> Documen
     """The documents; what has neither id nor content is left out unless it stands for one that is lost (`whole`)."""
     if rows is None:
         return None
-    found = ((_document(row), row) for row in rows)
-    return tuple(
-        one or TracedDocument(None, finite(row.get("score"))) for one, row in found if one is not None or whole
-    )
+    lost = (TracedDocument(None, finite(row.get("score"))) if whole else None for row in rows)
+    return tuple(found for row, gone in zip(rows, lost, strict=True) if (found := _document(row) or gone) is not None)
 
 
 def _document(values: Mapping[str, Any]) -> TracedDocument | None:
@@ -484,14 +469,12 @@ def _document(values: Mapping[str, Any]) -> TracedDocument | None:
 
 
 def _dropped(rows: Iterable[Mapping[str, Any]]) -> dict[str, tuple[str, bool]]:
-    return {
-        _whole(str(row["id"])): (
-            _whole(str(row.get("reason") or "dropped")[:1000]),
-            row.get("past_limit") in (True, "true"),
-        )
-        for row in rows
-        if isinstance(row.get("id"), str | int)
-    }
+    found = {}
+    for row in rows:
+        if isinstance(row.get("id"), str | int):
+            reason = _whole(str(row.get("reason") or "dropped")[:1000])
+            found[_whole(str(row["id"]))] = (reason, row.get("past_limit") in (True, "true"))
+    return found
 
 
 def first_of(values: Mapping[str, Any], names: Sequence[str]) -> Any:

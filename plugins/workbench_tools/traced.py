@@ -122,26 +122,15 @@ def _in_a_circle(node: _Node, nodes: Mapping[str, _Node]) -> bool:
 
 
 def _stand_in(orphans: Sequence[_Node]) -> Span:
-    orphans = sorted(orphans, key=lambda node: node.span.ended)
-    first = orphans[0].span
-    asked = next((node.span.query for node in orphans if node.span.query), None)
-    return replace(
-        first,
-        span_id=first.parent_id,
-        parent_id="",
-        name="results",
-        kind="CHAIN",
-        ms=None,
-        error=None,
-        query=asked,
-        qid=None,
-        output=None,
-        input=None,
-        stage_name=None,
-        stage_kind=None,
-        problem=None,
-        dropped={},
+    first = min(orphans, key=lambda node: node.span.ended).span
+    asked = next(
+        (node.span.query for node in sorted(orphans, key=lambda node: node.span.ended) if node.span.query), None
     )
+    empty: dict[str, Any] = dict.fromkeys(
+        ("ms", "error", "qid", "output", "input", "stage_name", "stage_kind", "problem")
+    )
+    about: dict[str, Any] = {"parent_id": "", "name": "results", "kind": "CHAIN", "query": asked, "dropped": {}}
+    return replace(first, span_id=first.parent_id, **about, **empty)
 
 
 def _outermost(node: _Node) -> Iterator[_Node]:
@@ -163,14 +152,8 @@ def _is_same_call(child: _Node, node: _Node) -> bool:
     """Whether a span is just the inner half of the one around it, as LlamaIndex's `_retrieve` is: a search that recorded no results."""
     span = child.span
     silent = span.output is None and span.input is None and span.stage_kind is None and span.error is None
-    return (
-        silent
-        and span.kind == node.span.kind
-        and span.kind in SEARCHERS
-        and node.span.output is not None
-        and len(node.children) == 1
-        and not any(map(_has_stages, child.children))
-    )
+    searches = span.kind == node.span.kind and span.kind in SEARCHERS and node.span.output is not None
+    return silent and searches and len(node.children) == 1 and not any(map(_has_stages, child.children))
 
 
 def _behind_boundaries(node: _Node) -> bool:
@@ -258,12 +241,11 @@ class _Reading:
             return [*outer, *inner]
         if inner and output is not None:
             if span.stage_kind == "list" and not span.ranked and all(one.is_list for one in inner):
-                return [*outer, self._group(inner, output)]
-            if (
-                span.stage_kind is None
-                and len(inner) == 1
-                and [key for key, _ in inner[0].hits] == [key for key, _ in output]
-            ):
+                self.grouped |= {key for one in inner for key, _ in one.hits}
+                self.kept = (self.kept or set()) | {key for key, _ in output}
+                return [*outer, _Source(output, -1, frozenset().union(*(one.lists for one in inner)))]
+            same = len(inner) == 1 and [key for key, _ in inner[0].hits] == [key for key, _ in output]
+            if span.stage_kind is None and same:
                 return [*outer, *inner]
         if node is self.root and output is None:
             return [*outer, *inner]
@@ -305,11 +287,6 @@ class _Reading:
         asked, given = _folded(self.root.span.query), _folded(span.query)
         if asked and given and asked not in given and all(_folded(one.content) != given for one in span.input or ()):
             self.asked[name] = one_line(span.query or "", 80)
-
-    def _group(self, inner: Sequence[_Source], output: Hits) -> _Source:
-        self.grouped |= {key for one in inner for key, _ in one.hits}
-        self.kept = (self.kept or set()) | {key for key, _ in output}
-        return _Source(output, -1, frozenset().union(*(one.lists for one in inner)))
 
     def _stage(self, span: Span, output: Hits | None, inner: list[_Source], outer: list[_Source]) -> list[_Source]:
         name = self._unique(self._name_of_span(span))
@@ -387,7 +364,8 @@ class _Reading:
 
     def _are_parents(self, stage: str, brought: Sequence[str], had: Collection[str]) -> bool:
         """Whether all that the stage brought are parents of what it read; then a remark says so."""
-        named = {key: [kid for kid in had if self.parents.get(kid) in (key, self._id_of(key))] for key in brought}
+        ids = {key: (key, self.contents[key].id if key in self.contents else None) for key in brought}
+        named = {key: [kid for kid in had if self.parents.get(kid) in ids[key]] for key in brought}
         how, found = "metadata names them", named
         if not all(named.values()):
             how, found = "text is in theirs", {key: [kid for kid in had if self._holds(key, kid)] for key in brought}
@@ -398,9 +376,6 @@ class _Reading:
         line = f"{_count(brought, 'candidate')} that {who} of {kids} of its input, whose {how}"
         self.remarks.setdefault(stage, []).append(f"{line}, such as {brought[0]} of {found[brought[0]][0]}")
         return True
-
-    def _id_of(self, key: str) -> str | None:
-        return self.contents[key].id if key in self.contents else None
 
     def _holds(self, key: str, kid: str) -> bool:
         whole, part = (self.contents[one].content if one in self.contents else None for one in (key, kid))
@@ -417,7 +392,7 @@ class _Reading:
             for text, name in one.items():
                 ids.setdefault(text, {})[name] = None
         returned = Counter(
-            text for text, _ in {(one.content, one.id): None for one in output if one.content and one.id}
+            text for text, _ in dict.fromkeys((one.content, one.id) for one in output if one.content and one.id)
         )
         if not any(count > 1 and len(ids.get(text, ())) > 1 for text, count in returned.items()):
             return
@@ -487,9 +462,9 @@ class _Reading:
         return _shown(span.stage_name or span.name)
 
     def _said(self, span: Span) -> list[str]:
-        said = [] if span.error is None else [f"ended in an error{_words(span.error)}"]
-        lacking = [] if span.lost is None else [_lacking(span.output, span)]
-        return [*said, *([] if span.problem is None else [one_line(span.problem, 300)]), *filter(None, lacking)]
+        error = "" if span.error is None else f"ended in an error{_words(span.error)}"
+        problem = "" if span.problem is None else one_line(span.problem, 300)
+        return [line for line in (error, problem, _lacking(span.output, span)) if line]
 
     def _warn(self, stage: str | None, line: str) -> None:
         self.warnings.setdefault(stage or LISTS, []).append(line)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import mmap
 import pickle
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -83,11 +83,6 @@ def read_traces(path: Path, source: str, file: IO[bytes], errors: list[RowError]
     return Traces(len(spilled), _portions(spilled.traces()))
 
 
-def _trace(spans: Sequence[Span]) -> Trace:
-    documents = [document for span in spans for document in (*(span.output or ()), *(span.input or ()))]
-    return Trace(documents, partial(queries_of, spans))
-
-
 def _portions(traces: Iterator[list[Span]]) -> Iterator[list[Trace]]:
     portion: list[Trace] = []
     spans = 0
@@ -95,7 +90,8 @@ def _portions(traces: Iterator[list[Span]]) -> Iterator[list[Trace]]:
         if portion and (len(portion) >= PORTION_TRACES or spans + len(trace) > MAX_SPANS):
             yield portion
             portion, spans = [], 0
-        portion.append(_trace(trace))
+        documents = [document for span in trace for document in (*(span.output or ()), *(span.input or ()))]
+        portion.append(Trace(documents, partial(queries_of, trace)))
         spans += len(trace)
     if portion:
         yield portion
@@ -111,7 +107,6 @@ class _Spill:
         self._end = 0
 
     def add(self, span: Span) -> None:
-        """Append a span."""
         line = pickle.dumps(span)  # which this process alone reads back
         self._file.write(line)
         self._trace.append(self._traces.setdefault(span.trace_id, len(self._traces)))
@@ -130,15 +125,14 @@ class _Spill:
                 reason = f"a trace of {len(places):,} spans; its first {MAX_SPANS:,} are read"
                 self._errors.append(RowError(self._source, 0, reason))
                 places = places[:MAX_SPANS]
-            yield [self._read(place) for place in places]
+            spans: list[Span] = []
+            for place in places:
+                self._file.seek(self._start[place])
+                spans.append(pickle.loads(self._file.read(self._length[place])))  # noqa: S301
+            yield spans
 
     def __len__(self) -> int:
         return len(self._traces)
-
-    def _read(self, place: int) -> Span:
-        self._file.seek(self._start[place])
-        span: Span = pickle.loads(self._file.read(self._length[place]))  # noqa: S301
-        return span
 
 
 def answer_of(query: TracedQuery) -> Asked:

@@ -65,10 +65,14 @@ def recognise(sample: Sample) -> Recognised:
         raise InputError(f"{sample.path}: {_two(sample, fitting)}")
     if fitting:
         return Recognised(fitting[0])
-    named = _by_name(sample)
-    if named is None:
-        raise InputError(f"{sample.path}: {_none(sample)}")
-    return Recognised(named, f"nothing in it says what it is; its name decided for {named.name}")
+    if not sample.rows and sample.document is None and not _header(sample):  # nothing contradicts the name
+        name, suffix = sample.path.stem.lower(), sample.path.suffix.lower()
+        named = [
+            form for form in FORMATS.values() if name.startswith(form.name.split("-")[0]) and suffix in form.suffixes
+        ]
+        if len(named) == 1:
+            return Recognised(named[0], f"nothing in it says what it is; its name decided for {named[0].name}")
+    raise InputError(f"{sample.path}: {_none(sample)}")
 
 
 def _fitting(sample: Sample) -> list[Format]:
@@ -83,23 +87,13 @@ def _fitting(sample: Sample) -> list[Format]:
     return found
 
 
-def _by_name(sample: Sample) -> Format | None:
-    """The one format that begins as the file is called, if the file has neither an object nor a header to contradict it."""
-    if sample.rows or sample.document is not None or _header(sample):
-        return None
-    name, suffix = sample.path.stem.lower(), sample.path.suffix.lower()
-    named = [form for form in FORMATS.values() if name.startswith(form.name.split("-")[0]) and suffix in form.suffixes]
-    return named[0] if len(named) == 1 else None
-
-
 def _two(sample: Sample, fitting: Sequence[Format]) -> str:
     """What a file says that fits several formats, and where they differ: in its rows, or in what each would read of all."""
     firsts = {form.name: _first_row(sample, form) for form in fitting}
     names = " and ".join(f"{form.name} ({form.shape})" if form.shape else form.name for form in fitting)
     if len({*firsts.values()}) == len(fitting) and None not in firsts.values():
-        rows = ", ".join(
-            f"row {row} is of {name}" for name, row in sorted(firsts.items(), key=lambda item: str(item[1]))
-        )
+        in_order = sorted(firsts.items(), key=lambda item: str(item[1]))
+        rows = ", ".join(f"row {row} is of {name}" for name, row in in_order)
         return f"has rows of {' and '.join(firsts)}: {rows}; give each kind a file of its own, or {DECIDE}"
     return f"fits {names}: {DECIDE}"
 
@@ -122,18 +116,14 @@ def _none(sample: Sample) -> str:
         return f"is a SQLite file: connect sqlite:{sample.path.absolute()} reads it, import does not"
     if b"\0" in head:
         return "is neither text nor in a known format"
-    names = _names(sample)
+    names = list(sample.rows[0]) if sample.rows else _header(sample)
     if run := _is_run(sample, names):
         return run
-    if doubts := [
-        f"{doubt}; --format {form.name} reads it as the former"
-        for form in FORMATS.values()
-        if (doubt := form.doubt(sample))
-    ]:
-        return doubts[0]
-    seen = f": {_said(sample, names)}" if _said(sample, names) else ""
-    near = "; ".join(_nearest(sample, names))
-    return f"the format is not recognised{seen}{f'; {near}' if near else ''}; {DECIDE}"
+    for form in FORMATS.values():
+        if doubt := form.doubt(sample):
+            return f"{doubt}; --format {form.name} reads it as the former"
+    said, near = _said(sample, names), "; ".join(_nearest(sample, names))
+    return f"the format is not recognised{f': {said}' if said else ''}{f'; {near}' if near else ''}; {DECIDE}"
 
 
 def _is_run(sample: Sample, names: Sequence[str]) -> str:
@@ -155,10 +145,6 @@ def _header(sample: Sample) -> list[str]:
     counted = [(len({plain(name) for name in names} & known), names) for names in tried]
     best, names = max(counted, key=lambda pair: pair[0])
     return [name for name in names if name.strip()] if best else []
-
-
-def _names(sample: Sample) -> list[str]:
-    return list(sample.rows[0]) if sample.rows else _header(sample)
 
 
 def _said(sample: Sample, names: Sequence[str]) -> str:
@@ -183,25 +169,18 @@ def _nearest(sample: Sample, names: Iterable[str]) -> list[str]:
     """The formats of which the fewest names are missing, each with what is missing of it."""
     there = {plain(name) for name in names}
     carriers = {*(OBJECTS if sample.rows else TABLES)}
+    kind = "field" if sample.rows else "column"
+    instead = "a table instead of objects" if sample.rows else "JSON objects instead of a table"
     found = []
     for form in FORMATS.values():
         missing = [need for need in form.needs if not there & {plain(name) for name in need}]
         met = len(form.needs) - len(missing)
         other = not carriers & {*form.suffixes}
         if met * 2 >= len(form.needs) > 0 and not (other and missing):
-            found.append(
-                (-met / (len(form.needs) + other), form.place, _wanting(form, missing, other, bool(sample.rows)))
-            )
+            wanted = [f"a {kind} {need[0]}" for need in missing] + ([instead] if other else [])
+            line = f"{form.name} needs {' and '.join(wanted) or form.shape}"
+            found.append((-met / (len(form.needs) + other), form.place, line))
     return [line for *_, line in sorted(found)[:NEAREST]]
-
-
-def _wanting(form: Format, missing: Sequence[tuple[str, ...]], other: bool, objects: bool) -> str:
-    kind = "field" if objects else "column"
-    wanted = " and ".join(f"a {kind} {need[0]}" for need in missing)
-    if other:
-        wanted = f"{wanted} and " if wanted else ""
-        wanted += "a table instead of objects" if objects else "JSON objects instead of a table"
-    return f"{form.name} needs {wanted or form.shape}"
 
 
 MOST_ALIKE, MOST_LINES, MOST_IN_ERROR, MOST_ENDINGS = 3, 20, 8, 4
@@ -229,9 +208,7 @@ def log_format(path: Path) -> str | None:
 
 def read(path: Path, format: str = "auto", progress: Progress = silent) -> ParsedInput:
     """Read one file. `format` is a name in FORMATS or "auto". Raises InputError when the file is unusable."""
-    path = Path(path)
-    named = None if format == "auto" else Recognised(_named(format))
-    return _read(named, path, progress)
+    return _read(None if format == "auto" else Recognised(_named(format)), Path(path), progress)
 
 
 def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> list[ParsedInput]:
@@ -262,11 +239,9 @@ def read_path(path: Path, format: str = "auto", progress: Progress = silent) -> 
     if not parsed and errors and not skipped:
         raise InputError(f"{errors[0]}{f' (and {len(errors) - 1} more files)' if errors[1:] else ''}")
     if not parsed:
-        seen = [*(f"{Path(error.source).name}: {error.reason}" for error in errors), *_lines(skipped)] or [
-            "it is empty"
-        ]
+        seen = [*(f"{Path(error.source).name}: {error.reason}" for error in errors), *_lines(skipped)]
         more = f"; and {len(seen) - MOST_IN_ERROR} more" if seen[MOST_IN_ERROR:] else ""
-        raise InputError(f"{path} has no file to read: {'; '.join(seen[:MOST_IN_ERROR])}{more}")
+        raise InputError(f"{path} has no file to read: {'; '.join(seen[:MOST_IN_ERROR]) or 'it is empty'}{more}")
     parsed.sort(key=_order)
     first = replace(parsed[0], skipped=tuple(_lines(skipped)), errors=(*errors, *parsed[0].errors))
     return [first, *parsed[1:]]
@@ -308,7 +283,10 @@ def _sources(
     whole = _as_folder(directory)
     if whole is not None:
         yield directory, Recognised(whole[0])
-    entries = _entries(directory)
+    try:
+        entries = sorted(directory.iterdir())
+    except OSError as error:
+        raise InputError(f"{directory} cannot be read: {error.strerror or error}") from None
     hidden = sum(entry.name.startswith(".") for entry in entries)
     if hidden:
         skipped.append((f"{hidden} hidden", "names that begin with a dot are not looked at"))
@@ -358,15 +336,11 @@ def _ending(name: str) -> str:
 
 def _lines(skipped: Sequence[tuple[str, str]]) -> list[str]:
     """A line for each entry that was not read; for many of one ending and one reason, or simply many of one ending, a line together."""
-    by_reason: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for name, reason in skipped:
-        by_reason.setdefault((_ending(name), reason), []).append((name, reason))
-    lines, single = [], []
-    for (ending, reason), entries in by_reason.items():
-        if len(entries) > MOST_ALIKE:
-            lines.append(f"{len(entries):,} {ending}: {reason}")
-        else:
-            single += entries
+    alike = Counter((_ending(name), reason) for name, reason in skipped)
+    lines = [f"{count:,} {ending}: {reason}" for (ending, reason), count in alike.items() if count > MOST_ALIKE]
+    place = {pair: n for n, (pair, count) in enumerate(alike.items()) if count <= MOST_ALIKE}
+    few = [(name, reason) for name, reason in skipped if (_ending(name), reason) in place]
+    single = sorted(few, key=lambda one: place[_ending(one[0]), one[1]])
     if len(single) <= MOST_LINES:
         return [*(f"{name}: {reason}" for name, reason in single), *lines]
     by_ending: dict[str, list[tuple[str, str]]] = {}
@@ -376,13 +350,6 @@ def _lines(skipped: Sequence[tuple[str, str]]) -> list[str]:
         name, reason = entries[0]
         lines.append(f"{len(entries):,} {ending}, such as {name}: {reason}" if entries[1:] else f"{name}: {reason}")
     return lines
-
-
-def _entries(directory: Path) -> list[Path]:
-    try:
-        return sorted(directory.iterdir())
-    except OSError as error:
-        raise InputError(f"{directory} cannot be read: {error.strerror or error}") from None
 
 
 def _as_folder(directory: Path) -> tuple[Format, frozenset[str]] | None:

@@ -234,10 +234,8 @@ def read_rows(
         elif len(row) > len(table.columns) or (len(row) < len(table.columns) and not shorter):
             errors.append(RowError(table.source, line, f"has {len(row)} cells, the header has {len(table.columns)}"))
         else:
-            yield (
-                line,
-                {column: restored(cell) for column, cell in zip_longest(table.columns, row, fillvalue="")},
-            )
+            cells = zip_longest(table.columns, row, fillvalue="")
+            yield line, {column: restored(cell) for column, cell in cells}
     progress(f"reading {name}", len(table.lines), len(table.lines))
 
 

@@ -71,9 +71,7 @@ def number(row: Row, field: str, low: float, high: float, default: float) -> flo
     if value is None:
         return default
     allowed = f"must be a number {low}–{high}"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise FieldError(field, f"{allowed}, found {_shown(value)}")
-    if not low <= value <= high:  # NaN is in no range.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:  # NaN is in no range
         raise FieldError(field, f"{allowed}, found {_shown(value)}")
     return float(value)
 
@@ -256,24 +254,17 @@ class UnknownFields:
         for name in row.keys() - self._known if unread is None else unread:
             self._rows[name] = self._rows.get(name, 0) + 1
 
-    def _fault(self, name: str) -> str:
-        said = self._says.get(name)
-        return "is not known" if said is None else f"says {said}, as another field of the row does,"
-
     def notes(self) -> tuple[str, ...]:
         """One note per field, the most frequent first."""
+        faults = {name: f"says {said}, as another field of the row does," for name, said in self._says.items()}
         unknown = [
-            f"field {_shown(name)} {self._fault(name)} and was left out ({rows} rows)"
+            f"field {_shown(name)} {faults.get(name, 'is not known')} and was left out ({rows} rows)"
             for name, rows in _ranked(self._rows)
         ]
-        repeated = [
-            f"key {_shown(name)} stands more than once in an object; the last one counts ({rows} rows)"
-            for name, rows in _ranked(self._repeated)
-        ]
-        cut = [
-            f"times in {_shown(name)} are kept to the microsecond; finer digits were cut ({rows} rows)"
-            for name, rows in _ranked(self._cut)
-        ]
+        again = "stands more than once in an object; the last one counts"
+        repeated = [f"key {_shown(name)} {again} ({rows} rows)" for name, rows in _ranked(self._repeated)]
+        finer = "are kept to the microsecond; finer digits were cut"
+        cut = [f"times in {_shown(name)} {finer} ({rows} rows)" for name, rows in _ranked(self._cut)]
         if len(unknown) > self.MAX_NOTES:
             unknown[self.MAX_NOTES :] = [f"{len(unknown) - self.MAX_NOTES} more unknown fields were left out"]
         return (*unknown, *repeated[: self.MAX_NOTES], *cut)

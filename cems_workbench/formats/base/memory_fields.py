@@ -74,9 +74,8 @@ def memory_of(
             read["valid_until"] = fields.known_end(read.get("valid_from"), read["valid_until"])
         except ValueError:
             del read["valid_until"]
-            problems.append(
-                RowProblem(memory_id, called.get("valid_until", "valid_until"), "is before the memory is valid")
-            )
+            until = called.get("valid_until", "valid_until")
+            problems.append(RowProblem(memory_id, until, "is before the memory is valid"))
     if "source_ref" in read and read.get("project") is None:
         read["project"] = project_of(read["source_ref"])
     return Memory(memory_id, content, **read), problems

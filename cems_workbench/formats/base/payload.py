@@ -181,9 +181,8 @@ def memory_of(memory_id: str, content: str, payload: Payload, names: Names) -> t
     Raises FieldError if the id or the content cannot be stored.
     """
     found, values = found_values(payload, names)
-    return memory_fields.memory_of(
-        fields.identifier({"id": memory_id}, "id"), fields.required_text({"content": content}, "content"), values, found
-    )
+    own = fields.identifier({"id": memory_id}, "id"), fields.required_text({"content": content}, "content")
+    return memory_fields.memory_of(*own, values, found)
 
 
 def found_values(payload: Payload, names: Names) -> tuple[dict[str, str], dict[str, Any]]:

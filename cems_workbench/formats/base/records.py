@@ -173,7 +173,12 @@ def graded(field: str, value: Any, make: Callable[[int], Judgment], words: str |
     reason = f"must be a whole number, found {found[:MAX_SHOWN]}"
     if len(text) > MAX_SHOWN or not text.isprintable():
         raise FieldError(field, reason)
-    raise NoGradeError(field, f"{reason}; {_way(text)}", make(0), text, words)
+    number = decimal_number(text)
+    if number is not None and 0 <= number <= 1:
+        way = "state the grades of such values: --grade 0..0.5=0 --grade 0.5..1=1"
+    else:
+        way = f"state its grade: --grade {shlex.quote(f'{text}=1')}"
+    raise NoGradeError(field, f"{reason}; {way}", make(0), text, words)
 
 
 def judgment_of(qid: str, field: str, memory_id: Any, grade: Any) -> Judgment:
@@ -199,13 +204,6 @@ def whole_grade(value: Any) -> int | None:
     if number is None or number.adjusted() >= MAX_DIGITS or number != number.to_integral_value():
         return None
     return int(number)
-
-
-def _way(text: str) -> str:
-    number = decimal_number(text)
-    if number is not None and 0 <= number <= 1:
-        return "state the grades of such values: --grade 0..0.5=0 --grade 0.5..1=1"
-    return f"state its grade: --grade {shlex.quote(f'{text}=1')}"
 
 
 @contextmanager
