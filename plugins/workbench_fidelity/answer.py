@@ -108,9 +108,8 @@ def first_divergence(trace: Trace, recorded: Sequence[str], ours: Sequence[str] 
     found = [*_lost(trace, recorded, results), *_reordered(trace, recorded, results)]
     if found:
         place = {stage.name: number for number, stage in enumerate(stages_in_order(trace.config))}
-        return min(
-            found, key=lambda one: place[one.stage]
-        )  # of one stage: a loss before an order, the best ranked first
+        # Of one stage: a loss before an order, the best ranked first.
+        return min(found, key=lambda one: place[one.stage])
     extra = next(key for key in results if key not in set(recorded))
     return Divergence(RESULTS, extra, "extra", "we return it; the recording does not")
 

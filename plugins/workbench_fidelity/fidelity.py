@@ -233,17 +233,11 @@ class MeasuredFidelity(Result):
     @property
     def tables(self) -> tuple[Table, ...]:
         """The measures; the queries that differ; the changes that would explain it."""
-        differing = tuple(
-            (
-                one.query.qid,
-                one.query.rbo,
-                one.query.top_score if one.query.recorded else "no results",
-                one.parting.stage if one.parting else None,
-                one.cause.kind,
-                one.cause.text or one.how,
-            )
-            for one in self.listed(self.order)
-        )
+        differing = []
+        for one in self.listed(self.order):
+            query, stage = one.query, one.parting.stage if one.parting else None
+            score = query.top_score if query.recorded else "no results"
+            differing.append((query.qid, query.rbo, score, stage, one.cause.kind, one.cause.text or one.how))
         columns = ("query", "RBO", "top score", "parts at", "cause", "because")
         now, changes = self.explained or (None, ())
         rows = tuple(
@@ -255,7 +249,7 @@ class MeasuredFidelity(Result):
         would = ("parameter", "is", "would be", "same order", "RBO")
         return (
             self.measures,
-            Table(columns, differing, f"queries that differ: {len(differing)}", shown=self.shown),
+            Table(columns, tuple(differing), f"queries that differ: {len(differing)}", shown=self.shown),
             Table(would, rows, "Which single change would explain it", shown=MAX_EXPLANATIONS),
         )
 
@@ -263,16 +257,11 @@ class MeasuredFidelity(Result):
     def measures(self) -> Table:
         """A row a measure: how many queries, the mean, its interval, and how far the system repeats itself."""
         fidelity, repeats = self.fidelity, self.repeated.estimates if self.repeated else {}
-        rows: list[tuple[Any, ...]] = [
-            (
-                name.replace("_", " "),
-                one.count,
-                number(one.mean),
-                None if math.isnan(one.mean) else f"{one.low:.3f} to {one.high:.3f}",
-                number(repeats[name].mean) if name in repeats else None,
-            )
-            for name, one in fidelity.estimates.items()
-        ]
+        rows: list[tuple[Any, ...]] = []
+        for name, one in fidelity.estimates.items():
+            interval = None if math.isnan(one.mean) else f"{one.low:.3f} to {one.high:.3f}"
+            again = number(repeats[name].mean) if name in repeats else None
+            rows.append((name.replace("_", " "), one.count, number(one.mean), interval, again))
         to = f"to {fidelity.precision:g}"
         if fidelity.score_difference is not None:
             same, of = fidelity.precise
@@ -309,10 +298,7 @@ class MeasuredFidelity(Result):
             "warnings": list(setting.warnings),
             "queries": len(fidelity.queries),
             "not_gathered": list(self.not_gathered),
-            "measures": {
-                name: {"mean": number(one.mean), "low": number(one.low), "high": number(one.high), "count": one.count}
-                for name, one in fidelity.estimates.items()
-            },
+            "measures": _means(fidelity, "mean low high"),
             "score_difference": fidelity.score_difference,
             "same_scores": dict(zip(("queries", "of"), fidelity.precise, strict=True)),
             "equal_scores": dict(zip(("scores", "of"), fidelity.counted("equal_scores"), strict=True)),
@@ -320,17 +306,19 @@ class MeasuredFidelity(Result):
             "precision": fidelity.precision,
             "given": setting.given,
             "lists": {"which": setting.which_lists, "recorded": dict(setting.list_map.sources)},
-            "repeat": repeated
-            and {
-                "queries": len(repeated.queries),
-                "measures": {
-                    n: {"mean": number(one.mean), "count": one.count} for n, one in repeated.estimates.items()
-                },
-            },
+            "repeat": repeated and {"queries": len(repeated.queries), "measures": _means(repeated, "mean")},
             "left_out": [str(error) for error in setting.recording.errors],
             "differing": [one.to_json() for one in self.differences],
             **({} if self.explained is None else {"explanations": explanations}),
         }
+
+
+def _means(fidelity: SetFidelity, names: str) -> dict[str, dict[str, float | None]]:
+    """By measure the numbers of its estimate that are named, and its count."""
+    return {
+        measure: {name: number(getattr(one, name)) for name in names.split()} | {"count": one.count}
+        for measure, one in fidelity.estimates.items()
+    }
 
 
 def by_setting(measured: Sequence[MeasuredFidelity]) -> Table:
@@ -345,15 +333,11 @@ def by_setting(measured: Sequence[MeasuredFidelity]) -> Table:
 
 def causes_counted(differences: Iterable[Difference]) -> list[tuple[str, int]]:
     """How many queries differ by each cause, most first; without one by the stage from which they do, or by a score alone."""
-    words = (
-        one.cause.kind
-        if one.cause.kind != "other"
-        else f"other, from {one.parting.stage}"
-        if one.parting
-        else "a score alone"
-        for one in differences
-    )
-    return Counter(words).most_common()
+    counts: Counter[str] = Counter()
+    for one in differences:
+        unexplained = f"other, from {one.parting.stage}" if one.parting else "a score alone"
+        counts[unexplained if one.cause.kind == "other" else one.cause.kind] += 1
+    return counts.most_common()
 
 
 def read_answers(path: Path) -> Recording:
@@ -474,21 +458,10 @@ def setting_for(
         applied["limit"] = str(limit)
     mapping = list_map(recording, config, chosen_lists)
     if which_lists == "recorded":
-        warnings += (
-            mapping.doubts if mapping.doubts or mapping.sources else ["the recording has no lists: they are ours"]
-        )
-    return FidelitySetting(
-        title,
-        recording,
-        config,
-        tuple(applied.items()),
-        tuple(warnings),
-        which_lists,
-        mapping,
-        own_searches,
-        tolerance,
-        depth,
-    )
+        none = () if mapping.sources else ("the recording has no lists: they are ours",)
+        warnings += mapping.doubts or none
+    said = tuple(applied.items()), tuple(warnings)
+    return FidelitySetting(title, recording, config, *said, which_lists, mapping, own_searches, tolerance, depth)
 
 
 def stated_limit(recording: Recording) -> int | None:
@@ -514,18 +487,17 @@ def asked_queries(
     `query` is the text for a single answer without one. With a setting, what the recording says was searched is taken as given, unless the
     setting has `own_searches`. Raises InputError for an answer whose query is unknown.
     """
-    config = None if setting is None or setting.own_searches else setting.config
-    asked = ((_asked(answer, recording, known, as_of, query), answer) for answer in recording.answers)
-    return tuple(one if config is None else _as_searched(one, answer, config) for one, answer in asked)
-
-
-def _as_searched(query: Query, answer: RecordedAnswer, config: PipelineConfig) -> Query:
-    """The query with what the recording says was searched: the text, the wordings beside it, and what the config's engines got."""
-    wordings = list(answer.wordings)
-    if query.query in wordings:
-        wordings.remove(query.query)  # once: a system that was given a wording twice searched it twice
-    engine_queries = _engine_queries(answer, config)
-    return replace(query, searched=answer.searched, engine_queries=engine_queries, wordings=tuple(wordings))
+    found = []
+    for answer in recording.answers:
+        asked = _asked(answer, recording, known, as_of, query)
+        if setting is not None and not setting.own_searches:
+            wordings = list(answer.wordings)
+            if asked.query in wordings:
+                wordings.remove(asked.query)  # once: a system that was given a wording twice searched it twice
+            engines = _engine_queries(answer, setting.config)
+            asked = replace(asked, searched=answer.searched, engine_queries=engines, wordings=tuple(wordings))
+        found.append(asked)
+    return tuple(found)
 
 
 def _engine_queries(answer: RecordedAnswer, config: PipelineConfig) -> dict[str, str]:
@@ -540,21 +512,16 @@ def _engine_queries(answer: RecordedAnswer, config: PipelineConfig) -> dict[str,
 def _asked(
     answer: RecordedAnswer, recording: Recording, known: Mapping[str, Query], as_of: datetime | None, query: str | None
 ) -> Query:
-    stored = known.get(answer.qid)
-    text, project = answer.query, answer.project
-    if text is None and query is not None and len(recording.answers) == 1:
-        stored = known.get(query)
-        text = stored.query if stored is not None else query
-    if text is None and stored is not None:
-        text = stored.query
+    single = len(recording.answers) == 1
+    named = query if single and answer.query is None else None
+    stored = known.get(named or answer.qid)
+    text = answer.query or (stored.query if stored is not None else named)
     if text is None:
-        single = len(recording.answers) == 1
         hint = "name it with --query TEXT" if single else f"the store has no query {ascii(answer.qid)[:60]}"
         raise InputError(f"{recording.name}:{answer.row}: query: unknown; {hint}")
-    if project is None and answer.query is None and stored is not None:
-        project = stored.project
+    project = stored.project if stored is not None and answer.query is None else None
     moment = as_of or answer.asked_at or recording.answered_at or (stored.as_of if stored is not None else None)
-    return Query(answer.qid, text, project, moment)
+    return Query(answer.qid, text, answer.project or project, moment)
 
 
 def require_usable(recording: Recording) -> None:
@@ -603,21 +570,12 @@ def repeat_fidelity(setting: FidelitySetting, repeat: Recording, resources: Reso
     """The recording of a setting beside a second one, query by query. Raises InputError if they have no query in common."""
     first, second = productions_in(resources, setting.recording), productions_in(resources, repeat)
     precision = setting.tolerance or precision_of(setting.recording)
-    rows = [
-        QueryFidelity(
-            answer.qid,
-            answer.query or "",
-            first[answer.qid].recorded,
-            second[answer.qid].recorded,
-            first[answer.qid].scores,
-            second[answer.qid].scores,
-            precision=precision,
-            before_cut=dict(answer.scored),
-            depth=setting.depth,
-        )
-        for answer in setting.recording.answers
-        if answer.qid in second
-    ]
+    rows = []
+    for answer in setting.recording.answers:
+        if (other := second.get(answer.qid)) is not None:
+            one, text = first[answer.qid], answer.query or ""
+            row = QueryFidelity(answer.qid, text, one.recorded, other.recorded, one.scores, other.scores)
+            rows.append(replace(row, precision=precision, before_cut=dict(answer.scored), depth=setting.depth))
     if not rows:
         raise InputError(f"{repeat.name}: none of its queries is in {setting.recording.name}, by qid")
     return SetFidelity(tuple(rows))
@@ -654,9 +612,8 @@ def compared(
     measured, settled = [], []
     for i, query in enumerate(gathered):
         progress("comparing answers", i, len(gathered))
-        found = as_recorded(evidence.evidences[query.qid], answers[query.qid], setting, resources)
-        measured.append(found)
-        settled.append(settled_as_recorded(found, answers[query.qid], setting, resources))
+        measured.append(as_recorded(evidence.evidences[query.qid], answers[query.qid], setting, resources))
+        settled.append(settled_as_recorded(measured[-1], answers[query.qid], setting, resources))
     limit = limit_of(setting.recording)
     ours = _replayed(measured, searched, limit)
     changed = [i for i, (one, other) in enumerate(zip(measured, settled, strict=True)) if other is not one]
@@ -689,17 +646,16 @@ def compared(
                 cause = _user_filter(row, measured[i], resources) or cause
             differences.append(Difference(row, parting, cause))
     progress("comparing answers", len(gathered), len(gathered))
-    missing = tuple(query.qid for query in queries if query.qid not in evidence.evidences)
-    by_qid = {query.qid: query for query in queries}
     used = {query.qid: found for query, found in zip(gathered, measured, strict=True)}
-    return MeasuredFidelity(
+    found = MeasuredFidelity(
         setting,
         SetFidelity(tuple(rows)),
-        tuple(sorted(differences, key=lambda one: (bool(one.query.recorded), round(one.query.rbo, 9)))),
-        by_qid,
+        tuple(differences),
+        {query.qid: query for query in queries},
         replace(evidence, evidences={**evidence.evidences, **used}),
-        missing,
+        tuple(query.qid for query in queries if query.qid not in evidence.evidences),
     )
+    return replace(found, differences=tuple(found.listed()))
 
 
 DEFAULT_ROWS = 5
@@ -734,17 +690,12 @@ def as_recorded(evidence: Evidence, answer: RecordedAnswer, setting: FidelitySet
         found = with_lists(found, answer, setting.list_map, setting.which_lists, setting.searched, resources)
     if answer.by_vector_alone and not setting.own_searches:
         found = without_words(found)  # last, as a list that was not searched is not an empty one
-    if answer.corrected and not setting.own_searches and not RERANK.is_off(setting.searched):
-        found = _read_as(found, answer.corrected)
+    reranks = not RERANK.is_off(setting.searched)
+    if answer.corrected and not setting.own_searches and reranks and found.corrected != answer.corrected:
+        # Rerankers read the query in another form: the scores of the form before are not theirs.
+        understood = {**found.notes.get("query", {}), "corrected": answer.corrected}
+        found = replace(found, notes={**found.notes, "query": understood}, model_scores={})
     return _scored(found, evidence, setting, resources)
-
-
-def _read_as(evidence: Evidence, corrected: str) -> Evidence:
-    """The evidence of a query that rerankers read in another form, without the scores of the form before."""
-    if evidence.corrected == corrected:
-        return evidence
-    understood = {**evidence.notes.get("query", {}), "corrected": corrected}
-    return replace(evidence, notes={**evidence.notes, "query": understood}, model_scores={})
 
 
 def settled_as_recorded(
@@ -817,9 +768,7 @@ def limit_of(recording: Recording) -> int | None:
 def precision_of(recording: Recording) -> float:
     """Tolerance of equal scores: half a unit of the last digit in the recording, if its scores are rounded."""
     scores = [row.score for answer in recording.answers for row in answer.returned if row.score is not None]
-    return (
-        max(EXACT_PRECISION, half_unit(scores) + EXACT_PRECISION) if recording.rounded and scores else EXACT_PRECISION
-    )
+    return EXACT_PRECISION + (half_unit(scores) if recording.rounded and scores else 0.0)
 
 
 ORDERS: Mapping[str, Callable[[QueryFidelity], float]] = {
@@ -834,10 +783,10 @@ def explained(
     measured: MeasuredFidelity, progress: Progress = silent
 ) -> tuple[SetAgreement, list[Explanation[SetAgreement]]]:
     """The present agreement of the set, and the single parameter changes that give more queries the recorded order, best first."""
-    gathered = [row for row in measured.fidelity.queries if row.qid in measured.evidence.evidences]
-    evidences: list[Evidence] = [measured.evidence.evidences[row.qid] for row in gathered]
+    rows = measured.fidelity.queries
+    evidences = [measured.evidence.evidences[row.qid] for row in rows]
     limit = limit_of(measured.setting.recording)
-    replays = SetReplays([row.recorded for row in gathered], evidences, [limit] * len(gathered))
+    replays = SetReplays([row.recorded for row in rows], evidences, [limit] * len(rows))
     config = measured.setting.searched
     return replays.agreement(config), single_changes(replays, config, progress)
 

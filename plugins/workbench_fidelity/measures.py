@@ -186,12 +186,11 @@ class SetFidelity:
         values: Floats = np.array([[float(getattr(query, name)) for name in names] for query in self.queries])
         values = values.reshape(len(self.queries), len(names))
         mean, (low, high) = means(values), bootstrap(values, self.seed)
-        return {
-            name: Estimate(
-                float(mean[m]), float(low[m]), float(high[m]), int(np.nansum(values[:, m])) if name in SHARES else None
-            )
-            for m, name in enumerate(names)
-        }
+        found = {}
+        for m, name in enumerate(names):
+            count = int(np.nansum(values[:, m])) if name in SHARES else None
+            found[name] = Estimate(float(mean[m]), float(low[m]), float(high[m]), count)
+        return found
 
     @cached_property
     def score_difference(self) -> float | None:
@@ -304,9 +303,8 @@ def _lexical(trace: Trace, lists: Lists) -> Cause | None:
         return None
     there, here = shares[off[0]]
     more = f", and {len(off) - 1} more" if len(off) > 1 else ""
-    return Cause(
-        "lexical scores", f"{off[0]} has {there:.4f} of the best lexical score there and {here:.4f} here{more}"
-    )
+    text = f"{off[0]} has {there:.4f} of the best lexical score there and {here:.4f} here{more}"
+    return Cause("lexical scores", text)
 
 
 def _best_scores(evidence: Evidence, name: str) -> dict[str, float]:
@@ -345,13 +343,7 @@ class _Tie:
     value: float
     members: tuple[str, ...]
 
-    @property
-    def pairs(self) -> set[tuple[str, str]]:
-        """Source and target of each edge."""
-        return {(self.name, member) for member in self.members}
-
     def words(self) -> str:
-        """The equal values, in a sentence that ends with the effect."""
         shown = ", ".join(self.members[:4]) + (f" and {len(self.members) - 4} more" if len(self.members) > 4 else "")
         what = f"edges of {self.name} to" if self.kind == "equal relations" else f"scores in {self.name} of"
         return f"equal {what} {shown}: in another order they give the recorded one"
@@ -394,11 +386,8 @@ def _doubted(ties: Sequence[_Tie], query: QueryFidelity, concerned: set[str]) ->
 
 def _off(query: QueryFidelity) -> list[str]:
     theirs, own = query.recorded_scores, query.our_scores
-    return [
-        key
-        for key in query.recorded
-        if key in theirs and (key not in own or abs(theirs[key] - own[key]) > query.precision)
-    ]
+    known = (key for key in query.recorded if key in theirs)
+    return [key for key in known if key not in own or abs(theirs[key] - own[key]) > query.precision]
 
 
 def _equal_within(query: QueryFidelity, trace: Trace) -> Cause | None:
@@ -406,20 +395,13 @@ def _equal_within(query: QueryFidelity, trace: Trace) -> Cause | None:
     off = _off(query)
     if not query.same_order or not off:
         return None
+    entries = [(row.memory_id, entry) for row in trace.stage(LISTS).rows for entry in row.lists if entry.kept]
     for listed in (one for one in trace.stage(LISTS).fields.lists if one.source in _NESTED and one.variant is not None):
-        scores = {
-            row.memory_id: entry.raw
-            for row in trace.stage(LISTS).rows
-            for entry in row.lists
-            if entry.list == listed.name and entry.kept
-        }
-        equals = [
-            next((other for other in scores if other != key and scores[other] == scores.get(key)), None) for key in off
-        ]
+        scores = {key: entry.raw for key, entry in entries if entry.list == listed.name}
+        equals = [next((one for one in scores if one != key and scores[one] == scores.get(key)), None) for key in off]
         if all(equals):
-            return Cause(
-                "equal hybrid", f"{off[0]} has the same score in {listed.name} as {equals[0]}; their order is undefined"
-            )
+            text = f"{off[0]} has the same score in {listed.name} as {equals[0]}; their order is undefined"
+            return Cause("equal hybrid", text)
     return None
 
 
@@ -457,8 +439,8 @@ def _equal_hits(lists: Sequence[RankedList], concerned: set[str]) -> Iterator[_T
 def _orders(evidence: Evidence, tie: _Tie, target: str) -> Iterator[Evidence]:
     """The evidence with one memory of a tie moved to each other position among its equals, the nearest first."""
     if tie.kind == "equal relations":
-        edges = evidence.relations
-        places = [i for i, edge in enumerate(edges) if (edge.source_id, edge.target_id) in tie.pairs]
+        edges, pairs = evidence.relations, {(tie.name, member) for member in tie.members}
+        places = [i for i, edge in enumerate(edges) if (edge.source_id, edge.target_id) in pairs]
         own = next(at for at, i in enumerate(places) if edges[i].target_id == target)
         for relations in _moved(edges, places, own):
             yield replace(evidence, relations=relations)

@@ -19,8 +19,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -119,6 +118,11 @@ class Nearest(Result):
         """Before and after, of the held-out half; of all queries if nothing is held out."""
         return self.before[1] or self.before[0], self.after[1] or self.after[0]
 
+    def _halves(self, *names: str) -> Iterator[tuple[str, MeasuredFidelity, MeasuredFidelity]]:
+        for name, before, after in zip(names, self.before, self.after, strict=True):
+            if before is not None and after is not None:
+                yield name, before, after
+
     @property
     def title(self) -> str:
         """The preset, and how many of its parameters are changed."""
@@ -154,25 +158,18 @@ class Nearest(Result):
     @property
     def tables(self) -> tuple[Table, ...]:
         """The changed parameters; of each half its agreement, as the preset has it and with the changes; the nearest presets, unchanged."""
-        halves = tuple(
-            (
-                name,
-                len(after.fidelity.queries),
-                *(
-                    f"{_share(before, measure)} to {_share(after, measure)}" if self.changes else _share(after, measure)
-                    for measure in REPORTED
-                ),
-            )
-            for name, before, after in zip(("searched with", "held out"), self.before, self.after, strict=True)
-            if before is not None and after is not None
-        )
+        halves = []
+        for name, before, after in self._halves("searched with", "held out"):
+            values = [[_share(one, measure) for measure in REPORTED] for one in (before, after)]
+            shown = [f"{was} to {now}" for was, now in zip(*values, strict=True)] if self.changes else values[1]
+            halves.append((name, len(after.fidelity.queries), *shown))
         presets = tuple((name, one.queries, one.same_order, one.overlap, one.rbo) for name, one in self.presets)
         changes = tuple((path, short_value(was), short_value(value)) for path, was, value in self.changes)
         title = f"Agreement of {self.start}{', and with the changes' if self.changes else ''}"
         near = ("preset", "queries", "same order", "overlap", "RBO")
         return (
             Table(("parameter", self.start, "nearest"), changes, "Changed parameters"),
-            Table(("queries", "number", *REPORTED.values()), halves, title),
+            Table(("queries", "number", *REPORTED.values()), tuple(halves), title),
             Table(near, presets, "Nearest presets, unchanged", shown=MAX_PRESETS),
         )
 
@@ -190,8 +187,7 @@ class Nearest(Result):
             "changes": {path: {"was": was, "value": value} for path, was, value in self.changes},
             "halves": {
                 name: {"queries": len(after.fidelity.queries), "before": _measures(before), "after": _measures(after)}
-                for name, before, after in zip(("searched", "held_out"), self.before, self.after, strict=True)
-                if before is not None and after is not None
+                for name, before, after in self._halves("searched", "held_out")
             },
             "remaining": dict(causes_counted(self.reported[1].differences)),
             "in_no_list": self.unfound,
@@ -413,8 +409,7 @@ def _require_scores(start: _Start, evidences: Iterable[Evidence]) -> None:
 
 def _farness(start: _Start) -> tuple[float, float]:
     """By the nearest part of a preset, then by the whole of it."""
-    found = (start.part, start.agreement)
-    part, whole = (0.0 if one is None else -round(one.nearness, 9) for one in found)
+    part, whole = (0.0 if one is None else -round(one.nearness, 9) for one in (start.part, start.agreement))
     return part, whole
 
 
@@ -580,11 +575,10 @@ def _fixed(config: PipelineConfig, setting: FidelitySetting) -> frozenset[str]:
 
 def _unfound(measured: MeasuredFidelity, productions: Mapping[str, Production]) -> int:
     """Recorded results, of the queries that differ, that are memories of the store and in none of our lists."""
-    counts: Counter[str] = Counter()
+    count = 0
     for one in measured.differences:
-        if one.query.up_to_ties:
-            continue
-        qid = one.query.qid
-        found = {hit.memory_id for ranked in measured.evidence.evidences[qid].lists for hit in ranked.hits}
-        counts[qid] = sum(key not in found for key in productions[qid].order)
-    return counts.total()
+        if not one.query.up_to_ties:
+            lists = measured.evidence.evidences[one.query.qid].lists
+            found = {hit.memory_id for ranked in lists for hit in ranked.hits}
+            count += sum(key not in found for key in productions[one.query.qid].order)
+    return count

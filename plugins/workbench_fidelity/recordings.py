@@ -436,11 +436,7 @@ def _ranked(rows: Iterable[Any], n: int, source: str, errors: list[RowError], fi
 def _row(row: Any, otherwise: float) -> tuple[str, float]:
     """Id and score of one row. Raises ValueError or TypeError."""
     if isinstance(row, dict):
-        row = (
-            [next(row[name] for name in IDS if row.get(name) is not None), row.get("score")]
-            if any(row.get(name) is not None for name in IDS)
-            else None
-        )
+        row = [next((row[name] for name in IDS if row.get(name) is not None), None), row.get("score")]
     if isinstance(row, str | int) and not isinstance(row, bool):
         row = [row, None]
     if not isinstance(row, list) or len(row) != 2 or isinstance(row[0], bool) or not isinstance(row[0], str | int):
