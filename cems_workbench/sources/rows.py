@@ -156,6 +156,9 @@ class PagedSnapshot(ABC):
     _known_as: dict[str, str] = field(init=False, default_factory=dict)
     """The ids of memories by the one that edges name."""
 
+    _seen: set[str] = field(init=False, default_factory=set)
+    """Ids that another row may have too."""
+
     @property
     @abstractmethod
     def total(self) -> int:
@@ -192,6 +195,15 @@ class PagedSnapshot(ABC):
         edges = [Relation(newer, older, SUPERSEDES) for newer, older in sorted(found) if newer != older]
         if edges:
             yield edges
+
+    def id_problem(self, memory_id: str | None) -> RowProblem | None:
+        """Why a row with this id cannot be taken, if it cannot: it has none, or is not the first."""
+        if memory_id is None or not memory_id.strip():
+            return RowProblem("(none)", "id", "is empty; the row was left out")
+        if memory_id not in self._seen:
+            return None
+        reason = "is the id of more than one row; the first was imported"
+        return RowProblem(memory_id, "id", reason, duplicate=True)
 
     def note_state(self, memory_id: str, payload: Payload, names: Names = ANY_NAMES) -> None:
         """Note what supersedes a memory, and by which id others refer to it."""

@@ -71,13 +71,10 @@ class Documents(ABC):
     library: str
     notes: tuple[str, ...] = ()
     model: str | None = None
+    labels: Mapping[str, int]
+    """The label of each memory's vector, by id."""
     filters_after: bool = False
     """Whether the library searches everything, and filters by user what that returned."""
-
-    @property
-    @abstractmethod
-    def labels(self) -> Mapping[str, int]:
-        """The label of each memory's vector, by id."""
 
     @abstractmethod
     def read(self, ids: Sequence[str]) -> Iterator[tuple[str, str | None, Payload]]:
@@ -99,17 +96,13 @@ class Mem0Documents(Documents):
             labels = {str(row_id): int(label) for label, row_id in found["index_to_id"].items()}
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise SourceError(f"{path.name} is no docstore of mem0 ({type(error).__name__}: {error})") from None
-        self._labels = {row_id: label for row_id, label in labels.items() if row_id in rows}
-        if missing := len(self._rows) - len(self._labels):
+        self.labels = {row_id: label for row_id, label in labels.items() if row_id in rows}
+        if missing := len(self._rows) - len(self.labels):
             self.notes = (f"{missing:,} memories of {path.name} have no vector in the index; they are not taken",)
-
-    @property
-    def labels(self) -> Mapping[str, int]:
-        return self._labels
 
     def read(self, ids: Sequence[str]) -> Iterator[tuple[str, str | None, Payload]]:
         for row_id in ids:
-            if row_id in self._labels:
+            if row_id in self.labels:
                 yield row_id, None, self._rows[row_id]
 
 
@@ -132,18 +125,12 @@ class TxtaiDocuments(Documents):
                 "its keyword index, and so its hybrid search, is not read: the live list is that of the vectors",
             )
         with closing(self._open()) as connection:
-            self._labels = {
-                str(row_id): label
-                for row_id, label in _rows(connection, "SELECT id, indexid FROM sections ORDER BY indexid DESC")
-            }
+            rows = _rows(connection, "SELECT id, indexid FROM sections ORDER BY indexid DESC")
+        self.labels = {str(row_id): label for row_id, label in rows}
 
     def _open(self) -> sqlite3.Connection:
         # Immutable: no lock and no file beside it. txtai works on another copy, and replaces the file when it saves.
         return sqlite3.connect(f"{self._path.absolute().as_uri()}?immutable=1", uri=True, check_same_thread=False)
-
-    @property
-    def labels(self) -> Mapping[str, int]:
-        return self._labels
 
     def read(self, ids: Sequence[str]) -> Iterator[tuple[str, str | None, Payload]]:
         with closing(self._open()) as connection:
@@ -280,9 +267,8 @@ class FaissFolder(CollectionClient):
         notes = list(beside.notes)
         held = {int(label) for label in index.labels}
         if gone := len(held - self._ids.keys()):
-            notes.append(
-                f"{gone:,} vectors of the index belong to no memory (deleted ones stay in it); searches leave them out"
-            )
+            belong = f"{gone:,} vectors of the index belong to no memory"
+            notes.append(f"{belong} (deleted ones stay in it); searches leave them out")
         ids = self._owned()
         if self._filters_after:
             notes.append(
@@ -311,31 +297,24 @@ class FaissFolder(CollectionClient):
         ids = self._owned()
         for start in range(0, len(ids), PAGE_ROWS):
             part = ids[start : start + PAGE_ROWS]
-            yield (
-                [(row_id, payload) for row_id, _, payload in beside.read(part)]
-                if names
-                else [(each, {}) for each in part]
-            )
+            found = ((row_id, payload) for row_id, _, payload in beside.read(part))
+            yield list(found) if names else [(each, {}) for each in part]
 
     def take(self, ids: Sequence[str]) -> Sequence[Row]:
         # As it was listed: files that changed since are for the next snapshot.
         index, beside = self._index, self._documents
         found = list(beside.read([each for each in ids if each in beside.labels]))
         vectors = index.vectors([beside.labels[row_id] for row_id, *_ in found])
-        return [
-            Row(row_id, payload, text, vector) for (row_id, text, payload), vector in zip(found, vectors, strict=True)
-        ]
+        pairs = zip(found, vectors, strict=True)
+        return [Row(row_id, payload, text, vector) for (row_id, text, payload), vector in pairs]
 
     def search(self, query: ClientQuery) -> Sequence[ClientHit]:
         index, beside = self._read()
+        plain = self._address.plain
         if query.trial.exact and not index.exact:
-            raise SourceError(
-                f"{self._address.plain}: {index.line} has no exact search; the exact list is computed here"
-            )
+            raise SourceError(f"{plain}: {index.line} has no exact search; the exact list is computed here")
         if query.vector.shape != (index.dimension,):
-            raise SourceError(
-                f"{self._address.plain}: the query has {query.vector.size} numbers, the index {index.dimension}"
-            )
+            raise SourceError(f"{plain}: the query has {query.vector.size} numbers, the index {index.dimension}")
         among = self._among(query)
         settings = {name: value for name, value in query.trial.settings.items() if name != FILTER}
         within = not self._filters_after or query.trial.settings.get(FILTER, AFTER) == WITHIN
@@ -353,13 +332,10 @@ class FaissFolder(CollectionClient):
                     f"was asked again with {name} {value}, which looks at all; {index.line}"
                 )
         score = (lambda number: -math.sqrt(max(number, 0.0))) if index.distance == "l2" else float
-        ids = [self._ids[label] for label, _ in near if label in self._ids]
-        payloads = {row_id: payload for row_id, _, payload in beside.read(ids)} if query.names else {}
-        return [
-            ClientHit(self._ids[label], payloads.get(self._ids[label], {}), score(number))
-            for label, number in near
-            if label in self._ids
-        ]
+        hits = [(self._ids[label], number) for label, number in near if label in self._ids]
+        rows = beside.read([row_id for row_id, _ in hits]) if query.names else ()
+        payloads = {row_id: payload for row_id, _, payload in rows}
+        return [ClientHit(row_id, payloads.get(row_id, {}), score(number)) for row_id, number in hits]
 
     @property
     def _filters_after(self) -> bool:
@@ -387,11 +363,8 @@ class FaissFolder(CollectionClient):
         index, beside = self._index, self._documents
         ids = self._owned()
         if query.scope is not None:
-            shared = {
-                row_id
-                for row_id, _, payload in beside.read(ids)
-                if value_at(payload, query.scope_field) in SHARED_WORDS
-            }
+            rows, path = beside.read(ids), query.scope_field
+            shared = {row_id for row_id, _, payload in rows if value_at(payload, path) in SHARED_WORDS}
             ids = [each for each in ids if (each in shared) == (query.scope == "shared")]
         labels = np.array(sorted(beside.labels[each] for each in ids), np.int64)
         return None if np.array_equal(labels, np.sort(index.labels)) else labels
@@ -400,9 +373,8 @@ class FaissFolder(CollectionClient):
         ids, owner = list(self._documents.labels), self.owner
         if owner is None:
             return ids
-        return [
-            row_id for row_id, _, payload in self._documents.read(ids) if value_at(payload, owner.field) in owner.values
-        ]
+        rows = self._documents.read(ids)
+        return [row_id for row_id, _, payload in rows if value_at(payload, owner.field) in owner.values]
 
 
 Labels = NDArray[np.int64]
@@ -417,21 +389,9 @@ class FaissIndex:
         self._index = faiss.read_index(str(path))
         if self._index.metric_type not in (faiss.METRIC_INNER_PRODUCT, faiss.METRIC_L2):
             raise SourceError(f"{path.name}: its metric {self._index.metric_type} is neither the inner product nor L2")
-
-    @property
-    def size(self) -> int:
-        """Vectors in the index."""
-        return int(self._index.ntotal)
-
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return int(self._index.d)
-
-    @property
-    def distance(self) -> Distance:
-        """How it compares."""
-        return "ip" if self._index.metric_type == faiss.METRIC_INNER_PRODUCT else "l2"
+        self.size, self.dimension = int(self._index.ntotal), int(self._index.d)
+        """Vectors in the index, and the length of one."""
+        self.distance: Distance = "ip" if self._index.metric_type == faiss.METRIC_INNER_PRODUCT else "l2"
 
     @cached_property
     def _inner(self) -> Any:
@@ -442,9 +402,8 @@ class FaissIndex:
     @cached_property
     def _innermost(self) -> Any:
         """The same behind a transformation of the vectors."""
-        return (
-            faiss.downcast_index(self._inner.index) if isinstance(self._inner, faiss.IndexPreTransform) else self._inner
-        )
+        transforms = isinstance(self._inner, faiss.IndexPreTransform)
+        return faiss.downcast_index(self._inner.index) if transforms else self._inner
 
     @cached_property
     def labels(self) -> Labels:
@@ -455,11 +414,8 @@ class FaissIndex:
         if self._is_ivf:
             # Its own lists have the labels; they are numbered in order unless the program gave others.
             lists = self._innermost.invlists
-            parts = [
-                faiss.rev_swig_ptr(lists.get_ids(i), lists.list_size(i)).copy()
-                for i in range(lists.nlist)
-                if lists.list_size(i)
-            ]
+            sizes = [(i, size) for i in range(lists.nlist) if (size := lists.list_size(i))]
+            parts = [faiss.rev_swig_ptr(lists.get_ids(i), size).copy() for i, size in sizes]
             return np.sort(np.concatenate(parts)) if parts else np.zeros(0, np.int64)
         return np.arange(self.size, dtype=np.int64)
 

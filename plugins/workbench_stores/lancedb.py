@@ -62,6 +62,7 @@ REFUSED = "Invalid input"
 SCORE_COLUMNS: Mapping[ListName, str] = {"vector": "_distance", "sparse": "_score", "source_hybrid": "_relevance_score"}
 FUNCTIONS = b"embedding_functions"
 """Where the schema has the functions that fill columns of vectors, as JSON."""
+SETTINGS = ("nprobes", "ef", "refine_factor")
 DEFAULT_NPROBES = 20
 """LanceDB's own, for a search that names none."""
 
@@ -108,9 +109,8 @@ class LanceTable(CollectionClient):
                 "distance=cosine to the address if its program does"
             )
         if stats is not None and not self._indexed(stats):
-            notes.append(
-                f"the index {index.name} compares by {stats.distance_type}, so a search by {distance} does not use it"
-            )
+            compares = f"the index {index.name} compares by {stats.distance_type}"
+            notes.append(f"{compares}, so a search by {distance} does not use it")
         elif stats is not None and stats.num_unindexed_rows:
             notes.append(f"{stats.num_unindexed_rows:,} rows are newer than the index; they are compared one by one")
         if stats is not None and self._quantised(stats):
@@ -155,12 +155,17 @@ class LanceTable(CollectionClient):
 
     def sample(self, rows: int) -> Sequence[Row]:
         self._latest()
-        return self._rows(self._scan([]).limit(rows).to_arrow())
+        query = self._table.search().select(self._columns)
+        if self._id == ROW_ID:
+            query = query.with_row_id(True)
+        if where := self._where():
+            query = query.where(where)
+        return self._rows(query.limit(rows).to_arrow())
 
     def list_rows(self, names: Sequence[str]) -> Iterator[Sequence[tuple[str, Payload]]]:
         # Its own handle stays at the version that it opened, whatever is written meanwhile.
         self._frozen, self._row_ids = self._opened(), {}
-        columns = [*dict.fromkeys([*self._ids, *(_column(name) for name in names)])]
+        columns = self._asked_columns(names)
         query = self._frozen.search().with_row_id(True).select(columns)
         if where := self._where():
             query = query.where(where)
@@ -182,7 +187,7 @@ class LanceTable(CollectionClient):
         table = self._latest()
         if query.name != "vector" and (query.trial.settings or query.trial.exact):
             raise SourceError(f"{self._address.plain}: only its vector list takes settings and an exact search")
-        columns = [*dict.fromkeys([*self._ids, *(_column(name) for name in query.names)])]
+        columns = self._asked_columns(query.names)
         score = SCORE_COLUMNS[query.name]
         if query.name == "vector":
             asked = self._tried(table.search(query.vector, vector_column_name=self._vector), query.trial)
@@ -229,23 +234,15 @@ class LanceTable(CollectionClient):
         if trial.exact:
             return asked.bypass_vector_index()
         for name, value in trial.settings.items():
-            if name not in ("nprobes", "ef", "refine_factor"):
-                raise SourceError(
-                    f"{self._address.plain}: {name} is no setting of a search; it may be nprobes, ef, refine_factor"
-                )
+            if name not in SETTINGS:
+                known = ", ".join(SETTINGS)
+                raise SourceError(f"{self._address.plain}: {name} is no setting of a search; it may be {known}")
             asked = getattr(asked, name)(int(value))
         return asked
 
     def _latest(self) -> Any:
         self._table.checkout_latest()
         return self._table
-
-    def _scan(self, columns: Sequence[str]) -> Any:
-        query = self._table.search().select([*dict.fromkeys([*self._columns, *columns])])
-        if self._id == ROW_ID:
-            query = query.with_row_id(True)
-        where = self._where()
-        return query.where(where) if where else query
 
     def _rows(self, found: pa.Table) -> list[Row]:
         vectors: Sequence[Vector | None] = [None] * found.num_rows
@@ -254,19 +251,15 @@ class LanceTable(CollectionClient):
         kept = [name for name in found.column_names if name in self._columns]
         payloads = found.select(kept).to_pylist()
         ids = found.column(self._id).to_pylist()
-        return [
-            Row(
-                str(row_id),
-                _unpacked({name: value for name, value in payload.items() if name != self._id}),
-                None,
-                vector,
-            )
-            for row_id, payload, vector in zip(ids, payloads, vectors, strict=True)
-        ]
+        rows = []
+        for row_id, payload, vector in zip(ids, payloads, vectors, strict=True):
+            payload.pop(self._id, None)
+            rows.append(Row(str(row_id), _unpacked(payload), None, vector))
+        return rows
 
-    @property
-    def _ids(self) -> list[str]:
-        return [] if self._id == ROW_ID else [self._id]
+    def _asked_columns(self, paths: Sequence[str]) -> list[str]:
+        own = [] if self._id == ROW_ID else [self._id]
+        return [*dict.fromkeys([*own, *(path.partition(".")[0] for path in paths)])]
 
     @cached_property
     def _schema(self) -> pa.Schema:
@@ -275,7 +268,8 @@ class LanceTable(CollectionClient):
     @cached_property
     def _columns(self) -> list[str]:
         """The columns that are read: neither vectors nor bytes."""
-        return [field.name for field in self._schema if not _is_vector(field.type) and not _is_binary(field.type)]
+        tests = (_is_vector, pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+        return [field.name for field in self._schema if not any(test(field.type) for test in tests)]
 
     def _id_column(self) -> str:
         names = self._schema.names
@@ -289,9 +283,8 @@ class LanceTable(CollectionClient):
         found = [field.name for field in self._schema if _is_vector(field.type)]
         stated = self._address.options.get("vector")
         if stated is not None and stated not in found:
-            raise InputError(
-                f"{self._address.plain}: {stated} is no vector column; there are {', '.join(found) or 'none'}"
-            )
+            known = ", ".join(found) or "none"
+            raise InputError(f"{self._address.plain}: {stated} is no vector column; there are {known}")
         if not found:
             raise InputError(f"{self._address.plain}: the table {self._name} has no column of vectors")
         if stated is None and len(found) > 1:
@@ -304,11 +297,8 @@ class LanceTable(CollectionClient):
         """The model of the embedding function that fills the vectors, if the table has one."""
         try:
             functions = json.loads((self._schema.metadata or {}).get(FUNCTIONS, b"[]"))
-            return next(
-                f"{each['model']['name']} ({each['name']})"
-                for each in functions
-                if each["vector_column"] == self._vector
-            )
+            own = next(each for each in functions if each["vector_column"] == self._vector)
+            return f"{own['model']['name']} ({own['name']})"
         except (ValueError, KeyError, TypeError, StopIteration):
             return None
 
@@ -317,9 +307,8 @@ class LanceTable(CollectionClient):
         found = sorted(each.columns[0] for each in self._table.list_indices() if each.index_type == "FTS")
         stated = self._address.options.get("text")
         if stated is not None and stated not in found:
-            raise InputError(
-                f"{self._address.plain}: {stated} has no full-text index; there are {', '.join(found) or 'none'}"
-            )
+            known = ", ".join(found) or "none"
+            raise InputError(f"{self._address.plain}: {stated} has no full-text index; there are {known}")
         return found if stated is None else [stated]
 
     def _vector_index(self) -> tuple[Any, Any]:
@@ -439,15 +428,6 @@ def _vectors(column: pa.ChunkedArray) -> list[Vector | None]:
 
 def _is_vector(kind: pa.DataType) -> bool:
     return bool(pa.types.is_fixed_size_list(kind) and pa.types.is_floating(kind.value_type))
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    tests = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
-    return any(test(kind) for test in tests)
-
-
-def _column(path: str) -> str:
-    return path.partition(".")[0]
 
 
 def _path(path: str) -> str:

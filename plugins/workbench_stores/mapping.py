@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, get_args
 
 from cems_workbench.errors import InputError, did_you_mean
@@ -43,9 +43,12 @@ def checked_distance(value: str | None, where: str) -> Distance | None:
     return None if value is None else known[value]
 
 
-def given_fields(mapping: Mapping[str, Any]) -> dict[str, str]:
-    """The path of each field of a memory that a mapping has."""
-    return {field: mapping[field] for field in OPTIONAL_FIELDS if field in mapping}
+def given_fields(mapping: Mapping[str, Any], check: Callable[[str, str], None]) -> dict[str, str]:
+    """The path of each field of a memory that a mapping has; `check` raises InputError for a (field, path) that the table lacks."""
+    given = {field: mapping[field] for field in OPTIONAL_FIELDS if field in mapping}
+    for pair in given.items():
+        check(*pair)
+    return given
 
 
 def no_column(table: object, field: str, path: str, columns: Collection[str]) -> InputError:
@@ -121,13 +124,9 @@ def in_order(name: str) -> tuple[str, int]:
 
 def content_of(value: Any, texts: Mapping[str, str]) -> str:
     """The content of an item: the text under a usual name, else the embedded `texts` by field_name, else the value as JSON."""
-    named = _named_content(value) or "\n".join(text for name, text in texts.items() if name != WHOLE)
-    return named or (whole_text(value) if value else "")
-
-
-def _named_content(value: Any) -> str:
-    """The text that the value has under a usual name of contents; empty if it has none."""
     inside = [value, *(value.get(name) for name in NESTED)] if isinstance(value, dict) else []
     objects = [each for each in inside if isinstance(each, dict)]
-    found = (each.get(name) for name in NAMES["content"] for each in objects)
-    return next((text for text in found if isinstance(text, str) and text.strip()), "")
+    usual = (each.get(name) for name in NAMES["content"] for each in objects)
+    named = next((text for text in usual if isinstance(text, str) and text.strip()), "")
+    embedded = "\n".join(text for name, text in texts.items() if name != WHOLE)
+    return named or embedded or (whole_text(value) if value else "")

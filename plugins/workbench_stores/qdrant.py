@@ -173,21 +173,17 @@ def _vector(address: Address, found: models.CollectionInfo) -> tuple[str, models
             )
         name = asked or next(iter(vectors))
         parameters = vectors[name]
-    elif vectors is None or asked:
-        what = (
-            "only sparse vectors, which cannot be imported"
-            if vectors is None
-            else "one vector, which has no name: leave ?vector= out"
-        )
-        raise InputError(f"{address.plain}: a point has {what}")
+    elif vectors is None:
+        raise InputError(f"{address.plain}: a point has only sparse vectors, which cannot be imported")
+    elif asked:
+        raise InputError(f"{address.plain}: a point has one vector, which has no name: leave ?vector= out")
     else:
         name, parameters = "", vectors
     if parameters.multivector_config is not None:
         raise InputError(f"{address.plain}: the vector {name} of a point is a multivector, which cannot be imported")
-    if parameters.distance.value not in DISTANCES:
-        raise InputError(
-            f"{address.plain}: its vectors are compared by {parameters.distance.value}, which is none of {', '.join(DISTANCES)}"
-        )
+    if (distance := parameters.distance.value) not in DISTANCES:
+        known = ", ".join(DISTANCES)
+        raise InputError(f"{address.plain}: its vectors are compared by {distance}, which is none of {known}")
     return name, parameters
 
 
@@ -212,9 +208,8 @@ def _text_index(address: Address, found: models.CollectionInfo) -> str:
         if "sparse" in address.options:
             raise InputError(f"{address.plain}: text_index and sparse are two lists by words; name one of them")
         return asked
-    ranked = [
-        name for name, schema in found.payload_schema.items() if getattr(schema.params, "scoring", None) is not None
-    ]
+    schemas = found.payload_schema.items()
+    ranked = [name for name, schema in schemas if getattr(schema.params, "scoring", None) is not None]
     return ranked[0] if len(ranked) == 1 and not found.config.params.sparse_vectors else ""
 
 
@@ -281,9 +276,8 @@ class _Qdrant(ServerOrDirectoryClient[QdrantClient, "_Collection"]):
         found = self._client.get_collection(self._collection.name)
         parameters, graph = self._collection.parameters, found.config.hnsw_config
         own = parameters.hnsw_config
-        m, ef, scanned = (
-            getattr(own, name, None) or getattr(graph, name) for name in ("m", "ef_construct", "full_scan_threshold")
-        )
+        names = ("m", "ef_construct", "full_scan_threshold")
+        m, ef, scanned = (getattr(own, name, None) or getattr(graph, name) for name in names)
         points = self._client.count(self._collection.name, count_filter=self._filter(), exact=True).count
         indexed = found.indexed_vectors_count or 0
         notes = []
@@ -297,10 +291,10 @@ class _Qdrant(ServerOrDirectoryClient[QdrantClient, "_Collection"]):
             notes.append("no vector is indexed yet, so every search is exact")
         quantized = parameters.quantization_config or found.config.quantization_config
         if quantized is not None:
-            notes.append(
-                f"its vectors are quantised ({type(quantized).__name__}), so scores may differ from exact ones"
-            )
+            kind = type(quantized).__name__
+            notes.append(f"its vectors are quantised ({kind}), so scores may differ from exact ones")
         notes += self._sparse_notes(found)
+        tries = tuple(str(value) for value in EF_CHOICES if value != ef)
         if parameters.distance.value == "Cosine":
             notes.append("Qdrant keeps vectors of a cosine collection with length 1")
         return SourceInfo(
@@ -312,16 +306,7 @@ class _Qdrant(ServerOrDirectoryClient[QdrantClient, "_Collection"]):
             distance=DISTANCES[parameters.distance.value],
             index=f"HNSW (m {m}, ef_construct {ef}, full_scan_threshold {scanned} KB)" if indexed else None,
             lists=self.lists(),
-            settings=(
-                Setting(
-                    "hnsw_ef",
-                    str(ef),
-                    "nodes of the graph looked at",
-                    tuple(str(value) for value in EF_CHOICES if value != ef),
-                ),
-            )
-            if indexed
-            else (),
+            settings=(Setting("hnsw_ef", str(ef), "nodes of the graph looked at", tries),) if indexed else (),
             notes=tuple(notes),
         )
 
@@ -337,13 +322,7 @@ class _Qdrant(ServerOrDirectoryClient[QdrantClient, "_Collection"]):
     def _compared(self) -> tuple[Reproduction, bool]:
         """How many of the first sparse vectors are those of their texts, and whether these are the lemmas that mem0 keeps."""
         name = self._collection.sparse
-        points, _ = self._client.scroll(
-            self._collection.name,
-            scroll_filter=self._filter(),
-            limit=SAMPLED_VECTORS,
-            with_payload=True,
-            with_vectors=[name],
-        )
+        points, _ = self._page(SAMPLED_VECTORS, with_vectors=[name])
         texts, lemmas = [], []
         for point in points:
             stored: Any = point.vector.get(name) if isinstance(point.vector, dict) else None
@@ -414,23 +393,18 @@ class _Qdrant(ServerOrDirectoryClient[QdrantClient, "_Collection"]):
     def _fusion(self) -> str:
         return self._address.options.get("fusion", CHOICES["fusion"][0])
 
+    def _page(self, rows: int, **options: Any) -> tuple[Sequence[models.Record], Any]:
+        asked: dict[str, Any] = {"with_payload": True, "with_vectors": False, **options}
+        return self._client.scroll(self._collection.name, scroll_filter=self._filter(), limit=rows, **asked)
+
     def sample(self, rows: int) -> Sequence[Row]:
-        points, _ = self._client.scroll(
-            self._collection.name, scroll_filter=self._filter(), limit=rows, with_payload=True, with_vectors=False
-        )
+        points, _ = self._page(rows)
         return [Row(str(point.id), point.payload or {}) for point in points]
 
     def list_rows(self, names: Sequence[str]) -> Iterator[Sequence[tuple[str, Payload]]]:
         offset: Any = None
         while True:
-            points, offset = self._client.scroll(
-                self._collection.name,
-                scroll_filter=self._filter(),
-                limit=ID_PAGE_ROWS,
-                offset=offset,
-                with_payload=list(names) or False,
-                with_vectors=False,
-            )
+            points, offset = self._page(ID_PAGE_ROWS, offset=offset, with_payload=list(names) or False)
             yield [(str(point.id), point.payload or {}) for point in points]
             if offset is None:
                 return
@@ -445,9 +419,8 @@ class _Qdrant(ServerOrDirectoryClient[QdrantClient, "_Collection"]):
         rows = []
         for point in points:
             given: Any = point.vector.get(name) if isinstance(point.vector, dict) else point.vector
-            rows.append(
-                Row(str(point.id), point.payload or {}, None, None if given is None else np.asarray(given, np.float32))
-            )
+            vector = None if given is None else np.asarray(given, np.float32)
+            rows.append(Row(str(point.id), point.payload or {}, None, vector))
         return rows
 
     def search(self, query: ClientQuery) -> Sequence[ClientHit]:
@@ -509,9 +482,8 @@ class _Qdrant(ServerOrDirectoryClient[QdrantClient, "_Collection"]):
         """Search parameters of a trial; None for none. Raises SourceError for an unknown setting."""
         for name, value in trial.settings.items():
             if name not in SETTINGS:
-                raise SourceError(
-                    f"{self._address.plain}: {name} is no setting of a search; there are {', '.join(SETTINGS)}"
-                )
+                known = ", ".join(SETTINGS)
+                raise SourceError(f"{self._address.plain}: {name} is no setting of a search; there are {known}")
             if name == "hnsw_ef" and not (value.isascii() and value.isdigit() and int(value) > 0):
                 raise SourceError(f"{self._address.plain}: hnsw_ef must be a whole number from 1, found {value!r}")
             if name == "indexed_only" and value not in ("true", "false"):

@@ -9,10 +9,11 @@ Source: qdrant-edge-py 0.9.0, by running.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 from qdrant_client import models
 
@@ -45,34 +46,27 @@ class EdgeClient:
         """Close the shard."""
         self._shard.close()
 
-    def get_collection(self, name: str) -> models.CollectionInfo:
-        """The shard as a collection. Raises InputError for a configuration that is not known."""
-        found = self._shard.info()
-        vectors = {key: models.VectorParams(**_known(each)) for key, each in self._config.get("vectors", {}).items()}
+    def get_collection(self, name: str) -> SimpleNamespace:
+        """What a source reads of a collection; what Edge does not name has the defaults of a server.
+
+        Raises InputError for a configuration that is not known.
+        """
+        known = ("size", "distance", "multivector_config")
+        vectors = {
+            key: models.VectorParams(**{name: each[name] for name in known if name in each})
+            for key, each in self._config.get("vectors", {}).items()
+        }
         sparse = {
             key: models.SparseVectorParams(modifier=each.get("modifier"))
             for key, each in self._config.get("sparse_vectors", {}).items()
         }
-        # What Edge does not name has the defaults of a server.
-        return models.CollectionInfo(
-            status=models.CollectionStatus.GREEN,
-            optimizer_status=models.OptimizersStatusOneOf.OK,
-            segments_count=found.segments_count,
-            points_count=found.points_count,
-            # A plain segment counts its vectors too, and scans them.
-            indexed_vectors_count=0,
-            config=models.CollectionConfig(
-                params=models.CollectionParams(vectors=vectors or None, sparse_vectors=sparse or None),
-                hnsw_config=models.HnswConfig(m=16, ef_construct=100, full_scan_threshold=10_000),
-                optimizer_config=models.OptimizersConfig(
-                    deleted_threshold=0.2,
-                    vacuum_min_vector_number=1000,
-                    default_segment_number=0,
-                    flush_interval_sec=5,
-                ),
-            ),
-            payload_schema={},
+        config = SimpleNamespace(
+            params=models.CollectionParams(vectors=vectors or None, sparse_vectors=sparse or None),
+            hnsw_config=models.HnswConfig(m=16, ef_construct=100, full_scan_threshold=10_000),
+            quantization_config=None,
         )
+        # A plain segment counts its vectors too, and scans them.
+        return SimpleNamespace(config=config, indexed_vectors_count=0, payload_schema={})
 
     def count(self, name: str, count_filter: models.Filter | None = None, exact: bool = True) -> SimpleNamespace:
         """The number of points that pass."""
@@ -82,20 +76,15 @@ class EdgeClient:
     def scroll(
         self,
         name: str,
-        scroll_filter: models.Filter | None = None,
+        scroll_filter: Any = None,
         limit: int = 10,
         offset: Any = None,
         with_payload: Any = True,
         with_vectors: Any = False,
     ) -> tuple[list[SimpleNamespace], Any]:
         """A page of points, and where the next one begins."""
-        request = self._edge.ScrollRequest(
-            offset=offset,
-            limit=limit,
-            filter=self._filter(scroll_filter),
-            with_payload=with_payload,
-            with_vector=with_vectors,
-        )
+        what: Any = {"with_payload": with_payload, "with_vector": with_vectors}
+        request = self._edge.ScrollRequest(offset=offset, limit=limit, filter=self._filter(scroll_filter), **what)
         records, following = self._shard.scroll(request)
         return [_point(each) for each in records], following
 
@@ -103,7 +92,8 @@ class EdgeClient:
         self, name: str, ids: Sequence[Any], with_payload: Any = True, with_vectors: Any = False
     ) -> list[SimpleNamespace]:
         """Points by id."""
-        records = self._shard.retrieve([_edge_id(each) for each in ids], with_payload, with_vectors)
+        own = [each if isinstance(each, int) else UUID(each) for each in ids]
+        records = self._shard.retrieve(own, with_payload, with_vectors)
         return [_point(each) for each in records]
 
     def query_points(
@@ -169,17 +159,6 @@ class EdgeClient:
         match = given.match
         of = self._edge.MatchAny(match.any) if hasattr(match, "any") else self._edge.MatchValue(match.value)
         return self._edge.FieldCondition(given.key, match=of)
-
-
-def _known(vector: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a vector that decide whether and how it is read."""
-    return {name: vector[name] for name in ("size", "distance", "multivector_config") if name in vector}
-
-
-def _edge_id(given: Any) -> Any:
-    from uuid import UUID
-
-    return given if isinstance(given, int) else UUID(given)
 
 
 def _point(found: Any) -> SimpleNamespace:

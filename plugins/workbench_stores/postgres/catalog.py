@@ -78,9 +78,8 @@ class VectorIndex:
 def refuse_unless_readable(reader: Reader, table: Table, plain: str, columns: Collection[str] | None = None) -> None:
     """Raise SourceError, which says how to allow it, if the role may not read these columns (all unless given) of a table."""
     if not all(table.columns[name].readable for name in columns or table.columns):
-        raise SourceError(
-            f"{plain}: {reader.role} may not read {table}; to allow it: GRANT SELECT ON {table} TO {reader.role}"
-        )
+        grant = f"GRANT SELECT ON {table} TO {reader.role}"
+        raise SourceError(f"{plain}: {reader.role} may not read {table}; to allow it: {grant}")
 
 
 def engine(reader: Reader, database: Database) -> str:
@@ -175,12 +174,7 @@ def settings(reader: Reader, index: VectorIndex | None) -> tuple[Setting, ...]:
 
 
 def prepare(
-    reader: Reader,
-    query: EngineQuery,
-    trial: Trial,
-    dimension: int | None,
-    plain: str,
-    others: Collection[str] = (),
+    reader: Reader, query: EngineQuery, trial: Trial, dimension: int | None, plain: str, others: Collection[str] = ()
 ) -> None:
     """Apply a trial's settings to this transaction, but for `others`.
 
@@ -267,13 +261,11 @@ class SearchPlan:
         found = []
         # A table of so few rows is listed whole either way.
         if self.index is not None and not self.used and rows > PLANNED_ROWS:
-            found.append(
-                f"PostgreSQL does not use the index for a search of {PLANNED_ROWS} rows now (EXPLAIN): such a search is exact"
-            )
+            unused = f"PostgreSQL does not use the index for a search of {PLANNED_ROWS} rows now (EXPLAIN)"
+            found.append(f"{unused}: such a search is exact")
         if self.other is not None:
-            found.append(
-                f"the index {self.other.definition} orders by {self.other.distance}, not by {self.distance}, so it is not used"
-            )
+            orders = f"the index {self.other.definition} orders by {self.other.distance}"
+            found.append(f"{orders}, not by {self.distance}, so it is not used")
         return found
 
 

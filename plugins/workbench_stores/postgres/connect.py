@@ -91,15 +91,13 @@ def _only(reader: Reader, plain: str) -> Table:
     tables = catalog.tables_with_vectors(reader)
     tables = [table for _, table in recognised(tables)] or tables
     if not tables:
-        raise SourceError(
-            f"{plain}: has neither CEMS's tables ({' and '.join(TABLES)}) nor another with a column of vectors"
-        )
+        own = f"CEMS's tables ({' and '.join(TABLES)})"
+        raise SourceError(f"{plain}: has neither {own} nor another with a column of vectors")
     filled = tables if len(tables) == 1 else [table for table in tables if catalog.has_rows(reader, table)]
     if len(filled) == 1:
         return filled[0]
-    raise SourceError(
-        f"{plain}: has several tables with vectors ({', '.join(map(str, tables))}); ?table=NAME chooses one"
-    )
+    several = ", ".join(map(str, tables))
+    raise SourceError(f"{plain}: has several tables with vectors ({several}); ?table=NAME chooses one")
 
 
 def _layout(reader: Reader, name: str, address: Address, mapping: Mapping[str, Any], whole: bool) -> Layout:
@@ -134,12 +132,7 @@ def _known(table: Table, address: Address) -> PostgresLayout | None:
     return known
 
 
-def _with_rows_of(
-    made: Layout,
-    known: PostgresLayout,
-    reader: Reader,
-    address: Address,
-) -> Layout:
+def _with_rows_of(made: Layout, known: PostgresLayout, reader: Reader, address: Address) -> Layout:
     """A mapped layout of a library's table: the rows are those that the library has in it, and vectors are stored as it does.
 
     A mapping names the table, so it takes every collection unless the address names one.
@@ -149,15 +142,6 @@ def _with_rows_of(
     theirs = known.layout(reader, made.table, address)
     if theirs.vector.name == made.vector.name:
         made = replace(made, width=theirs.width, padded=theirs.padded, model=theirs.model)
-    return replace(
-        made,
-        distance=made.distance or theirs.distance,
-        condition=theirs.condition,
-        hidden=theirs.hidden,
-        lexical=theirs.lexical,
-        fusion=theirs.fusion,
-        client_sets=theirs.client_sets,
-        known=made.known | theirs.known,
-        notes=theirs.notes,
-        missing=theirs.missing,
-    )
+    names = ("condition", "hidden", "lexical", "fusion", "client_sets", "notes", "missing")
+    taken: dict[str, Any] = {name: getattr(theirs, name) for name in names}
+    return replace(made, distance=made.distance or theirs.distance, known=made.known | theirs.known, **taken)

@@ -132,9 +132,8 @@ class Database:
     def problem(self, error: psycopg.Error) -> SourceError:
         """psycopg's error as one line that names the source and the remedy."""
         lost = self._connection is not None and self._connection.closed
-        return SourceError(
-            f"{self.address.plain}: {self.address.hidden(_error_line(error, self.address, self.timeout, lost))}"
-        )
+        line = self.address.hidden(_error_line(error, self.address, self.timeout, lost))
+        return SourceError(f"{self.address.plain}: {line}")
 
     def close(self) -> None:
         """Close the connection."""
@@ -162,18 +161,13 @@ class Database:
 
     def _connect(self) -> psycopg.Connection[Row]:
         """A new connection; without options if a pooler refuses them: each transaction is READ ONLY anyway."""
-        arguments = self._arguments()
+        arguments = self._arguments() | {"autocommit": True, "prepare_threshold": None}
         try:
-            return psycopg.connect(
-                **arguments,
-                options="-c default_transaction_read_only=on -c TimeZone=UTC",
-                autocommit=True,
-                prepare_threshold=None,
-            )
+            return psycopg.connect(**arguments, options="-c default_transaction_read_only=on -c TimeZone=UTC")
         except psycopg.OperationalError as error:
             if "unsupported startup parameter" not in str(error):
                 raise
-        return psycopg.connect(**arguments, autocommit=True, prepare_threshold=None)
+        return psycopg.connect(**arguments)
 
     def _arguments(self) -> dict[str, Any]:
         address = self.address
@@ -226,10 +220,8 @@ def _connection_problem(message: str, line: str, address: Address) -> str:
         return f"there is no database {address.path or who!r} on {where}"
     if "does not exist" in message and "role" in message:
         return f"there is no role {who!r} on {where}"
-    if any(
-        known in message
-        for known in ("translate host name", "failed to resolve", "Name or service not known", "Errno -")
-    ):
+    unknown = ("translate host name", "failed to resolve", "Name or service not known", "Errno -")
+    if any(words in message for words in unknown):
         return f"the host {address.host or address.options.get('host', '')!r} is not known"
     if "Connection refused" in message or "No such file or directory" in message:
         return f"nothing listens on {where}"

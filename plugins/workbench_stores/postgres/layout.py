@@ -211,11 +211,8 @@ def recognise(reader: Reader, layout: Layout, condition: sql.Composable) -> Reco
             sql.Literal(SAMPLE_ROWS),
         )
         rows = reader.rows(query)
-    others = [
-        name
-        for name, column in layout.table.columns.items()
-        if name not in layout.columns and column.type not in UNNAMED_TYPES
-    ]
+    columns = layout.table.columns.items()
+    others = [name for name, column in columns if name not in layout.columns and column.type not in UNNAMED_TYPES]
     payloads = [layout.payload(row, "", []) for row in rows]
     return recognise_in(payloads, layout.names, [*layout.columns], others, layout.known)
 
@@ -228,16 +225,13 @@ def is_short(json: sql.Composable) -> sql.Composed:
 def column_names(table: Table, without: Sequence[str] = ()) -> list[str]:
     """The columns of a table that may be a field of a memory by name and type, and those that hold JSON."""
     times = {STATE_NAMES["superseded_at"], *(name for field in TIMES for name in NAMES[field])}
-    return [
-        name
-        for name, column in table.columns.items()
-        if name not in without
-        and (
-            column.type in JSON_TYPES
-            or (name in FIELD_NAMES and column.type in PLAIN_TYPES)
-            or (name in times and column.type in TIME_TYPES)
-        )
-    ]
+
+    def may_be_field(column: Column) -> bool:
+        name, type = column.name, column.type
+        by_name = (name in FIELD_NAMES and type in PLAIN_TYPES) or (name in times and type in TIME_TYPES)
+        return type in JSON_TYPES or by_name
+
+    return [name for name, column in table.columns.items() if name not in without and may_be_field(column)]
 
 
 def outers_of(table: Table, columns: Sequence[str]) -> tuple[str, ...]:
@@ -376,15 +370,12 @@ class PostgresLayout:
 
     def found(self, tables: Sequence[Table]) -> Sequence[Table]:
         """Its tables with memories among tables that have a column of vectors."""
-        return self.chosen(
-            [
-                table
-                for table in tables
-                if all(
-                    name in table.columns and table.columns[name].type in types for name, types in self.columns.items()
-                )
-            ]
-        )
+        wanted = self.columns.items()
+
+        def fits(table: Table) -> bool:
+            return all(name in table.columns and table.columns[name].type in types for name, types in wanted)
+
+        return self.chosen(list(filter(fits, tables)))
 
 
 def layouts(functions: Mapping[str, Sequence[Callable[..., Any]]]) -> tuple[PostgresLayout, ...]:
@@ -397,9 +388,8 @@ def layouts(functions: Mapping[str, Sequence[Callable[..., Any]]]) -> tuple[Post
     found = []
     for name, (layout, *chosen) in functions.items():
         about: dict[str, Any] = dict(rows[name])
-        columns = {
-            column: kinds[kind] if isinstance(kind, str) else kind for column, kind in about.pop("columns").items()
-        }
+        named = about.pop("columns").items()
+        columns = {column: kinds[kind] if isinstance(kind, str) else kind for column, kind in named}
         about |= {"chosen": chosen[0]} if chosen else {}
         found.append(PostgresLayout(name, layout=layout, columns=columns, **about))
     return tuple(found)

@@ -110,9 +110,8 @@ def _langchain_pgvector(reader: Reader, table: Table, address: Address) -> Layou
         of_one = sql.SQL("collection_id = {}::uuid").format(sql.Literal(uuids[wanted]))
         return replace(made, condition=of_one, notes=(note,))
     if wanted == EVERY:
-        return replace(
-            made, notes=(f"the documents of all {len(uuids)} collections are taken together: {listed(uuids)}",)
-        )
+        note = f"the documents of all {len(uuids)} collections are taken together: {listed(uuids)}"
+        return replace(made, notes=(note,))
     counts = sql.SQL(
         "SELECT c.name, count(d.collection_id) FROM {} c LEFT JOIN {} d ON d.collection_id = c.uuid "
         "WHERE c.name IS NOT NULL GROUP BY c.uuid, c.name ORDER BY 2 DESC, 1"
@@ -136,16 +135,12 @@ def _pgvectorstore(reader: Reader, table: Table, address: Address) -> Layout:
     else:
         made = replace(guessed(reader, table, address.plain), kind="langchain_pgvectorstore")
     if (document := lexical.found(reader, table)) is not None:
-        note = (
-            ""
-            if document[1]
-            else f"nothing says the text search configuration: its default {DEFAULT_CONFIG} is assumed"
-        )
+        assumed = f"nothing says the text search configuration: its default {DEFAULT_CONFIG} is assumed"
+        note = "" if document[1] else assumed
         words = lexical.Lexical("ts_rank_cd", document[0], document[1] or DEFAULT_CONFIG, "plain", note)
         made = replace(made, lexical=words, fusion=lexical.Fusion("weighted_sum", TOP_K, TOP_K))
-    return replace(
-        made, client_sets="PGVectorStore sets hnsw.ef_search if its program has index_query_options (40 by default)"
-    )
+    sets = "PGVectorStore sets hnsw.ef_search if its program has index_query_options (40 by default)"
+    return replace(made, client_sets=sets)
 
 
 def _named_as_langchain_does(tables: Sequence[Table]) -> list[Table]:

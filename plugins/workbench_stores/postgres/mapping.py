@@ -12,8 +12,9 @@ A mapping with id, text and vector is the whole layout: no other field is read. 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from psycopg import sql
@@ -71,7 +72,7 @@ def mapped(reader: Reader, mapping: Mapping[str, Any], table: Table, kind: str =
     vector = table.columns[mapping["vector"]]
     if vector.type not in catalog.VECTOR_TYPES:
         raise InputError(f"mapping: vector: {vector.name} is of type {vector.type}, not vector or halfvec")
-    given = _given(table, mapping)
+    given = given_fields(mapping, partial(_check_path, table))
     states = [name for name in STATE_NAMES.values() if name in table.columns]
     layout = table_layout(
         reader,
@@ -84,35 +85,28 @@ def mapped(reader: Reader, mapping: Mapping[str, Any], table: Table, kind: str =
         given=given,
         closed=True,
     )
-    layout = replace(layout, names=Names(given, (), closed=True))
-    return replace(layout, distance=checked_distance(mapping.get("distance"), "mapping: distance"))
+    distance = checked_distance(mapping.get("distance"), "mapping: distance")
+    return replace(layout, names=Names(given, (), closed=True), distance=distance)
 
 
 def corrected(layout: Layout, mapping: Mapping[str, Any]) -> Layout:
     """The layout with the fields and the distance of a mapping that is not a whole one. Raises InputError if it does not fit."""
-    more = {
-        path: made for path in mapping.values() if isinstance(path, str) and (made := layout.more(path)) is not None
-    }
-    given = _given(layout.table, mapping, more)
-    heads = [
-        head
-        for path in given.values()
-        if path not in more and (head := _head(layout.table, path)) not in layout.columns
-    ]
+    paths = [path for path in mapping.values() if isinstance(path, str)]
+    more = {path: made for path in paths if (made := layout.more(path)) is not None}
+
+    def check(field: str, path: str) -> None:
+        if path not in more:
+            _check_path(layout.table, field, path)
+
+    given = given_fields(mapping, check)
+    heads = [_head(layout.table, path) for path in given.values() if path not in more]
+    heads = [head for head in heads if head not in layout.columns]
     return replace(
         layout,
         columns={**layout.columns, **read_columns(layout.table, heads), **more},
         names=replace(layout.names, given={**layout.names.given, **given}),
         distance=checked_distance(mapping.get("distance"), "mapping: distance") or layout.distance,
     )
-
-
-def _given(table: Table, mapping: Mapping[str, Any], more: Collection[str] = ()) -> dict[str, str]:
-    given = given_fields(mapping)
-    for field, path in given.items():
-        if path not in more:
-            _check_path(table, field, path)
-    return given
 
 
 def _head(table: Table, path: str) -> str:
@@ -125,9 +119,9 @@ def _check_path(table: Table, field: str, path: str) -> None:
     except KeyError:
         head = path.partition(".")[0]
         if "." in path and head in table.columns:
-            raise InputError(
-                f"mapping: {field}: {path!r} leads into {head}, which is of type {table.columns[head].type}, not json or jsonb"
-            ) from None
+            kind = table.columns[head].type
+            line = f"mapping: {field}: {path!r} leads into {head}, which is of type {kind}, not json or jsonb"
+            raise InputError(line) from None
         raise no_column(table, field, path, table.columns) from None
 
 
@@ -150,9 +144,8 @@ def guessed(reader: Reader, table: Table, plain: str) -> Layout:
 
 def _text_column(table: Table, ids: list[str]) -> str | None:
     """The column of the text; None if that is ambiguous."""
-    texts = [
-        column.name for column in table.columns.values() if column.type in TEXT_TYPES and column.name not in ids[:1]
-    ]
+    columns = table.columns.values()
+    texts = [column.name for column in columns if column.type in TEXT_TYPES and column.name not in ids[:1]]
     # Last: `data` is the text in mem0, but rarely in other tables.
     likely = sorted(NAMES["content"], key=lambda name: name == "data")
     text = next((name for name in likely if name in texts), texts[0] if len(texts) == 1 else None)

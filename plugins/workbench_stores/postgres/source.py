@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -133,9 +133,8 @@ class TableSource:
             if hidden:
                 notes.append(f"{hidden:,} of the memories {'has' if hidden == 1 else 'have'} expired: in no live list")
             if layout.distance is None and planned.index is None:
-                notes.append(
-                    "no index tells the distance: cosine is assumed; ?distance=l2 or ?distance=ip says another"
-                )
+                assumed = "no index tells the distance: cosine is assumed"
+                notes.append(f"{assumed}; ?distance=l2 or ?distance=ip says another")
             return SourceInfo(
                 kind=layout.kind,
                 engine=engine,
@@ -213,9 +212,8 @@ class TableSource:
         given = {name: value for name, value in {**options, **settings}.items() if name in FUSION_OPTIONS}
         if layout.fusion is None or layout.fusion.kind == "appended":
             if given:
-                raise InputError(
-                    f"{self.address}: no list of {layout.table} is fused so, and {next(iter(given))} has no effect"
-                )
+                name = next(iter(given))
+                raise InputError(f"{self.address}: no list of {layout.table} is fused so, and {name} has no effect")
             return layout.fusion
         try:
             return with_settings(layout.fusion, given)
@@ -231,9 +229,8 @@ class TableSource:
         # Of the right length, because an index scan could check it.
         nought = _literal(np.zeros(dimension or 1, np.float32), rows.layout)
         values = {"vector": nought, "asked": catalog.PLANNED_ROWS, **values}
-        return catalog.plan(
-            reader, lambda distance: _nearest(rows.layout, distance, where), values, rows.layout.distance
-        )
+        layout = rows.layout
+        return catalog.plan(reader, lambda distance: _nearest(layout, distance, where), values, layout.distance)
 
     def _rows(self, reader: Reader, recognised: Recognised | None = None) -> Rows:
         """The rows of the source; fields are recognised again unless they are given."""
@@ -249,9 +246,8 @@ class TableSource:
             return Rows(layout, self._recognised, condition, {})
         path = self._recognised.user
         if path is None:
-            raise InputError(
-                f"{self.address}: no column and no key has the user of a row, so user= has no effect; map `author`"
-            )
+            none = "no column and no key has the user of a row, so user= has no effect"
+            raise InputError(f"{self.address}: {none}; map `author`")
         of_user = sql.SQL("{} AND {} = %(user)s").format(condition, layout.at(path))
         return Rows(layout, self._recognised, of_user, {"user": user})
 
@@ -268,13 +264,11 @@ class _Search:
     distance: Distance
 
     def by_distance(self, asked: int) -> Hits:
-        """The nearest rows."""
         where, values = self.rows.searched(self.query.scope)
         values |= {"vector": _literal(self.query.vector, self.rows.layout), "asked": asked}
         return self._hits(_nearest(self.rows.layout, self.distance, where), values)
 
     def by_words(self, asked: int) -> Hits:
-        """The best rows by the layout's lexical list."""
         layout = self.rows.layout
         if layout.lexical is None:
             return [], 0.0
@@ -310,7 +304,6 @@ class TableSnapshot(PagedSnapshot):
     _reader: Reader
     _rows: Rows
     _dimension: int | None
-    _seen: set[str] = field(default_factory=set)
 
     @cached_property
     def total(self) -> int:
@@ -396,12 +389,7 @@ class TableSnapshot(PagedSnapshot):
         good, problems = [], []
         for row in rows:
             id, _, size, others, in_chunks, _ = row
-            if id is None or not id.strip():
-                problems.append(RowProblem("(none)", "id", "is empty; the row was left out"))
-            elif id in self._seen:
-                reason = "is the id of more than one row; the first was imported"
-                problems.append(RowProblem(id, "id", reason, duplicate=True))
-            elif problem := too_long(id, size or in_chunks, in_chunks):
+            if (problem := self.id_problem(id)) or (problem := too_long(id, size or in_chunks, in_chunks)):
                 problems.append(problem)
             elif others > BATCH_BYTES:
                 reason = f"{others:,} bytes exceed the limit of {BATCH_BYTES:,}; the row was left out"
@@ -415,13 +403,8 @@ class TableSnapshot(PagedSnapshot):
         def read(places: Sequence[int]) -> tuple[list[TakenMemory], list[RowProblem]]:
             return self._taken([good[each][0] for each in places], [good[each][1] for each in places], place)
 
-        return Page(
-            [row[0] for row in good],
-            [row[1] for row in good],
-            read,
-            [row[2] + row[3] + row[4] + row[5] * width for row in good],
-            problems,
-        )
+        sizes = [row[2] + row[3] + row[4] + row[5] * width for row in good]
+        return Page([row[0] for row in good], [row[1] for row in good], read, sizes, problems)
 
     def _taken(
         self, ids: Sequence[str], markers: Sequence[str], place: Mapping[str, str]
@@ -493,10 +476,8 @@ class TableSnapshot(PagedSnapshot):
             problems.append(RowProblem(id, "text", "is empty; the row was left out"))
             return None
         if layout.chunks is None and vector is not None and not row[3]:
-            reason = (
-                f"its vector is not of {self._dimension} numbers and then zeros, as the others there; it was left out"
-            )
-            problems.append(RowProblem(id, layout.vector.name, reason))
+            reason = f"its vector is not of {self._dimension} numbers and then zeros, as the others there"
+            problems.append(RowProblem(id, layout.vector.name, f"{reason}; it was left out"))
             vector = None
         elif layout.chunks is None:
             # pgvector stores numbers only.
@@ -543,9 +524,8 @@ def _notes(rows: Rows) -> list[str]:
     notes = [*layout.notes]
     fields = ", ".join(f"{field}: {path}" for field, path in recognised.fields.items())
     if layout.guess:
-        notes.append(
-            f"guessed by names and types; a mapping can correct it: {', '.join(filter(None, (layout.guess, fields)))}"
-        )
+        guess = ", ".join(filter(None, (layout.guess, fields)))
+        notes.append(f"guessed by names and types; a mapping can correct it: {guess}")
     elif not layout.names.closed and recognised.fields_note:
         notes.append(recognised.fields_note)
     states = [path for name, path in recognised.states.items() if name != "original_id"]

@@ -78,6 +78,7 @@ class JoinedSource:
     def probe(self) -> SourceInfo:
         info, found = self.source.probe(), self.chroma.probe()
         missing = [each for each in info.missing if not each.startswith(NO_VECTORS)]
+        note = f"vectors and the vector list are those of {self.chroma.address}, of which a copy is read"
         return replace(
             info,
             engine=f"{info.engine}; {found.engine}",
@@ -89,10 +90,7 @@ class JoinedSource:
             lists=(*found.lists, *info.lists),
             settings=found.settings,
             missing=tuple(missing),
-            notes=(
-                *info.notes,
-                f"vectors and the vector list are those of {self.chroma.address}, of which a copy is read",
-            ),
+            notes=(*info.notes, note),
         )
 
     @contextmanager
@@ -148,9 +146,8 @@ class _JoinedSnapshot:
             for start in range(0, len(wanted), ROWS_PER_READ):
                 found |= {row.id: row for row in self.chroma.rows(wanted[start : start + ROWS_PER_READ])}
             problems = list(batch.problems)
-            yield replace(
-                batch, taken=[self._with_chunks(each, found, problems) for each in batch.taken], problems=problems
-            )
+            taken = [self._with_chunks(each, found, problems) for each in batch.taken]
+            yield replace(batch, taken=taken, problems=problems)
 
     def _marker(self, memory_id: str, marker: str) -> str:
         deleted = marker.startswith(DELETED_MARK)
@@ -165,9 +162,8 @@ class _JoinedSnapshot:
             if row is not None and row.text:
                 chunks.append(TakenChunk(number, row.text, row.vector, place_of_chunk(content, row.text, 0)))
         if not chunks:
-            problems.append(
-                RowProblem(taken.memory.id, "vector", "is missing: the row can be read and not found by its vector")
-            )
+            reason = "is missing: the row can be read and not found by its vector"
+            problems.append(RowProblem(taken.memory.id, "vector", reason))
         return replace(taken, marker=self._markers[taken.memory.id], chunks=tuple(chunks))
 
 

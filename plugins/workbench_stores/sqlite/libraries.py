@@ -82,10 +82,6 @@ def _value(raw: Any) -> Any:
         return None
 
 
-def _text(raw: Any, name: str) -> str | None:
-    return embedded_text(_value(raw), name)
-
-
 def _content(raw: Any, names: str) -> str:
     value = _value(raw)
     texts = {name: text for name in sorted(json.loads(names), key=in_order) if (text := embedded_text(value, name))}
@@ -109,7 +105,9 @@ def _langgraph(reader: Reader, schema: Schema, address: Address) -> Layout:
     distance = chosen(address, "distance", ("cosine", "l2"))
     omit_expired = chosen(address, "omit_expired", ("true", "false")) == "true"
     # The texts are found in a JSON value by paths that SQL has no functions for.
-    reader.connection.create_function("langgraph_text", 2, _text, deterministic=True)
+    reader.connection.create_function(
+        "langgraph_text", 2, lambda raw, name: embedded_text(_value(raw), name), deterministic=True
+    )
     reader.connection.create_function("langgraph_content", 2, _content, deterministic=True)
     within = "(s.prefix = :namespace OR substr(s.prefix, 1, length(:namespace) + 1) = :namespace || '.')"
     conditions = [within] if namespace else []
@@ -258,7 +256,7 @@ def _mcp_memory_service(reader: Reader, schema: Schema, address: Address) -> Lay
     """
     table = schema.tables["memories"]
     vectors = vectors_of(reader, schema, table, "memory_embeddings")
-    own = (
+    own = [
         "id",
         "created_at_iso",
         "updated_at_iso",
@@ -267,10 +265,9 @@ def _mcp_memory_service(reader: Reader, schema: Schema, address: Address) -> Lay
         "embedding_pending",
         "version",
         "store",
-    )
-    layout = table_layout(
-        reader, schema, table, "content_hash", "content", vectors, kind="mcp_memory_service", known=own
-    )
+    ]
+    kind = "mcp_memory_service"
+    layout = table_layout(reader, schema, table, "content_hash", "content", vectors, kind=kind, known=own)
     hidden = f"coalesce({ALIAS}.superseded_by, '') != ''" if "superseded_by" in table.columns else None
     return replace(layout, deleted=f"{ALIAS}.deleted_at IS NOT NULL", hidden=hidden)
 

@@ -13,7 +13,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -116,23 +116,21 @@ class SqliteSource:
                 reader, f"SELECT {layout.key or '1'} FROM {layout.source} WHERE {read.where}", layout.key, read.values
             )
             vectors = layout.found_vectors
-            notes, missing = [*layout.notes], [*layout.missing]
-            notes += [note for note in (read.found.fields_note, read.found.unread_note, self._file.note) if note]
+            found, missing = read.found, [*layout.missing]
+            notes = [*layout.notes, *filter(None, (found.fields_note, found.unread_note, self._file.note))]
             if layout.hidden is not None:
                 hidden = f"SELECT {layout.key or '1'} FROM {layout.source} WHERE {read.where} AND ({layout.hidden})"
                 if count := _count(reader, hidden, layout.key, read.values):
-                    notes.append(
-                        f"{count:,} are kept there and returned in no search; they are read, and in no live list"
-                    )
+                    kept = f"{count:,} are kept there and returned in no search"
+                    notes.append(f"{kept}; they are read, and in no live list")
             if vectors is None:
                 missing.append("no vectors, so it has no vector list of its own")
             elif not vectors.stated:
                 notes.append("nothing says the distance: cosine is assumed; set `distance:` in a mapping for another")
             if vectors is not None and vectors.form.distance is None:
                 metric = vectors.vec0[1].metric if vectors.vec0 else "no distance"
-                missing.append(
-                    f"vectors there are not ranked by cosine or l2, so its own vector list is not asked for ({metric})"
-                )
+                ranked = "vectors there are not ranked by cosine or l2"
+                missing.append(f"{ranked}, so its own vector list is not asked for ({metric})")
             if vectors is not None and layout.model is None:
                 notes.append("the source does not name the model of its vectors: some are compared with the embedder's")
             if layout.relations is None:
@@ -164,10 +162,8 @@ class SqliteSource:
         with self._file.reading() as reader:
             read = self._read(reader)
             where = read.where
-            if read.layout.hidden is not None:
-                where += f" AND NOT COALESCE(({read.layout.hidden}), 0)"
-            if read.layout.deleted is not None:
-                where += f" AND NOT COALESCE(({read.layout.deleted}), 0)"
+            for gone in (read.layout.hidden, read.layout.deleted):
+                where += f" AND NOT COALESCE(({gone}), 0)" if gone is not None else ""
             where += self._scope(read, query.scope)
             lists = _lists(read.layout)
             if (asked := query.depths.get("vector", 0)) > 0 and "vector" in lists:
@@ -190,9 +186,8 @@ class SqliteSource:
         if user is not None and "user" not in layout.values:
             path = layout.names.given.get("author") or found.user
             if path is None:
-                raise InputError(
-                    f"{self.address}: no column has the user of a row, so user= has no effect; map `author`"
-                )
+                none = "no column has the user of a row, so user= has no effect"
+                raise InputError(f"{self.address}: {none}; map `author`")
             where += f" AND CAST({expression_at(layout, path)} AS TEXT) = :_user"
             values["_user"] = user
         return _Read(layout, found, where, values)
@@ -225,10 +220,8 @@ class SqliteSource:
         """Every vector is compared, then the best are looked up."""
         vectors = read.layout.found_vectors
         assert vectors is not None and vectors.form.distance is not None
-        if query.size != vectors.form.dimension:
-            raise SourceError(
-                f"{self.address}: vectors there have {vectors.form.dimension} numbers, that of the query {query.size}"
-            )
+        if query.size != (own := vectors.form.dimension):
+            raise SourceError(f"{self.address}: vectors there have {own} numbers, that of the query {query.size}")
         started = time.perf_counter()
         keys: list[NDArray[Any]] = []
         far: list[NDArray[np.float64]] = []
@@ -246,8 +239,8 @@ class SqliteSource:
                 part = order[start : start + step]
                 known = _hits_of(reader, read, where, [names[i] for i in part])
                 for i in part:
-                    for memory_id, number in known.get(names[i], ()):
-                        hits.append(EngineHit(memory_id, score(float(all_far[i]), vectors.form.distance), number))
+                    near = score(float(all_far[i]), vectors.form.distance)
+                    hits += [EngineHit(memory_id, near, number) for memory_id, number in known.get(names[i], ())]
                 if len(hits) >= asked:
                     break
         return EngineList("vector", asked, tuple(hits[:asked]), time.perf_counter() - started)
@@ -260,10 +253,9 @@ class SqliteSource:
         for ask in (fts.match, fts.relaxed):
             match = ask(text) if ask is not None and not rows else None
             if match is not None:
+                values = {**read.values, "_match": match, "_asked": asked}
                 try:
-                    rows = reader.rows(
-                        _matching_rows(layout, fts, where), {**read.values, "_match": match, "_asked": asked}
-                    )
+                    rows = reader.rows(_matching_rows(layout, fts, where), values)
                 except SourceError as error:
                     # Words that are no query, as one parenthesis: systems answer with nothing.
                     if "fts5: syntax error" not in str(error):
@@ -292,11 +284,8 @@ def _matching_rows(layout: Layout, fts: Fts5, where: str) -> str:
         )
         # With min() the other values are those of its row.
         first = f"(SELECT _row, _rank, min(_column) FROM ({apart}) GROUP BY _row)"
-        matched, ranked, rank = (
-            f"{first} AS _found CROSS JOIN {table} AS fts",
-            "fts.rowid = _found._row",
-            "_found._rank",
-        )
+        matched = f"{first} AS _found CROSS JOIN {table} AS fts"
+        ranked, rank = "fts.rowid = _found._row", "_found._rank"
     # CROSS: the engine's order of the loops, which is that of the ranking.
     return (
         f"SELECT CAST({layout.id} AS TEXT), {number}, {rank} FROM {matched} CROSS JOIN {source} "
@@ -398,7 +387,6 @@ class SqliteSnapshot(PagedSnapshot):
 
     _reader: Reader
     _read: _Read
-    _seen: set[str] = field(default_factory=set)
     _total: int = -1
 
     @property
@@ -432,12 +420,8 @@ class SqliteSnapshot(PagedSnapshot):
         if self._read.layout.relations is not None:
             rows = self._reader.rows(self._read.layout.relations, dict(self._read.layout.values))
             for start in range(0, len(rows), RELATION_ROWS):
-                part = rows[start : start + RELATION_ROWS]
-                yield [
-                    Relation(str(a), str(b), str(kind))
-                    for a, b, kind in part
-                    if a is not None and b is not None and a != b
-                ]
+                part = [row for row in rows[start : start + RELATION_ROWS] if None not in row[:2] and row[0] != row[1]]
+                yield [Relation(str(a), str(b), str(kind)) for a, b, kind in part]
         yield from super().relations()
 
     def _page(self, page: Sequence[Row], kept: vec0.Vec0Vectors | None) -> Page:
@@ -476,12 +460,8 @@ class SqliteSnapshot(PagedSnapshot):
         short = isinstance(text, str) and 0 < len(text) < SHORT_TEXT and not text.isspace()
         if short and memory_id and self._read.layout.unique and not memory_id.isspace():
             return True
-        if memory_id is None or not memory_id.strip():
-            problems.append(RowProblem("(none)", "id", "is empty; the row was left out"))
-        elif memory_id in self._seen:
-            problems.append(
-                RowProblem(memory_id, "id", "is the id of more than one row; the first was imported", duplicate=True)
-            )
+        if problem := self.id_problem(memory_id):
+            problems.append(problem)
         elif text is None or not str(text).strip():
             problems.append(RowProblem(memory_id, "text", "is empty; the row was left out"))
         elif not isinstance(text, str | int | float):
@@ -513,13 +493,12 @@ class SqliteSnapshot(PagedSnapshot):
             f"WHERE {chunks.memory} IN (SELECT value FROM json_each(:_keys)) AND ({chunks.condition})",
             {**self._read.values, "_keys": json.dumps(list(keys))},
         )
+        values: list[Any] = [row[4] for row in rows]
         found: list[Vector | None] = [None] * len(rows)
         if where is not None and where.vec0 is not None:
-            found = _from_vec0(
-                self._reader, vec0.Vec0Vectors(self._reader, *where.vec0), where, [row[4] for row in rows]
-            )
+            found = _from_vec0(self._reader, vec0.Vec0Vectors(self._reader, *where.vec0), where, values)
         elif where is not None:
-            found = _decoded([row[4] for row in rows], where)
+            found = _decoded(values, where)
         parts: dict[Any, list[Part]] = {}
         for row, vector in zip(rows, found, strict=True):
             parts.setdefault(row[0], []).append((int(row[1]), row[2], row[3], vector))

@@ -16,6 +16,7 @@ Without a mapping it is guessed by names, types and values, and a note shows the
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from cems_workbench.errors import InputError, did_you_mean
@@ -60,7 +61,7 @@ def mapped(reader: Reader, schema: Schema, mapping: Mapping[str, Any]) -> Layout
     if table is None:
         raise InputError(f"mapping: table: {reader.plain} has no {mapping['table']!r}; it has {listed(schema.own)}")
     check_readable(reader, table)
-    given = _given(table, mapping)
+    given = given_fields(mapping, partial(_check_path, table))
     for name in ("id", "text"):
         _check_path(table, name, mapping[name])
     return table_layout(
@@ -77,13 +78,6 @@ def mapped(reader: Reader, schema: Schema, mapping: Mapping[str, Any]) -> Layout
 def corrects(mapping: Mapping[str, Any]) -> bool:
     """Whether a mapping names fields alone, and so corrects what is guessed."""
     return all(name in OPTIONAL_FIELDS and isinstance(path, str) and path for name, path in mapping.items())
-
-
-def _given(table: Table, mapping: Mapping[str, Any]) -> dict[str, str]:
-    given = given_fields(mapping)
-    for field, path in given.items():
-        _check_path(table, field, path)
-    return given
 
 
 def _check_path(table: Table, field: str, path: str) -> None:
@@ -126,7 +120,7 @@ def guessed(reader: Reader, schema: Schema, name: str | None, mapping: Mapping[s
         id_,
         text,
         vectors_of(reader, schema, table, vector) if vector else None,
-        given=_given(table, mapping or {}),
+        given=given_fields(mapping or {}, partial(_check_path, table)),
         notes=(note,),
     )
 
@@ -159,6 +153,7 @@ def table_layout(
     deleted = STATE_NAMES["deleted"]
     rowid = table.rowid
     name = path_expression(table, id) if id is not None else ""
+    as_text = "(CASE typeof({0}) WHEN 'blob' THEN lower(hex({0})) ELSE {0} END)"
     unique = id is None or id in table.unique
     lexical, lexical_notes = _fts5(reader, schema, table)
     left = [name for name in table.columns if name not in read and name not in (vector_column, deleted)]
@@ -167,9 +162,7 @@ def table_layout(
         kind=kind,
         source=f"{table.quoted} AS {ALIAS}",
         key=f"{ALIAS}.{table.key}" if table.key else None,
-        id=f"{ALIAS}.{rowid}"
-        if id is None
-        else f"(CASE typeof({name}) WHEN 'blob' THEN lower(hex({name})) ELSE {name} END)",
+        id=f"{ALIAS}.{rowid}" if id is None else as_text.format(name),
         text=path_expression(table, text),
         columns=columns,
         json=frozenset(json_columns),
@@ -198,28 +191,24 @@ def vectors_of(
         return None
     if name in table.columns or split_path(table, name) is not None:
         expression = path_expression(table, name)
-        values = reader.rows(
-            f"SELECT {expression} FROM {table.quoted} AS {ALIAS} WHERE {expression} IS NOT NULL LIMIT {SAMPLE_ROWS}"
-        )
-        form = recognised([row[0] for row in values], dimension)
+        values = _sampled(reader, table, expression)
+        form = recognised(values, dimension)
         if form is None:
             if not values:
                 return None
-            length = len(values[0][0]) if isinstance(values[0][0], bytes | str) else 0
+            length = len(values[0]) if isinstance(values[0], bytes | str) else 0
             raise InputError(
                 f"mapping: vector: {name} of {table} has no vectors that are read (float32, float64, float16 or int8 as BLOBs, or JSON "
                 f"arrays); its first value has {length:,} bytes; `dimension:` can say how many numbers they are"
             )
-        return Vectors(
-            VectorForm(form.encoding, form.dimension, distance or "cosine"), expression, stated=distance is not None
-        )
+        form = VectorForm(form.encoding, form.dimension, distance or "cosine")
+        return Vectors(form, expression, stated=distance is not None)
     head, _, column_name = name.partition(".")
     virtual = schema.table(head)
     if virtual is None or virtual.module != "vec0":
         hint = did_you_mean(name, [*table.columns, *(each.name for each in schema.virtual("vec0"))])
-        raise InputError(
-            f"mapping: vector: {table} has no column {name!r}, and there is no vec0 table of that name{hint}"
-        )
+        none = f"{table} has no column {name!r}, and there is no vec0 table of that name"
+        raise InputError(f"mapping: vector: {none}{hint}")
     own = vec0.parsed(virtual)
     column = own.vector(column_name or None)
     assert column.form is not None
@@ -230,6 +219,12 @@ def vectors_of(
     if table.rowid is None:
         raise InputError(f"mapping: vector: {table} has no rowid to find its rows in {own.name} by")
     return Vectors(form, vec0=(own, column), rowid=f"{ALIAS}.{table.rowid}")
+
+
+def _sampled(reader: Reader, table: Table, expression: str) -> list[Any]:
+    """The first values of an expression that are not null."""
+    source = f"{table.quoted} AS {ALIAS} WHERE {expression} IS NOT NULL"
+    return [row[0] for row in reader.rows(f"SELECT {expression} FROM {source} LIMIT {SAMPLE_ROWS}")]
 
 
 def path_expression(table: Table, path: str) -> str:
@@ -269,23 +264,19 @@ def listed(tables: Sequence[Table]) -> str:
 
 def _undecided(reader: Reader, schema: Schema, candidates: Sequence[Table]) -> str:
     if candidates:
-        return (
-            f"{reader.plain}: has several tables that could be memories ({listed(candidates)}); ?table=NAME chooses one"
-        )
-    return (
-        f"{reader.plain}: has no known layout and no table with a column that is the text of memories; use a mapping (table, id, text); "
-        f"it has {listed(schema.own)}"
+        several = f"has several tables that could be memories ({listed(candidates)})"
+        return f"{reader.plain}: {several}; ?table=NAME chooses one"
+    none = (
+        "has no known layout and no table with a column that is the text of memories; use a mapping (table, id, text)"
     )
+    return f"{reader.plain}: {none}; it has {listed(schema.own)}"
 
 
 def _text_column(reader: Reader, table: Table) -> str | None:
     """The column with the text, by name and type, else the only one of texts; None if it cannot be told."""
     ids = table.unique[:1]
-    texts = [
-        column.name
-        for column in table.columns.values()
-        if column.name not in ids and column.type.partition("(")[0].strip() in TEXT_TYPES
-    ]
+    columns = [column for column in table.columns.values() if column.name not in ids]
+    texts = [column.name for column in columns if column.type.partition("(")[0].strip() in TEXT_TYPES]
     likely = sorted(NAMES["content"], key=lambda name: name in ("data", "value"))
     lower = {name.lower(): name for name in reversed(texts)}
     return next((lower[name] for name in likely if name in lower), texts[0] if len(texts) == 1 else None)
@@ -295,18 +286,11 @@ def _vector_name(reader: Reader, schema: Schema, table: Table) -> str | None:
     """The column with vectors, by name and values; else the vec0 table whose rows are this table's."""
     lower = {name.lower(): name for name in table.columns}
     likely = [lower[name] for name in VECTOR_NAMES if name in lower]
-    others = [
-        column.name
-        for column in table.columns.values()
-        if column.name not in likely and any(word in column.type for word in ("blob", "vector"))
-    ]
+    others = [name for name, column in table.columns.items() if "blob" in column.type or "vector" in column.type]
+    others = [name for name in others if name not in likely]
     found = []
     for name in (*likely, *others):
-        expression = f"{ALIAS}.{quoted(name)}"
-        rows = reader.rows(
-            f"SELECT {expression} FROM {table.quoted} AS {ALIAS} WHERE {expression} IS NOT NULL LIMIT {SAMPLE_ROWS}"
-        )
-        if recognised([row[0] for row in rows]) is not None:
+        if recognised(_sampled(reader, table, f"{ALIAS}.{quoted(name)}")) is not None:
             if name in likely:
                 return name
             found.append(name)

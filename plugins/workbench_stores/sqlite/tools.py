@@ -133,11 +133,8 @@ def _basic_memory(reader: Reader, schema: Schema, address: Address) -> Layout:
     notes = [f"{nowhere:,} relations lead to notes that do not exist; they are left out"] if nowhere else []
     if len(projects) > 1 and project is None:
         notes.append(f"projects: {', '.join(projects)}; ?project= chooses one")
-    columns = {
-        name: f"e.{name}"
-        for name in ("title", "note_type", "file_path", "created_at", "updated_at", "created_by")
-        if name in own
-    }
+    names = ("title", "note_type", "file_path", "created_at", "updated_at", "created_by")
+    columns = {name: f"e.{name}" for name in names if name in own}
     ends = "JOIN entity AS a ON a.id = r.from_id JOIN entity AS b ON b.id = r.to_id"
     within = " WHERE a.project_id = :project AND b.project_id = :project" if project is not None else ""
     chunks, model = _chunks(reader, schema, projects[project] if project is not None else None)
@@ -388,11 +385,8 @@ def _qmd(reader: Reader, schema: Schema, address: Address) -> Layout:
     if own is not None and column is not None and column.form is not None:
         vectors = Vectors(column.form, vec0=(own, column), vec0_id="(v.hash || '_' || v.seq)")
     models = reader.rows("SELECT model, count(*) FROM content_vectors GROUP BY model ORDER BY 2 DESC, 1 LIMIT 2")
-    notes = (
-        [f"collections: {', '.join(collections)}; ?collection= chooses one"]
-        if len(collections) > 1 and not collection
-        else []
-    )
+    notes = [f"collections: {', '.join(collections)}; ?collection= chooses one"]
+    notes = notes if len(collections) > 1 and not collection else []
     notes.append("what QMD embeds of a query is `task: search result | query: QUERY`, unless the model is Qwen3's")
     if len(models) > 1:
         notes.append(f"vectors of several models: {', '.join(row[0] for row in models)}")

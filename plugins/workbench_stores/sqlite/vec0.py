@@ -220,9 +220,8 @@ class Vec0Table:
         """The column of vectors of this name, or the first. Raises InputError if there is none, or its metric is not read."""
         found = next((column for column in self.vectors if name in (None, column.name)), None)
         if found is None:
-            raise InputError(
-                f"{self.name} has no vectors {name}; it has {', '.join(column.name for column in self.vectors) or 'none'}"
-            )
+            names = ", ".join(column.name for column in self.vectors) or "none"
+            raise InputError(f"{self.name} has no vectors {name}; it has {names}")
         return found
 
     def shadow(self, ending: str) -> str:
@@ -283,16 +282,11 @@ def chunks(
         place = next(each.place for each in table.columns if each.name == name and each.role == "partition")
         where += f" AND c.partition{place:02d} = :p{place}"
         values[f"p{place}"] = value
-    ids = [
-        row[0]
-        for row in reader.rows(f"SELECT c.chunk_id FROM {table.shadow('chunks')} AS c WHERE {where} ORDER BY 1", values)
-    ]
-    for chunk_id in ids:
-        chunk = _chunk(reader, table, column, chunk_id)
-        if chunk is not None:
+    select = f"SELECT c.chunk_id FROM {table.shadow('chunks')} AS c WHERE {where} ORDER BY 1"
+    for (chunk_id,) in reader.rows(select, values):
+        if (chunk := _chunk(reader, table, column, chunk_id)) is not None and chunk[0].any():
             used, rowids, vectors = chunk
-            if used.any():
-                yield Vec0Chunk(rowids[used], vectors[used])
+            yield Vec0Chunk(rowids[used], vectors[used])
 
 
 def _chunk(
@@ -312,9 +306,8 @@ def _chunk(
     numbers = np.frombuffer(rowids, "<i8").astype(np.int64)
     width = column.form.bytes
     if len(vectors) != numbers.size * width or len(validity) * 8 < numbers.size:
-        raise SourceError(
-            f"{reader.plain}: chunk {chunk_id} of {table.name} has not the size of its description; is it damaged?"
-        )
+        wrong = f"chunk {chunk_id} of {table.name} has not the size of its description"
+        raise SourceError(f"{reader.plain}: {wrong}; is it damaged?")
     used = np.unpackbits(np.frombuffer(validity, np.uint8), bitorder="little")[: numbers.size].astype(bool)
     rows, _ = matrix_of([vectors[i : i + width] for i in range(0, len(vectors), width)], column.form)
     return used, numbers, rows
@@ -333,7 +326,8 @@ class Vec0Vectors:
     def take(self, rowids: Sequence[int]) -> dict[int, NDArray[np.float32]]:
         """The vectors of these rows; rows without one are missing. Raises SourceError."""
         places: dict[int, list[tuple[int, int]]] = {}
-        for rowid, chunk_id, offset in _places(self.reader, self.table, rowids):
+        rows = _by(self.reader, self.table, "rowid, chunk_id, chunk_offset", rowids)
+        for rowid, chunk_id, offset in (row for row in rows if row[1] is not None):
             places.setdefault(chunk_id, []).append((rowid, offset))
         found: dict[int, NDArray[np.float32]] = {}
         for chunk_id in sorted(places):
@@ -355,31 +349,18 @@ class Vec0Vectors:
 
 def rowids_of(reader: Reader, table: Vec0Table, ids: Sequence[str]) -> dict[str, int]:
     """Rowids by primary key of a table whose key is a text. Raises SourceError."""
-    rows = reader.rows(
-        f"SELECT id, rowid FROM {table.shadow('rowids')} WHERE id IN (SELECT value FROM json_each(?))", (_json(ids),)
-    )
-    return dict(rows)
+    return dict(_by(reader, table, "id, rowid", ids))
 
 
 def ids_of(reader: Reader, table: Vec0Table, rowids: Sequence[int]) -> dict[int, str]:
     """Primary keys, as text, by rowid. Raises SourceError."""
     if not table.text_key:
         return {rowid: str(rowid) for rowid in rowids}
-    rows = reader.rows(
-        f"SELECT rowid, id FROM {table.shadow('rowids')} WHERE rowid IN (SELECT value FROM json_each(?))",
-        (_json(rowids),),
-    )
-    return dict(rows)
+    return dict(_by(reader, table, "rowid, id", rowids))
 
 
-def _places(reader: Reader, table: Vec0Table, rowids: Sequence[int]) -> list[tuple[int, int, int]]:
-    """(rowid, chunk, offset in it) of rows that exist."""
-    rows = reader.rows(
-        f"SELECT rowid, chunk_id, chunk_offset FROM {table.shadow('rowids')} WHERE rowid IN (SELECT value FROM json_each(?))",
-        (_json(rowids),),
-    )
-    return [(row[0], row[1], row[2]) for row in rows if row[1] is not None]
-
-
-def _json(values: Sequence[Any]) -> str:
-    return json.dumps(list(values))
+def _by(reader: Reader, table: Vec0Table, columns: str, values: Sequence[Any]) -> list[Any]:
+    """These columns of the rows that exist, of which the first has one of the values."""
+    key, source = columns.partition(",")[0], table.shadow("rowids")
+    select = f"SELECT {columns} FROM {source} WHERE {key} IN (SELECT value FROM json_each(?))"
+    return reader.rows(select, (json.dumps(list(values)),))
