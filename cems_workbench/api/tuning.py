@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -78,7 +77,7 @@ class TuningReport(Result):
         from cems_workbench.jobs.exporting import write_proposal
         from cems_workbench.jobs.tuning import card_of
 
-        rankings = write_proposal(self.result, Path(path), card_of(self.result, datetime.now(UTC).date().isoformat()))
+        rankings = write_proposal(self.result, Path(path), card_of(self.result))
         for ranking in rankings:
             for line in ranking.lines:
                 warn(line)

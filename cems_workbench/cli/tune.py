@@ -183,12 +183,10 @@ def config_history_command(
 
 
 def _add(store: Store, path: Path, why: str, author: str | None) -> None:
-    from cems_workbench.config import card_path, read_card
     from cems_workbench.jobs.catalogue import keep_config
 
     config = chosen_config(None, path, None)
-    card_file = card_path(path)
-    card = read_card(card_file) if path.is_file() and card_file.is_file() else None
+    card = _card(path, None)
     base = card.baseline if card else None
     if (name := author or account()) is None:
         raise InputError("--author: name who saves it")
@@ -327,7 +325,7 @@ def tune_command(
                 say(f"not compared with judgments: {str(refusal) or 'interrupted'}", err=True)
     if open_holdout and not result.tuned.search.cancelled and planned.sealed:
         result = _with_open_holdout(result, store)
-    rankings = write_proposal(result, out, card_of(result, datetime.now(UTC).date().isoformat()))
+    rankings = write_proposal(result, out, card_of(result))
     if html is not None:
         from cems_workbench.report.tuning import tuning_report
 

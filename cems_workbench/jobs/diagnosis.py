@@ -112,31 +112,30 @@ def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers)
 
 def _reranker(settings: Settings, config: PipelineConfig, servers: Answers) -> tuple[str, str]:
     """What reranks, and what to do unless that was asked for."""
+    from cems_workbench.pipeline.rerankers import RERANKERS
+
     backend, model = config.rerank.backend, config.rerank.model
     if backend == "none":
         return "nothing", ""
-    if backend == "late_interaction":
-        if settings.served_embedder is not None:
-            return f"late interaction: {NO_TOKENS}", OTHER_EMBEDDER_ADVICE
-        return f"{LATE_INTERACTION}; no server is needed", ""
     if backend == "cross_encoder":
         asked = model or settings.cross_encoder
         if found := _found(asked):
             return f"the cross-encoder {found}", ""
         instead = _instead(settings, asked) or "nothing: its candidates are flagged"
         return f"{instead}, instead of the cross-encoder {asked}", BETTER_RERANKER_ADVICE
+    problem = cannot_rerank(settings, config, lambda: servers)
+    if backend == "late_interaction":
+        told = f"late interaction: {problem}" if problem else f"{LATE_INTERACTION}; no server is needed"
+        return told, OTHER_EMBEDDER_ADVICE if problem else ""
     if backend in SERVER_RERANKERS:
-        missing = _missing(settings, config, servers)
-        if not missing:
-            return f"{model or settings.llm_model or backend} ({backend})", ""
         then = "are left out" if config.rerank.on_error == "drop" else f"count {config.rerank.neutral_unit:g}, flagged"
-        return f"{backend}: {missing}; candidates {then}", OTHER_RERANKER_ADVICE
-    from cems_workbench.pipeline.rerankers import RERANKERS
-
-    if backend not in RERANKERS:  # one of an extension, whose other requirements are unknown
-        return f"{backend}, which does not load", OTHER_RERANKER_ADVICE
-    origin = RERANKERS.origin(backend)
-    return backend + (f" of {origin}" if origin else ""), ""
+        told = f"{problem}; candidates {then}" if problem else f"{model or settings.llm_model or backend} ({backend})"
+    elif problem:  # one of an extension, whose other requirements are unknown
+        told = f"{backend}, which does not load"
+    else:
+        origin = RERANKERS.origin(backend)
+        told = backend + (f" of {origin}" if origin else "")
+    return told, OTHER_RERANKER_ADVICE if problem else ""
 
 
 def cannot_rerank(settings: Settings, config: PipelineConfig, answers: Callable[[], Answers]) -> str | None:

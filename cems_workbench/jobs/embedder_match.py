@@ -58,14 +58,13 @@ random, as those of another model are: -0.16 to 0.10. The second is small, becau
 class SourceMatch:
     """How well an embedder reproduces the vectors of a source from the best `form` of their texts.
 
-    `low`, `median` and `high` are of the cosines; `others` is the median cosine with the vector of another memory, None for one text.
+    `low` and `high` are of the cosines; `others` is the median cosine with the vector of another memory, None for one text.
     `tried` are the forms that were tried, `cut` how many texts of the sample the model does not read to their end.
     """
 
     match: EmbedderMatch
     form: str = CONTENT
     low: float = 0.0
-    median: float = 0.0
     high: float = 0.0
     others: float | None = None
     tried: tuple[str, ...] = ()
@@ -260,7 +259,6 @@ def _whole(sample: Sequence[SampleText], embedder: Embedder, form: str, tried: t
         of_cosines(cosines),
         form,
         min(cosines),
-        float(np.median(cosines)),
         max(cosines),
         float(np.median(shifted)) if len(sample) > 1 else None,
         tried,

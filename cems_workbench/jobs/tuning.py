@@ -15,6 +15,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -449,8 +450,8 @@ def open_holdout(result: SearchResult, looks: HoldoutLooks) -> SearchResult:
     return replace(result, tuned=tuned)
 
 
-def card_of(result: SearchResult, date: str) -> EvidenceCard:
-    """The evidence card of the proposal. `date` is an ISO date."""
+def card_of(result: SearchResult, date: str | None = None) -> EvidenceCard:
+    """The evidence card of the proposal. `date` is an ISO date, by default that of today."""
     planned, found = result.planned, result.by_judgments
     measured: list[tuple[str, Gain]] = []
     if found is not None:
@@ -461,7 +462,7 @@ def card_of(result: SearchResult, date: str) -> EvidenceCard:
         planned.data.evidence.header,
         planned.data.labelled.content_hash,
         GROUP_WORDS[planned.group_by],
-        date,
+        date or datetime.now(UTC).date().isoformat(),
         planned.relevance,
         result.lacking,
         unlabelled=_unlabelled_lines(result) if planned.data.stands_in else (),

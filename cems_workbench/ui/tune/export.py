@@ -78,7 +78,7 @@ def draw(result: SearchResult, resources: Resources) -> None:
         st.caption(
             ":orange[⚠] Stopped before it was cross-validated: its card has no result on queries unseen by the search."
         )
-    card = dated_card(result)
+    card = card_of(result)
     name, why, author = _draw_name(result)
     config = named(name, result.tuned.config)
     _apply(config, why, author, card, result, resources)
@@ -86,11 +86,6 @@ def draw(result: SearchResult, resources: Resources) -> None:
     _export(config, card, result, resources)
     with st.expander("The evidence card"):
         st.code(card.text, language=None, wrap_lines=True)
-
-
-def dated_card(result: SearchResult) -> EvidenceCard:
-    """The evidence card of a result, dated today."""
-    return card_of(result, datetime.now(UTC).date().isoformat())
 
 
 def _draw_name(result: SearchResult) -> tuple[str, str, str]:
