@@ -161,15 +161,13 @@ class BackgroundEvidence(BackgroundWork):
     queries: Sequence[Query]
     config: PipelineConfig
     resources: Resources
-    key: MemoryKey | None = None
+    key: MemoryKey = field(init=False)
 
     THREAD: ClassVar[str] = EVIDENCE_THREAD
 
-    def start(self) -> Self:
-        """Start, or resume."""
+    def __post_init__(self) -> None:
         self.total = len(self.queries)
         self.key = self.memory.key(self.config, self.resources)
-        return super().start()
 
     def work(self) -> None:
         """Gather every query, at a pause of the pages."""
@@ -251,10 +249,8 @@ class BackgroundQueue(BackgroundWork):
     THREAD: ClassVar[str] = QUEUE_THREAD
     STOPPED: ClassVar[str] = "It was stopped."
 
-    def start(self) -> Self:
-        """Start, or resume the gather of an earlier one."""
+    def __post_init__(self) -> None:
         self.total = len(self.plan.selection.queries)
-        return super().start()
 
     def work(self) -> None:
         """Gather, and keep the queue."""

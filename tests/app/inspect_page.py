@@ -125,9 +125,8 @@ def pinned(page: AppTest) -> Baseline:
 
 def replayed(page: AppTest) -> Trace:
     """The trace of the pinned baseline."""
-    value = state_of(page).baseline_replay
-    assert value is not None
-    return value.trace
+    trace: Trace = page.session_state["inspect:baseline:replayed"][1]
+    return trace
 
 
 def remembered(page: AppTest, slot: str) -> Any:

@@ -15,8 +15,9 @@ from markupsafe import Markup
 from cems_workbench.config import PipelineConfig, difference, preset, preset_names
 from cems_workbench.config.fields import short_value
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.state import Baseline, BaselineReplay
+from cems_workbench.ui.inspect.state import Baseline
 from cems_workbench.ui.kit.html import plain, render
+from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import opened_popover
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from cems_workbench.analysis.ranks import RankComparison, RankDelta
     from cems_workbench.pipeline import Evidence, Trace
 
+REPLAYED = "inspect:baseline:replayed"
+"""Session key of the baseline's trace."""
 MAX_NAMED = 2
 """Maximum parameters named in the line above the ranking; the tooltip lists all."""
 
@@ -43,19 +46,17 @@ def against(trace: Trace, variants_off: frozenset[int], gather: Gather) -> RankC
 
 
 def _replayed(evidence: Evidence, config: PipelineConfig, off: frozenset[int], gather: Gather) -> Trace:
-    last = state.present().baseline_replay
-    if last is not None and last.evidence is evidence and (last.config, last.variants_off) == (config, off):
-        return last.trace
     from cems_workbench.pipeline import replay
 
-    trace = replay(evidence, config, switched_off=off)
-    expansion = config.expansion
-    # The baseline's own expansion would call a model, and disabled variants could not be matched to it.
-    if _parameters(trace) and expansion.backend == "none" and not (expansion.hyde or expansion.decompose):
-        own = gather(config)
-        trace = trace if own is None else replay(own, config, switched_off=off)
-    state.update(baseline_replay=BaselineReplay(evidence, config, off, trace))
-    return trace
+    def replayed() -> Trace:
+        trace, expansion = replay(evidence, config, switched_off=off), config.expansion
+        # The baseline's own expansion would call a model, and disabled variants could not be matched to it.
+        if _parameters(trace) and expansion.backend == "none" and not (expansion.hyde or expansion.decompose):
+            own = gather(config)
+            trace = trace if own is None else replay(own, config, switched_off=off)
+        return trace
+
+    return kept(REPLAYED, (evidence, config, off), replayed)
 
 
 def against_html(against: RankComparison) -> Markup:
@@ -137,7 +138,7 @@ def _draw_comparison(base: Baseline) -> None:
         draw_table(differing, differences("baseline", "now"), key="inspect:baseline_diff", width=520, most=9)
     else:
         st.caption("The config equals the baseline. Move a slider to see rank differences.")
-    unpinned, same = {"baseline": None, "baseline_replay": None}, not differing
+    unpinned, same = {"baseline": None}, not differing
     with st.container(horizontal=True):
         st.button("Unpin", key="inspect:unpin", icon=":material/keep_off:", on_click=state.update, kwargs=unpinned)
         st.button("Pin the current config", key="inspect:pin", icon=":material/keep:", on_click=_pin, disabled=same)

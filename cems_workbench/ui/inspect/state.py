@@ -32,7 +32,7 @@ from cems_workbench.settings import Settings
 from cems_workbench.ui.kit.session import PageState
 
 if TYPE_CHECKING:
-    from cems_workbench.pipeline import Evidence, Trace
+    from cems_workbench.pipeline import Evidence
     from cems_workbench.store import Store
 
 MAX_STEPS = 100
@@ -117,16 +117,6 @@ class Baseline:
     config: PipelineConfig
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BaselineReplay:
-    """The trace of the baseline, and the inputs of its replay."""
-
-    evidence: Evidence
-    config: PipelineConfig
-    variants_off: frozenset[int]
-    trace: Trace
-
-
 @dataclass(frozen=True, slots=True)
 class TracedQuery:
     """A query of an external trace: its set, its id, and its text, which is in the query box while its stages are shown."""
@@ -175,7 +165,6 @@ class InspectState:
     traced: TracedQuery | None = None
     """The query of an external trace that was opened."""
     baseline: Baseline | None = None
-    baseline_replay: BaselineReplay | None = None
     link: Link = Link()
 
     @property
