@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -174,15 +173,6 @@ def test_a_search_that_is_stopped_at_once_has_a_result_or_says_why_not(evidence:
         assert search.problem == "Stopped before the baseline was scored."
     else:
         assert search.result.tuned.search.cancelled and search.result.regions == ()
-
-
-def test_an_error_in_the_thread_becomes_a_line(evidence: Path) -> None:
-    nothing: Any = None
-    search = BackgroundSearch(replace(planned(evidence), score=nothing))
-    search.start().wait(WAIT)
-    assert search.over and search.result is None
-    assert search.problem.startswith("AttributeError: ")
-    assert "\n" not in search.problem
 
 
 @pytest.mark.parametrize(

@@ -138,8 +138,6 @@ def test_every_look_at_the_sealed_queries_is_counted_beside_the_evidence_without
 
 
 def test_no_store_is_taken_for_that_of_the_evidence_but_the_one_it_is_of(evidence: Path, tmp_path: Path) -> None:
-    from cems_workbench.store import Store
-
     Store.open(tmp_path / "another").close()
     with store_of(planned(evidence).data.evidence, Settings(store=tmp_path / "another")) as found:
         assert found is None
