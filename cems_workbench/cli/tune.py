@@ -294,7 +294,7 @@ def tune_command(
     if without_labels:
         data = unlabelled_data(baseline, read.header.query_set, read)
     else:
-        data = TuningData(baseline, read.header.query_set, of_baseline)
+        data = TuningData(baseline, read.header.query_set, of_baseline, least)
     if read.answered and not as_json:
         say(f"lists {read.answered}")
     sealed = 0.0 if without_labels else holdout

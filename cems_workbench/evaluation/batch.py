@@ -2,8 +2,6 @@
 
 The queries are kept in blocks of like size, through which `pipeline.replay.run` goes one by one: the arithmetic of a stage is the one
 of a single replay, little is padded, and the arrays of a block stay in the processor's cache.
-
-The signals of abstain over judged queries: what each says where the store has an answer, and where it has none.
 """
 
 from __future__ import annotations
@@ -87,7 +85,7 @@ class LabelledBatch:
         grades: Mapping[str, Mapping[str, int]],
         seconds_per_query: float | None = None,
     ) -> None:
-        """Queries without evidence are left out, and are in `not_gathered`; those without a judgment in `not_judged`, but for those that
+        """Queries without evidence are left out, and are in `not_gathered`; those without a judgment in `not_judged`, but for those
         that are marked as having no answer. A query that is a memory of the store is without it: in `left_out`; one that has its id and
         other words is in `by_chance`.
 

@@ -1,7 +1,7 @@
-"""Reading files of other systems into records, and writing them: one module per format, and the choice between them.
+"""Reading files of other systems into records, and writing them: a module for each kind of file, and the choice between their formats.
 
-A format is a module here that declares `FORMAT`; FORMATS finds it, and those of other packages. `base` has what formats share. Beside
-them stand forms that are not imported into a store: `trec_run`, `recorded_answers` and `responses`.
+A module here declares its formats as `FORMAT`; FORMATS finds them, and those of other packages. `base` has what formats share, and
+`responses` reads the answers of engines and libraries, which formats of other packages import.
 
 Readers never raise anything but InputError, and that only when a whole file is unusable. A row that cannot be used is
 a RowError in the result; every other row is kept.

@@ -21,6 +21,6 @@ From the queries of a set to a tuned config:
     tuning.SearchResult            the proposal, its gain on queries it was not chosen on, its evidence card
       | tuning.open_holdout          scores the sealed queries once; page and command count looks together
 
-`catalogue` lists the configs to choose from, `config_history` the saved ones, `evidence_memory` holds evidence of single queries
-for the tools of Inspect, `labelling` makes queues, `diagnosis` is the report of `doctor`, `factory` opens store and models from settings.
+`catalogue` lists the configs to choose from and saves them, `evidence_memory` holds evidence of single queries for the tools of Inspect,
+`labelling` makes queues, `diagnosis` is the report of `doctor`, `factory` opens store and models from settings.
 """

@@ -172,7 +172,6 @@ class KeptResources:
     @contextmanager
     def filled(self, settings: Settings) -> Iterator[Resources]:
         """The resources of an existing store with memories; closed at the end unless they are kept. Raises what `open_filled` does."""
-
         if not self._keeping:
             with closing(open_filled(settings)) as resources:
                 yield resources

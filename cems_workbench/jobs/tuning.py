@@ -322,10 +322,10 @@ def planned_search(
     return plan_search(data, queries, SearchSpace.of(data.baseline, axes), goal, settings)
 
 
-def run_search(planned: PlannedSearch, stage: WatchFactory = lambda name: unwatched) -> SearchResult:
+def run_search(planned: PlannedSearch, watch_for: WatchFactory = lambda name: unwatched) -> SearchResult:
     """Search, choose and cross-validate, starting with the saved scores of an earlier job of the same search.
 
-    `stage` makes the watch of each search: `search`, `fold 1`, … A watch may raise `Cancelled`: the trials so far stay in the result and in
+    The judgments in the evidence file are replaced by those of the search. `watch_for` makes the watch of each search: `search`, `fold 1`, … A watch may raise `Cancelled`: the trials so far stay in the result and in
     the score file. Raises `Cancelled` if not even the baseline was scored.
     """
     _share_judgments(planned.data.labelled)
@@ -334,7 +334,7 @@ def run_search(planned: PlannedSearch, stage: WatchFactory = lambda name: unwatc
     def started(name: str) -> Watch:
         if name != MAIN_SEARCH:
             keep_scores(planned)
-        return stage(name)
+        return watch_for(name)
 
     try:
         tuned = protocol.tune(planned.plan, planned.score, started)

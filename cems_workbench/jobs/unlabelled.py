@@ -120,7 +120,7 @@ def by_judgments(
     labelled: LabelledEvidence,
     settings: SearchSettings,
     relevant_from: int = 1,
-    stage: WatchFactory = lambda name: unwatched,
+    watch_for: WatchFactory = lambda name: unwatched,
 ) -> SearchResult:
     """The result with the gains of its proposal by judgments, compared with a search on judgments.
 
@@ -134,7 +134,7 @@ def by_judgments(
     queries = scored_queries(data, goal.measures, settings.seed)
     if not queries.batch.queries:
         raise InputError("none of its queries has a memory that was judged relevant")
-    found = run_search(plan_search(data, queries, planned.plan.space, goal, settings), stage)
+    found = run_search(plan_search(data, queries, planned.plan.space, goal, settings), watch_for)
     if found.tuned.validation is None:
         raise InputError("the search with judgments was stopped before it was cross-validated")
     rows, direction = found.planned.plan.split.open, goal.objectives[0].direction

@@ -65,10 +65,11 @@ def possible_seeds(lists: Sequence[RankedList], seeds: int) -> list[str]:
     by_meaning, by_text = of_source.get("vector", ()), of_source.get("ts_rank", ())
     if "ts_rank" not in of_source:
         return list(dict.fromkeys(hit.memory_id for hit in by_meaning))[:seeds]
-    return _skyband(by_meaning, by_text, seeds)
+    return _possibly_first(by_meaning, by_text, seeds)
 
 
-def _skyband(by_meaning: Sequence[Hit], by_text: Sequence[Hit], seeds: int) -> list[str]:
+def _possibly_first(by_meaning: Sequence[Hit], by_text: Sequence[Hit], seeds: int) -> list[str]:
+    """Memories of which fewer than `seeds` others are ahead in both lists (the k-skyband): any weights of the hybrid keep its first here."""
     ranks = chunk_ranks(by_meaning, by_text)
     memories = list(dict.fromkeys(memory_id for memory_id, _ in ranks))
     code = {memory_id: i for i, memory_id in enumerate(memories)}

@@ -322,7 +322,7 @@ def _score(chunk: str, pair: PairScore, *, cached: bool = False) -> ModelScore:
 
 
 def without_failures(evidence: Evidence, key: str) -> Evidence:
-    """The evidence without the failed scores of `model_scores[key]`, so that `reranked` asks for them again."""
+    """The evidence without the failed scores of `model_scores[key]`, so that `scored` asks for them again."""
     # A failure counts as answered; only an absent score is asked for.
     good = {memory_id: score for memory_id, score in evidence.model_scores.get(key, {}).items() if score.good}
     return replace(evidence, model_scores={**evidence.model_scores, key: good})

@@ -8,7 +8,7 @@ pruning     a config is pruned after the first part of the queries if the mean o
             config that violates a constraint is not scored.
 front       the Pareto front of the usable trials.
 choice      the best of many configs is partly luck. Among the configs that a paired one-sided t-test cannot distinguish from the best, the
-            one nearest to the baseline is proposed.
+            one nearest to the baseline is proposed, but none with a lower mean than the config nearest to the baseline of all.
 
     t = mean(d) / (sd(d) / sqrt(Q)),   d = best - other per query;   a tie if t < t(1 - alpha; Q - 1)
 """
@@ -191,7 +191,7 @@ def optimize(
         cancelled = True
     if not run.trials:
         raise Cancelled
-    # Scores are in the order of the parts; those of a pruned trial stay so.
+    # Scores are in the order of the parts; those of a pruned trial stay so. The double argsort is the place of each of `rows` in order.
     order = np.argsort(run.rows)[np.argsort(np.argsort(rows))]
     found = [trial if trial.pruned else replace(trial, scores=trial.scores[order]) for trial in run.trials]
     usable = [i for i, trial in enumerate(found) if trial.usable]

@@ -66,7 +66,7 @@ class Tuned:
 
     @property
     def kept(self) -> bool:
-        """Whether the baseline is the proposal, because no trial is significantly better."""
+        """Whether the baseline is the proposal, because no trial holds the guards or is significantly better."""
         return self.proposal is self.search.baseline
 
     @property

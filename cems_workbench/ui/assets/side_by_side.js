@@ -1,6 +1,6 @@
 /* Side by side: a grid with a row per memory and a column per stage.
 
-ui/inspect/side_by_side.py writes the data as text into the page, and this draws it as soon as it is there: a component's own data would
+ui/inspect/results.py writes the data as text into the page, and this draws it as soon as it is there: a component's own data would
 come a task later, behind the drawing of the rest of the page. Only rows in view are in the document, some thirty of them, however many
 there are; the followed row always is, and sticks to the edge of the view that it would leave. Everything is set as text, never as HTML:
 memories are untrusted. A row is kept by its memory's id, so that a moved slider changes cells in place, and neither the scroll position

@@ -425,6 +425,8 @@ class SqliteSnapshot(PagedSnapshot):
         yield from super().relations()
 
     def _page(self, page: Sequence[Row], kept: vec0.Vec0Vectors | None) -> Page:
+        """A page of usable rows: ids, a digest of each row with its vectors or chunks as its marker, and the memories, made when read."""
+        """A page of usable rows: ids, a digest of each row with its vectors or chunks as its marker, and the memories, made when read."""
         layout, problems = self._read.layout, list[RowProblem]()
         rows = [row for row in page if self._usable(row, problems)]
         parts = self._chunks([row[0] for row in rows]) if layout.chunks is not None else {}
