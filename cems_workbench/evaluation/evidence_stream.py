@@ -1,4 +1,4 @@
-"""Evidence of any size: one or several files of one query set, read some queries at a time.
+"""Evidence of any size, read some queries at a time from one or several files of a query set, and configs measured on it in one pass.
 
 A file that is read whole takes some 35 kB of memory a query. Here portions of at most `PORTION_QUERIES` queries are read, each as a
 small `EvidenceSet`, and forgotten: memory is that of one portion and of DuckDB's sort (`STREAM_LIMIT`), regardless of the file's size.
@@ -7,12 +7,10 @@ Checks and hashes are those of a file that is read whole.
 Several files are the evidence of one set that was gathered in parts, perhaps on several machines: they were gathered from the same state
 of the same store with the same parameters, and no query was gathered in two of them.
 
-Configs measured on evidence of any size: portion by portion, all configs in one pass, in time linear in the queries.
-
-A portion is a `LabelledBatch`, replayed and measured as any other; what stays of it are its values, 8 bytes a query, measure and config,
-and who its queries are. Intervals, tests and measures of all queries together are then made of all values as `evaluate` makes them, so
-that the figures are its. Only a batch in memory can give the results of every query, so they are left out. So a comparison takes the
-overlap of results counted during the pass.
+Time is linear in the queries. A portion is a `LabelledBatch`, replayed and measured as any other; what stays of it are its values, 8
+bytes a query, measure and config, and who its queries are. Intervals, tests and measures of all queries together are then made of all
+values as `evaluate` makes them, so that the figures are its. Only a batch in memory can give the results of every query, so they are left
+out. So a comparison takes the overlap of results counted during the pass.
 
 The worst and best case of what is not judged depends on the highest grade of all queries. The judgments' highest is taken for it; where
 no query turns out to have it, since its judges agreed on a lower one, the pass is made once more.

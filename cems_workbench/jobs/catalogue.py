@@ -1,4 +1,5 @@
-"""Config catalogue: every config that can be chosen, by name.
+"""Config catalogue: every config that can be chosen, by name; saving one in a store's history and restoring it, with a warning if its
+evidence is of another store or state.
 
     as set in Inspect      the session's sliders, passed in
     cems                   a built-in preset
@@ -8,8 +9,6 @@
 
 Tables, reports and cards show the name that a config was chosen by. On the command line a config is the name of a preset or the path of a
 file; `config_named` reads it.
-
-Config history: saving a config in a store, and restoring one, with a warning if its evidence is of another store or state.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Comparison of stored vectors with an embedder, by embedding a sample of texts again.
+"""Comparison of stored vectors with an embedder, by embedding a sample of texts again; and of models on a device with the processor:
+cosines and orders of sample data, for `doctor`.
 
 What a source's vectors are made of is unknown too: the content, the title and the content, a library's own text
 (`sources/rows.py`). Each text is tried on a few rows, and the one that reproduces their vectors on the whole sample. If none does,
 the cosines tell two cases apart: vectors of another model of the same dimension have cosines around 0 with the embedder's, those of the
 same model and another text are near theirs, and nearer than to vectors of other memories.
 
-If some of the sample are reproduced and others not, or there are few vectors, all are compared (`vector_origins`), which names the others.
-
-Whether models rank on a device as on the processor: cosines and orders of sample data on both, for `doctor`.
+If some of the sample are reproduced and others not, or there are few vectors, all are compared (`vector_origins`), which names the
+others.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""How the queries of a store or of evidence files use its memories (`analysis/memory_use.py`), for page, command, API and MCP.
-
-What a memory's edit, absence or presence does to the judged queries of a store, for page, command, API and MCP.
-
-Blame as page, command, API and MCP ask for it: the query searched, its judgments, and the queries of the store's sets.
+"""Memories and the queries of a store or of evidence files, for page, command, API and MCP: how queries use memories
+(`analysis/memory_use.py`), what an edit of one does to the judged queries, and blame: what became of the memories that support a text.
 """
 
 from __future__ import annotations

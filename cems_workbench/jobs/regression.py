@@ -1,4 +1,5 @@
-"""Did it get worse: one side against another, as a `Regression` with verdicts, what was asserted, and the exit code.
+"""Did it get worse: one side against another, as a `Regression` with verdicts and the outcomes of what was asserted; and the
+timeline: the measures of configs on a query set over time.
 
     got_worse       configs against the first of them, on the same queries                         `compare`, `evaluate`
     check_change    a config file against itself at a commit of its repository (`git show`)        `ci check`
@@ -8,8 +9,8 @@
 A recorded measurement is a side as its card has it (`recorded`): values by query, no results. A measure for which a config lacks
 evidence counts as failed.
 
-Timeline: the measures of configs on a query set over time. A measurement is a saved experiment, or one of `watch`. Its card records its
-conditions (`made_with`): if they differ between two neighbours, the config alone does not explain the difference.
+In the timeline a measurement is a saved experiment, or one of `watch`. Its card records its conditions (`made_with`): if they differ
+between two neighbours, the config alone does not explain the difference.
 """
 
 from __future__ import annotations

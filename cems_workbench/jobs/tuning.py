@@ -325,8 +325,8 @@ def planned_search(
 def run_search(planned: PlannedSearch, watch_for: WatchFactory = lambda name: unwatched) -> SearchResult:
     """Search, choose and cross-validate, starting with the saved scores of an earlier job of the same search.
 
-    The judgments in the evidence file are replaced by those of the search. `watch_for` makes the watch of each search: `search`, `fold 1`, … A watch may raise `Cancelled`: the trials so far stay in the result and in
-    the score file. Raises `Cancelled` if not even the baseline was scored.
+    The judgments in the evidence file are replaced by those of the search. `watch_for` makes the watch of each: `search`, `fold 1`, …
+    A watch may raise `Cancelled`: the trials so far stay in the result and in the score file; it is passed on if there are none.
     """
     _share_judgments(planned.data.labelled)
     planned.score.recall(planned.kept_scores.read())

@@ -69,7 +69,7 @@ def possible_seeds(lists: Sequence[RankedList], seeds: int) -> list[str]:
 
 
 def _possibly_first(by_meaning: Sequence[Hit], by_text: Sequence[Hit], seeds: int) -> list[str]:
-    """Memories of which fewer than `seeds` others are ahead in both lists (the k-skyband): any weights of the hybrid keep its first here."""
+    """Memories of which fewer than `seeds` others are ahead in both lists (the k-skyband): the first of any weights are among them."""
     ranks = chunk_ranks(by_meaning, by_text)
     memories = list(dict.fromkeys(memory_id for memory_id, _ in ranks))
     code = {memory_id: i for i, memory_id in enumerate(memories)}

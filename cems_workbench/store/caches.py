@@ -1,12 +1,12 @@
-"""Caches of model output: the tables `score_cache` and `reply_cache`.
+"""What is kept of models: their scores and replies (`score_cache`, `reply_cache`), and typo corrections learned from them
+(`learned_pairs`).
 
 A score's key is model (with revision and prompt version), query and exact text. Failed and non-finite scores are not cached.
 A reply's key is model, prompt version and digest of the prompt text.
 
-Learned typo corrections, accepted or refused by validation: the `learned_pairs` table.
-
-A typo has one learned correction, the last one accepted. At most `most` learned pairs are kept; the least recently accepted are
-evicted. Refused pairs do not count towards the limit, and are not learned again until they are forgotten.
+Validation accepts or refuses a correction. A typo has one learned correction, the last one accepted. At most `most` learned pairs are
+kept; the least recently accepted are evicted. Refused pairs do not count towards the limit, and are not learned again until they are
+forgotten.
 """
 
 from __future__ import annotations

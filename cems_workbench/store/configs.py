@@ -1,18 +1,17 @@
-"""Saved configs with their evidence cards: the `configs` table.
+"""What is saved of configs: configs with their evidence cards (`configs`), states of the Inspect page under short links (`saved_states`),
+and how often the sealed queries of a query set were scored.
 
-Three kinds, each numbered from 1: the history has the configs in use over time, with author and reason; experiments are comparisons
-of the Evaluate page, saved with the config measured last; watch entries are the repeated measurements of `watch`. Entries are
+Configs are of three kinds, each numbered from 1: the history has the configs in use over time, with author and reason; experiments are
+comparisons of the Evaluate page, saved with the config measured last; watch entries are the repeated measurements of `watch`. Entries are
 append-only; only name and reason of a history entry can be edited.
 
-Short links: states of the Inspect page, saved permanently in the `saved_states` table.
+The id of a short link is kept for good:
 
     id = the first 8 characters of the lower-case base32 of SHA-256(state), more of them on a collision
 
 A state is JSON with sorted keys, so that equal states have equal ids.
 
-Looks at hold-outs: how often the sealed queries of a query set were scored.
-
-Looks are counted per query; those of a hold-out are the maximum over its queries. So the count persists when evidence is gathered
+Looks at hold-outs are counted per query; a hold-out has the maximum of its queries. So the count persists when evidence is gathered
 again, the set grows, or another seed puts some of the queries into another hold-out.
 """
 

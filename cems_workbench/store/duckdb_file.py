@@ -1,11 +1,9 @@
-"""Safe opening of untrusted DuckDB files: as data, never as code.
+"""Safe opening of untrusted DuckDB files, as data and never as code; a file that may be damaged is read in a subprocess.
 
 A DuckDB database can contain code: views and macros that read other files, triggers, computed columns, macros that shadow functions.
 So external access and extensions are disabled, the configuration is locked, and the catalog is checked before any row is read: only
 tables of plain columns, and in an evidence file exactly the expected ones (`differences`). See
-docs/internals/decisions/0015-untrusted-databases.md.
-
-Subprocesses for reading files that may be damaged: a crash of the library ends only the subprocess.
+docs/internals/decisions/0015-untrusted-databases.md. A crash of the library ends only the subprocess.
 """
 
 from __future__ import annotations

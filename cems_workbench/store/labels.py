@@ -1,12 +1,10 @@
-"""Labelling: label, skip, mark and undo.
+"""Labelling (label, skip, mark and undo), and the decisions of named people on conflicting labels, kept separate from these.
 
 A label changes `judgments` and adds an event in one transaction; a skip of a pair, a query marked unclear and a judge marked wrong are
 only events. Methods return after the commit, so that a confirmed label is on disk. A transaction locks one judge's rows only, so
 reviewers do not wait for each other.
 
-Decisions of named people on conflicting labels, kept separate from the raw labels.
-
-The `adjudications` table is append-only; the latest row of a pair counts.
+The `adjudications` table of decisions is append-only; the latest row of a pair counts.
 """
 
 from __future__ import annotations

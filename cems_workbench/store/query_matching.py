@@ -1,4 +1,5 @@
-"""Matching an input's queries, which it names by their words, with those of the store.
+"""Matching an input's queries, which it names by their words, with those of the store; and the envelope that an input's queries share,
+such as the JSON of the message that each came in.
 
 Words are the same if they are equal in NFC and without the blanks around them. Words that differ beyond that only by case, blanks within,
 what guards a cell of a spreadsheet (a blank or an apostrophe before - = + @) or a final mark (. ? ! … and their full-width forms) are
@@ -7,16 +8,14 @@ what guards a cell of a spreadsheet (a blank or an apostrophe before - = + @) or
 Where the input has words beside ids, a query of the store with the same id is meant, if its words are the same or near.
 
 Of several queries with the same words, or with near ones, that of the import's query set is taken if it has exactly one of them. If that
-decides nothing, judgments of the same words are left out, because only an id tells those queries apart, and near words become a new query,
-which keeps them. A set of queries with their answers has its own query then, under the id that its words make.
+decides nothing, judgments of the same words are left out, because only an id tells those queries apart, and near words become a new
+query, which keeps them. A set of queries with their answers has its own query then, under the id that its words make.
 
 A note or an error names the queries. Words that are the id of a query of the store, and no query's words, are that id in
 the wrong column: no query is made of them.
 
-Queries that begin or end alike: an envelope around each of them, such as the JSON of the message that it came in.
-
-What half of the queries share is no part of what was asked, and takes part in every search. Half of the queries of the sample, LoCoMo or
-ClapNQ share at most 5 characters; of single questions two share up to 91.
+What half of the queries begin or end with is no part of what was asked, and takes part in every search. Half of the queries of the
+sample, LoCoMo or ClapNQ share at most 5 characters; of single questions two share up to 91.
 """
 
 from __future__ import annotations

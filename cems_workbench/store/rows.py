@@ -1,15 +1,11 @@
-"""Shared by the aggregates: column values, bulk insertion into DuckDB, and row counts.
+"""Rows of the store's tables, for all aggregates: column values, bulk insertion, reads and counts cached by content version, marks of who
+wrote a row, and the `workbench_meta` table (schema version, store id, content version, records of the vectors).
 
-Cache of full-table reads and counts, computed once per content version of the store.
+Pages need reads and counts on every rerun. Cached values are shared by all callers and must not be modified.
 
-Pages need such values on every rerun. Cached values are shared by all callers and must not be modified.
-
-Who wrote a row: the marks that imports, edits and live sources leave on memories, relations, chunks, answers, queries and judgments.
-
-A row has the mark of what wrote its values last (`origin`) and first (`added_by`). By them an import can be undone, and an import does not
-replace what another one brought. "Another" is a file of another name: a file that was edited and is imported again updates its own rows.
-
-The `workbench_meta` table: schema version, store id, content version, and the records of the vectors.
+Imports, edits and live sources mark memories, relations, chunks, answers, queries and judgments. A row has the mark of what wrote its
+values last (`origin`) and first (`added_by`). By them an import can be undone, and an import does not replace what another one brought.
+"Another" is a file of another name: a file that was edited and is imported again updates its own rows.
 """
 
 from __future__ import annotations

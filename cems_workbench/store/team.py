@@ -1,14 +1,11 @@
-"""Access to the team's tables, independent of the database that has them.
+"""Access to the team's tables, independent of the database that has them, by default the store's own; and claims on cards, so that two
+concurrent reviewers do not get the same pair.
 
 Each statement is written once, in the common SQL of DuckDB and PostgreSQL, with `?` for a value and `?::text[]` for a list of texts.
 Not allowed: QUALIFY, GROUP BY ALL, FROM without SELECT, `list`. In ON CONFLICT, qualify a column of the existing row with its table.
 
-Claims on cards: two concurrent reviewers do not get the same pair.
-
 A reviewer claims at most one pair, until the next one or for CLAIM_TIMEOUT_S. Claims are in a file of the store's directory, which its
 other processes read; with a team's database they are in a table there.
-
-The team's tables in the store's own database, the default.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Sealed hold-out: queries that no search sees, scored only on request, with a count of the looks.
+"""Splits of queries by group into folds and a sealed hold-out, which no search sees; it is scored only on request, and the looks are
+counted.
 
 Repeated looks turn a hold-out into a training set. Looks are counted per query and query set: the count of a hold-out is that of its most
 looked-at query. So it survives another gather, a grown set, and another seed that seals some of the same queries.
@@ -10,11 +11,9 @@ file also holds a copy of the store's counts:
 
 So page and command see each other's looks, even while the app holds the store.
 
-Splits of queries by group: a conversation, session or project is never on both sides, or the estimate would be biased.
-
-Folds have nearly equal numbers of queries: groups go, the largest first, to the fold with the fewest queries. The hold-out takes whole
-groups, drawn with a seed, until it has its share. A group is a conversation (a project), a session or a type; a query without one is
-a separate group.
+A conversation, session or project is never on both sides of a split, or the estimate would be biased. Folds have nearly equal numbers of
+queries: groups go, the largest first, to the fold with the fewest queries. The hold-out takes whole groups, drawn with a seed, until it
+has its share. A group is a conversation (a project), a session or a type; a query without one is a separate group.
 """
 
 from __future__ import annotations

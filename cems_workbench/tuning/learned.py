@@ -1,4 +1,4 @@
-"""Parameter importance of a search, response curves around the proposal, and stability of its values.
+"""What a search learned: importance of the parameters, response curves around the proposal, and stability of its values.
 
 Importance is the share of the variance of the objective over the space that a parameter explains alone:
 
@@ -13,14 +13,12 @@ queries are not scored.
 
 Source: Fisher 1925; Hutter, Hoos & Leyton-Brown, An efficient approach for assessing hyperparameter importance, 2014; Optuna.
 
-Stability: how far each value of the proposal can move, alone, before the objective falls by more than one standard error.
-
-A value is within one standard error if, over the same queries,
+Stability is how far each value of the proposal can move alone. A value is within one standard error if, over the same queries,
 
     mean(d) >= -sd(d) / sqrt(Q),    d = score there - score of the proposal
 
-The region of a number is the range of values around the proposal that stay within: walked outwards over up to `CURVE_POINTS` values of its
-range, then narrowed between the last inside and the first outside to a single step. A region that reaches the end of the range says
+The region of a number is the range of values around the proposal that stay within: walked outwards over up to `CURVE_POINTS` values of
+its range, then narrowed between the last inside and the first outside to a single step. A region that reaches the end of the range says
 that the range was too narrow to see more. The region of a choice is every choice that stays within.
 
 Source: the one-standard-error rule, Breiman et al., Classification and regression trees, 1984, paired over queries.

@@ -2,9 +2,9 @@
 
     qdrant://HOST[:6333]/COLLECTION   qdrant+https://HOST/COLLECTION?vector=NAME   qdrant:/DIRECTORY/COLLECTION   qdrant:/SHARD
 
-A directory is one of the client's local mode, or a shard of Qdrant Edge (`qdrant_edge`), which has no collections.
-`vector` chooses one of several vectors of a point, `user` the points of one user. The client locks and rewrites a directory that it opens,
-so it is read from a copy. The directory holds pickled Python objects: open only your own. Without a server every search is exact.
+A directory is one of the client's local mode, or a shard of Qdrant Edge (`qdrant_edge`), which has no collections. `vector` chooses one
+of several vectors of a point, `user` the points of one user. The client locks and rewrites a directory that it opens, so it is read from
+a copy. The directory holds pickled Python objects: open only your own. Without a server every search is exact.
 
 Sparse vectors are the live list `sparse` if they are BM25 as fastembed makes it (below): a sample of them has to be reproduced from
 the texts, because a query needs a vector of the same encoder. Dense and sparse list fused by Qdrant itself are `source_hybrid`, asked as
@@ -20,7 +20,7 @@ langchain-qdrant asks: both prefetched to the rows that are wanted. Options:
 Source: https://qdrant.tech/documentation/concepts/search/#search-api (hnsw_ef, exact, indexed_only); langchain-qdrant 1.1.0
 (similarity_search, HYBRID); mem0 2.2.1 (keyword_search).
 
-Sparse BM25 vectors as fastembed's model Qdrant/bm25 makes them: the query's, and whether stored ones are such vectors.
+Sparse vectors of fastembed's model Qdrant/bm25:
 
     text -> words in lower case -> without stop words and words of more than 40 letters -> stems -> numbers |murmur3(stem)|
     weight of a stored word   f (k1 + 1) / (f + k1 (1 - b + b L / 256)),   k1 1.2, b 0.75; f times in a text of L words

@@ -1,11 +1,12 @@
-"""Memories as memory libraries return or export them, as .json or JSON lines, with their ids.
+"""Memories as memory libraries return or export them, as .json or JSON lines, with their ids; among them memory.jsonl of the MCP
+memory server.
 
 `formats/responses.py` has the table of what they return; a file of JSON lines has a row or an answer a line.
 
 Fields are read by the names that `connect` knows (`base/memory_fields.py:NAMES`). Vectors are not taken. An answer with scores is what a
 query found, and is taken for memories only with `--format memory-records`.
 
-memory.jsonl of the MCP memory server: entities with observations and relations between them, an object a line.
+memory.jsonl has entities with observations and relations between them, an object a line:
 
     {"type": "entity", "name": "Mira", "entityType": "person", "observations": ["Likes short answers."]}
     {"type": "relation", "from": "Mira", "to": "harbor/api", "relationType": "works on"}

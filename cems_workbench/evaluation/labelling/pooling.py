@@ -1,18 +1,15 @@
-"""Which query-memory pairs to judge, and in what order: pools of the top k of several configs.
+"""Which query-memory pairs to judge, and in what order: pools of the top k of several configs. How much of what configs
+return is judged (Judged@k), and a model judge over any pairs, in results or not, whose judgments are kept apart from people's.
 
 A pool holds what any of the configs ranks within the first `depth` (Sparck Jones and van Rijsbergen, 1975). It can be judged a query
 after another; from the top; shuffled, so that the place in the queue says nothing of the rank; the most uncertain by a model judge
 first; or the most decisive first (`evaluation.labelling.queue`). Every order is a function of its arguments: the same pool and seed
 give the same queue.
 
-How much of what some configs return is judged: Judged@k by query and config, and the pairs that nobody judged.
-
 Judged@k is the share of the first k results that have a judgment. What is not judged counts as not relevant in every measure, so a
 config whose results were never pooled is measured too low.
 
-A model judge over any query-memory pairs, in results or not: its scores, and its judgments kept apart from people's.
-
-A pair is judged as in a ranking (`pipeline.scoring`): what the reranker would read of the whole memory, or its first
+The model judges a pair as in a ranking (`pipeline.scoring`): what the reranker would read of the whole memory, or its first
 `judge.max_chars` characters, against the query's text in the set. A band becomes a grade by its place: irrelevant is the lowest
 grade of the query's scale, highly relevant the highest; on 0 to 3 the four bands are the four grades. Every score is cached in the store
 as it comes, and judgments are kept query by query, so that what was finished before a cancel stays.

@@ -1,5 +1,6 @@
-"""Measures by name: `hit@5`, `recall@10`, `P@3`, `MRR`, `nDCG@10`, `AP`, `Judged@10`, and `hit(rel=2)@5` for another grade.
-`AUROC(by=vector)` uses a signal of abstain instead of the first result's score; several are separated by ";".
+"""Measures by name: `hit@5`, `recall@10`, `P@3`, `MRR`, `nDCG@10`, `AP`, `Judged@10`, and `hit(rel=2)@5` for another grade; and
+rank-biased overlap of two rankings. `AUROC(by=vector)` uses a signal of abstain instead of the first result's score; several are
+separated by ";".
 
 A family of measures is the `MEASURE` of a module here, or one of several there, or an entry point of another package in the group
 `cems_workbench.measures`. `R@5` is refused: the CEMS and ACE documents mean hit@5 by it, everybody else recall@5.
@@ -9,7 +10,7 @@ Input of measures: Q rankings as the grade at each rank, and all judged grades.
 A query is answerable where a memory was judged relevant for it, and unanswerable if it is marked as having no answer and nothing was
 judged relevant. It is neither while all that was judged is irrelevant and nobody said so: what was not looked at may answer it.
 
-Rank-biased overlap: how alike two rankings are, the top counting most.
+Rank-biased overlap says how alike two rankings are, the top counting most:
 
     RBO_ext = (1-p)/p * [ sum_{d=1..l} X_d/d * p^d + sum_{d=s+1..l} X_s (d-s)/(s d) * p^d ] + [ (X_l - X_s)/l + X_s/s ] * p^l
 

@@ -1,11 +1,8 @@
-"""Index entries: one per chunk of a memory, and one for a memory without chunks.
+"""Index entries, one per chunk of a memory and one for a memory without chunks: their keys, which of them pass a filter, and the hits of
+both indexes, sorted, grouped by memory and without memories deleted since the refresh.
 
 An entry is identified by memory id and chunk number. As a single key, a whole memory is its id, and a chunk is the id, U+001F and the
 number. An id that contains U+001F gets another one appended, so that keys are unique.
-
-Filter masks: which rows of an index pass a filter.
-
-Hit lists of both indexes: sorting, grouping by memory, and hiding memories deleted since the refresh.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""Merge of lexical segments into one, without their deleted memories.
+"""Refresh of the lexical index: a segment for changed memories, whose old versions are marked as deleted, and merges of segments without
+these.
 
 Postings are merged in blocks directly into the new file; memory use is a few numbers per text and term.
-
-Refresh of the lexical index: writes a segment for changed memories and marks the replaced ones as deleted.
 
 Tiered merging, as in Lucene: FANOUT segments of one size class make one of the next, so that a memory is rewritten about once per class.
 The size of a merge is limited by that of the change, so an edit never waits for a large merge; a later, larger change does it, unless

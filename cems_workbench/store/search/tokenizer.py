@@ -1,4 +1,4 @@
-r"""Tokenizer: text to search terms, the same for memories and queries.
+r"""Tokenizer: text to search terms, the same for memories and queries; and the words of a query that a lexical engine gets.
 
 Text is NFKC-normalised and split into chunks: runs of word characters, joined by the punctuation inside identifiers
 (`. / \ : - @`). A plain word gives its lower-cased stem, or nothing if it is a stopword. Anything else is an identifier
@@ -21,7 +21,7 @@ Other languages use the Snowball stemmer of that name and the stopwords of bm25s
 `cjk` gives unigrams and bigrams of Chinese, Japanese and Korean (as Lucene's CJKBigramFilter with outputUnigrams), and no stems.
 `none` has neither stems nor stopwords. An `Analysis` replaces the stems or the stopwords of a language.
 
-The words that a lexical engine gets of a query: reduced to ASCII, without stop words, the first so many.
+A lexical engine gets of a query:
 
     signs outside ASCII out -> split at white space -> short and stop words out -> repeats out -> the first `max_words`
 

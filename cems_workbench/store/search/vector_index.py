@@ -1,14 +1,10 @@
-"""Vector search of one embedder: exact, at every size and with every filter.
+"""Vectors of one embedder: their search, exact at every size and with every filter, and their refresh, in durable batches.
 
 Up to EXACT_ROWS vectors one matrix product is fastest; the matrix is cached per filter. Above that int8 codes are scanned and the nearest
 rescored in single precision (vector_segments.py). Chroma's HNSW graph is searched only where a config asks for it, and for comparison.
 
-A memory with chunks has one vector per chunk.
-
-Refresh of one embedder's vectors, in durable batches.
-
-Each batch is written to a segment first and to the `embedded` table second, so a crash in between repeats it and never skips it.
-A cancelled refresh keeps its batches, and the next one continues.
+A memory with chunks has one vector per chunk. Each batch is written to a segment first and to the `embedded` table second, so a crash in
+between repeats it and never skips it. A cancelled refresh keeps its batches, and the next one continues.
 """
 
 from __future__ import annotations

@@ -276,8 +276,8 @@ def draw_side_by_side(
 ) -> None:
     """Draw the ranking of a trace as a grid; a click or Enter on a row follows its memory.
 
-    `grades` are human judgments by id. The `followed` memory is marked and stays in view. Moves are relative to fusion, or to the pinned
-    baseline (`against`).
+    `grades` are human judgments by id. The `followed` memory is marked and stays in view. Moves are relative to what first ranked
+    the candidates, or to the pinned baseline (`against`).
     """
     draw("inspect/side_by_side.html", results=trace.results, data=message(trace, grades or {}, followed, against))
     _component()(key=KEY, on_follow_change=_follow)
@@ -288,7 +288,7 @@ def message(
 ) -> dict[str, Any]:
     """What the grid draws, as plain values: the columns of `SideBySide.to_columns`, and what the page adds to them.
 
-    `colours` are those of the parts of fusion; `detail` is the text of the followed memory, None unless it is a candidate.
+    `colours` are those of the parts of fusion; `detail` has facts and text of the followed memory, None unless it is a candidate.
     """
     table = side_by_side(trace, grades, None if against is None else against.before)
     fused = next((column for column in table.columns if column.kind == "fusion"), None)

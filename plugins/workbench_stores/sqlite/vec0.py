@@ -1,12 +1,11 @@
-"""Tables of sqlite-vec's module vec0, read from the tables behind them, so that its extension is not needed.
+"""Vectors as SQLite files have them, BLOBs of numbers or JSON arrays, and their distances; and tables of sqlite-vec's module vec0, read
+from the tables behind them, so that its extension is not needed.
 
 A table T keeps its vectors in chunks of `chunk_size` rows: T_chunks (chunk_id, size, validity: a bit a row, rowids: int64 each,
 partitionNN), T_vector_chunksNN (vectors, by chunk), T_metadatachunksNN (values, by chunk), T_metadatatextNN (texts of more than 12 bytes,
 by row), T_auxiliary (valueNN, by row), and T_rowids (rowid, id: the primary key if that is a text, chunk_id, chunk_offset).
 
 Source: sqlite-vec 0.1.9, the tables that it writes, seen by running it; https://alexgarcia.xyz/sqlite-vec/features/vec0.html
-
-Vectors as SQLite files have them: BLOBs of numbers, or JSON arrays; and their distances.
 
     cosine distance  =  1 - a·b / (|a| |b|)        l2  =  sqrt(sum (a - b)²)        ip  =  -a·b        hamming  =  bits that differ
 
