@@ -47,12 +47,11 @@ def tied_groups(order: Sequence[str], scores: Mapping[str, float], tolerance: fl
     """The order as runs of neighbours whose scores are equal to within the tolerance."""
     group: list[str] = []
     for key in order:
-        if group and key in scores and group[0] in scores and equal(scores[key], scores[group[0]], tolerance):
-            group.append(key)
-            continue
-        if group:
+        known = group and key in scores and group[0] in scores
+        if group and not (known and equal(scores[key], scores[group[0]], tolerance)):
             yield group
-        group = [key]
+            group = []
+        group.append(key)
     if group:
         yield group
 
@@ -120,13 +119,13 @@ def _lost(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list
     for memory_id in recorded:
         if memory_id in results:
             continue
-        end = dropped(trace, memory_id)
-        if end is not None:
-            partings.append(Divergence(end.stage, memory_id, "lost", end.reason))
+        if (end := dropped(trace, memory_id)) is not None:
+            stage, reason = end.stage, end.reason
         elif memory_id not in trace.stage(LISTS).by_id:
-            partings.append(Divergence(LISTS.name, memory_id, "lost", "no list returned it"))
+            stage, reason = LISTS.name, "no list returned it"
         else:  # it is a result past the cut
-            partings.append(Divergence(RESULTS, memory_id, "lost", "it stands further down"))
+            stage, reason = RESULTS, "it stands further down"
+        partings.append(Divergence(stage, memory_id, "lost", reason))
     return partings
 
 

@@ -46,14 +46,8 @@ EQUAL_SCORES = 1e-6
 """Relative difference of two scores of a list that count as equal: engines compute them in single precision."""
 _SOURCES: Mapping[str, ListSource] = {source.name: source for source in LIST_SOURCES}
 _ORDERED = frozenset(source.name for source in LIST_SOURCES if source.ordered)
-WORD_SOURCES = tuple(
-    source.name
-    for source in LIST_SOURCES
-    if source.per_variant
-    and source.relevance
-    and not (source.nested or source.engine_fusion)
-    and source.name != "vector"
-)
+_PLAIN = [one for one in LIST_SOURCES if one.per_variant and one.relevance and not (one.nested or one.engine_fusion)]
+WORD_SOURCES = tuple(source.name for source in _PLAIN if source.name != "vector")
 """Our lists by words, in the order of the list sources."""
 DATED = frozenset(source.name for source in LIST_SOURCES if not source.finds)
 """Lists that only rank what the others found."""
@@ -177,11 +171,9 @@ def _with_candidates(
     """The evidence with other lists, and what it lacks of their memories; hits that are no memory of the store are left out."""
     wanted = {hit.memory_id for ranked in lists for hit in ranked.hits} - evidence.memories.keys()
     fresh = resources.store.memories.read(wanted) if wanted else {}
-    lacking = wanted - fresh.keys()
-    if lacking:
-        lists = [
-            replace(ranked, hits=tuple(hit for hit in ranked.hits if hit.memory_id not in lacking)) for ranked in lists
-        ]
+    if lacking := wanted - fresh.keys():
+        hits = [tuple(hit for hit in ranked.hits if hit.memory_id not in lacking) for ranked in lists]
+        lists = [replace(ranked, hits=kept) for ranked, kept in zip(lists, hits, strict=True)]
     if not fresh:
         return replace(evidence, lists=tuple(lists))
     notes = evidence.notes
@@ -212,9 +204,11 @@ def without_words(evidence: Evidence) -> Evidence:
 def _in_order(lists: Sequence[RankedList]) -> list[RankedList]:
     """Lists in the order in which gathering leaves them: by variant, then by source; those without a variant last."""
     place = {name: i for i, name in enumerate(_SOURCES)}
-    return sorted(
-        lists, key=lambda one: (one.variant is None, one.variant or 0, place.get(one.source, len(place)), one.name)
-    )
+
+    def key(one: RankedList) -> tuple[bool, int, int, str]:
+        return one.variant is None, one.variant or 0, place.get(one.source, len(place)), one.name
+
+    return sorted(lists, key=key)
 
 
 def _variants(evidence: Evidence, answer: RecordedAnswer, mapping: ListMap) -> tuple[Variant, ...]:
@@ -232,12 +226,9 @@ def _given(
     recorded = answer.lists.get(name, ())
     if not _SOURCES[source].per_variant:
         return [RankedList(source, source, None, _hits(recorded[0] if recorded else (), source, config), True)]
-    return [
-        RankedList(
-            f"{source}:{i}", source, i, _hits(recorded[i] if i < len(recorded) else (), source, config), as_given=True
-        )
-        for i in range(len(variants))
-    ]
+    padded = [*recorded, *[()] * len(variants)][: len(variants)]
+    hits = [_hits(ranked, source, config) for ranked in padded]
+    return [RankedList(f"{source}:{i}", source, i, found, as_given=True) for i, found in enumerate(hits)]
 
 
 def _with_our_scores(ranked: RankedList, evidence: Evidence) -> RankedList:
@@ -288,13 +279,11 @@ def _settled(ranked: RankedList, recorded: RankedIds | None, config: PipelineCon
         return ranked
     place = {key: i for i, (key, _) in enumerate(recorded)}
     hits = list(ranked.hits)
-    order = sorted(hits, key=lambda hit: -hit.score) if ranked.source not in _ORDERED else hits
     groups: list[list[Hit]] = []
-    for hit in order:
-        if groups and _equal(hit.score, groups[-1][0].score):
-            groups[-1].append(hit)
-        else:
-            groups.append([hit])
+    for hit in sorted(hits, key=lambda hit: -hit.score) if ranked.source not in _ORDERED else hits:
+        if not groups or not _equal(hit.score, groups[-1][0].score):
+            groups.append([])
+        groups[-1].append(hit)
     last = list_depths(config).get(ranked.source) or len(hits)
     if groups and len(hits) >= last:
         tied = {hit.memory_id for hit in hits}

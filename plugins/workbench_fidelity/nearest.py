@@ -191,16 +191,14 @@ class Nearest(Result):
             },
             "remaining": dict(causes_counted(self.reported[1].differences)),
             "in_no_list": self.unfound,
-            "presets": [
-                {"preset": name} | plain_fields(one, "queries same_order overlap rbo scores")
-                for name, one in self.presets
-            ],
+            "presets": [{"preset": name} | plain_fields(one, NEAR_FIELDS) for name, one in self.presets],
             "left_out": dict(self.left_out),
             "seconds": round(self.seconds, 1),
             **plain_fields(self, "configs gathered stopped scores most_scores unread"),
         }
 
 
+NEAR_FIELDS = "queries same_order overlap rbo scores"
 REPORTED: Mapping[str, str] = {
     "up_to_ties": "same order up to ties",
     "overlap": "overlap@k",
@@ -470,17 +468,12 @@ def find_nearest(
         if best is not None and best[2].headroom < MIN_GAIN:
             break  # the rest cannot come nearer
         setting = start.setting
-        evidence = ensure_evidence(
-            _bare(setting.searched), selection_for(setting, start.queries), (), resources, progress
-        )
+        selection = selection_for(setting, start.queries)
+        evidence = ensure_evidence(_bare(setting.searched), selection, (), resources, progress)
         share = max(most_scores - search.spent, 0) // sum(one.reranks for one in chosen[i:]) if start.reranks else 0
         taken = search.within(start, both, share)
-        evidence = replace(
-            evidence,
-            evidences={
-                qid: search.scored(start, qid, evidence.evidences[qid]) for qid in taken if qid in evidence.evidences
-            },
-        )
+        known = ((qid, evidence.evidences[qid]) for qid in taken if qid in evidence.evidences)
+        evidence = replace(evidence, evidences={qid: search.scored(start, qid, one) for qid, one in known})
         replays = search.replays(start, [qid for qid in order if qid in evidence.evidences], evidence.evidences)
         found = nearest_parameters(
             replays,
@@ -502,22 +495,16 @@ def find_nearest(
     config = with_values(start.setting.config, changed).model_copy(update={"name": f"nearest_{_stem(recording)}"})
     after = replace(start.setting, config=config, name=f"{_stem(recording)}, nearest")
     # The changes may bring other memories to a reranker than the preset does.
-    scored = replace(
-        evidence,
-        evidences={
-            qid: one
-            if RERANK.is_off(after.searched)
-            else gather_scores(one, after.searched, resources, progress, judge="decisive")
-            for qid, one in evidence.evidences.items()
-        },
-    )
+    scored, gathered = evidence, dict(evidence.evidences)
+    if not RERANK.is_off(after.searched):
+        for qid, one in gathered.items():
+            gathered[qid] = gather_scores(one, after.searched, resources, progress, judge="decisive")
+        scored = replace(evidence, evidences=gathered)
 
     def measured(setting: FidelitySetting, which: EvidenceSet, qids: frozenset[str]) -> MeasuredFidelity | None:
-        if not qids & evidence.evidences.keys():
+        if not (known := qids & gathered.keys()):
             return None
-        return compared(
-            setting, start.of(qids & evidence.evidences.keys()), search.productions, which, resources, progress, lists
-        )
+        return compared(setting, start.of(known), search.productions, which, resources, progress, lists)
 
     before_searched, after_searched = measured(start.setting, evidence, searched), measured(after, scored, searched)
     assert before_searched is not None  # a recording has an answer

@@ -201,9 +201,8 @@ class NearReplays(Trials[NearAgreement]):
             differences = np.abs(score - wanted.scores)
             differences = differences[~np.isnan(differences)]
             scores += int((differences <= self._precision).sum())
-            closeness += float(
-                (1.0 - np.minimum(np.maximum(differences - self._precision, 0.0) / self._spread, 1.0)).sum()
-            )
+            far = np.maximum(differences - self._precision, 0.0) / self._spread
+            closeness += float((1.0 - np.minimum(far, 1.0)).sum())
             first, second = wanted.order[:, : self._depth], ours[:, : self._depth]
             both = ((first[:, :, None] == second[:, None, :]) & (first >= 0)[:, :, None]).sum(axis=(1, 2))
             either = (first >= 0).sum(axis=1) + (second >= 0).sum(axis=1) - both
@@ -373,9 +372,8 @@ def _without_idle_changes(replays: NearReplays, config: PipelineConfig, tuned: P
 def parts_of(config: PipelineConfig, fixed: Collection[str] = ()) -> Iterator[PipelineConfig]:
     """The config without its reranker, and with each of its lists alone, with and without the reranker."""
     lists = [name for name in SOURCES if config.get(f"lists.{name}.enabled")]
-    alone: list[dict[str, Any]] = [
-        {f"lists.{other}.enabled": False for other in lists if other != name} for name in lists
-    ]
+    off = {name: f"lists.{name}.enabled" for name in lists}
+    alone: list[dict[str, Any]] = [{off[other]: False for other in lists if other != name} for name in lists]
     unranked: dict[str, Any] = {} if RERANK.is_off(config) else {"rerank.backend": "none"}
     tried = [unranked, *alone, *({**one, **unranked} for one in alone)] if len(lists) > 1 else [unranked]
     seen = {config}
@@ -402,11 +400,8 @@ def best_part(replays: NearReplays, config: PipelineConfig, fixed: Collection[st
 
 def changes_between(config: PipelineConfig, other: PipelineConfig) -> tuple[tuple[str, Any, Any], ...]:
     """The parameters that differ: (path, value in the first, value in the second), in the order of the config."""
-    return tuple(
-        (spec.path, config.get(spec.path), other.get(spec.path))
-        for spec in field_specs()
-        if config.get(spec.path) != other.get(spec.path)
-    )
+    pairs = ((spec.path, config.get(spec.path), other.get(spec.path)) for spec in field_specs())
+    return tuple((path, one, two) for path, one, two in pairs if one != two)
 
 
 def tried_specs(replays: NearReplays, config: PipelineConfig, fixed: Collection[str]) -> Iterator[FieldSpec]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -95,8 +96,8 @@ def parse_recording(text: str, source: str = "answers") -> Recording:
         RecordedAnswer(1 if single or not rows else rows[0].row, qid, words.get(qid, query), project, rows)
         for qid, rows in results.items()
     )
-    in_order = tuple(sorted(errors, key=lambda error: error.row))
-    return Recording(source, form, answers, errors=in_order, doubts=doubts)
+    errors.sort(key=lambda error: error.row)
+    return Recording(source, form, answers, errors=tuple(errors), doubts=doubts)
 
 
 def _document(text: str) -> Any:
@@ -111,16 +112,10 @@ def _document(text: str) -> Any:
 
 def _several(text: str, document: Any) -> list[tuple[int, dict[str, Any]]]:
     """(row, response) of each of several responses, in a list or a line each; empty when it is something else."""
-    rows: list[tuple[int, Any]]
-    if isinstance(document, list):
-        rows = list(enumerate(document, 1))
-    elif document is None and text.startswith("{"):
-        try:
+    rows: list[tuple[int, Any]] = list(enumerate(document, 1)) if isinstance(document, list) else []
+    if document is None and text.startswith("{"):
+        with suppress(ValueError):
             rows = [(n, parse_json(line)) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
-        except ValueError:
-            return []
-    else:
-        return []
     responses = [(n, row) for n, row in rows if isinstance(row, dict) and isinstance(row.get("results"), list)]
     return responses if len(responses) == len(rows) else []
 
@@ -198,10 +193,7 @@ def _asked(response: Mapping[str, Any]) -> tuple[str | None, str | None]:
     said = response.get("query") or response.get("queries_used")
     first = said[0] if isinstance(said, list) and said else said
     project = response.get("project")
-    return (
-        first if isinstance(first, str) and first.strip() else None,
-        project if isinstance(project, str) and project else None,
-    )
+    return _text(first), _text(project)
 
 
 def _recording(document: Mapping[str, Any], source: str) -> Recording:
@@ -238,9 +230,7 @@ def _settings(document: Mapping[str, Any], source: str) -> tuple[dict[str, str],
 
     The file is another system's if it has an `engine` and no `cems`: its settings have no meaning as variables of CEMS.
     """
-    said = document.get("config")
-    if said is None:
-        said = {}
+    said = {} if document.get("config") is None else document["config"]
     if not isinstance(said, dict):
         raise InputError(f"{source}: config: must be an object of settings, found {_found(said)}")
     if document.get("engine") and not document.get("cems"):
@@ -439,12 +429,11 @@ def _row(row: Any, otherwise: float) -> tuple[str, float]:
         row = [next((row[name] for name in IDS if row.get(name) is not None), None), row.get("score")]
     if isinstance(row, str | int) and not isinstance(row, bool):
         row = [row, None]
-    if not isinstance(row, list) or len(row) != 2 or isinstance(row[0], bool) or not isinstance(row[0], str | int):
+    key, given = row
+    score = float(otherwise) if given is None else finite(given)
+    if not isinstance(row, list) or isinstance(key, bool) or not isinstance(key, str | int) or score is None:
         raise ValueError
-    score = float(otherwise) if row[1] is None else finite(row[1])
-    if score is None:
-        raise ValueError
-    return str(row[0]), score
+    return str(key), score
 
 
 def _found(value: Any) -> str:

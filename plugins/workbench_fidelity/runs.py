@@ -33,11 +33,8 @@ from cems_workbench.formats.base.records import derived_id
 from cems_workbench.records import Returned, RowError
 
 TREC, TABLE, BY_QUERY, RANKED = "TREC run", "run as a table", "run by query", "ranked ids"
-SRW, CONFIG, EXPERIMENTS = (
-    "experiment of the Search Relevance Workbench",
-    "searchConfigurationId",
-    ("evaluationResultList", "results"),
-)
+SRW, CONFIG = "experiment of the Search Relevance Workbench", "searchConfigurationId"
+EXPERIMENTS = ("evaluationResultList", "results")
 COLUMNS = "qid Q0 docno rank score tag"
 QID, DOCNO = NAMES["qid"], NAMES["memory_id"]
 RANK, SCORE = ("rank", "position"), ("score", "sim", "similarity", "relevance_score")
@@ -160,11 +157,9 @@ def _of_json(text: str, source: str, errors: list[RowError]) -> Run | None:
         return _of_lists(SRW, results, source, errors)
     if not isinstance(document, dict) or not document or not all(map(_is_ranking, document.values())):
         return None
-    rows = (
-        _Row(n, qid, docno, None, finite(score))
-        for n, (qid, ranking) in enumerate(document.items(), 1)
-        for docno, score in ranking.items()
-    )
+    queries = enumerate(document.items(), 1)
+    scored = ((n, qid, docno, score) for n, (qid, ranking) in queries for docno, score in ranking.items())
+    rows = (_Row(n, qid, docno, None, finite(score)) for n, qid, docno, score in scored)
     return _ordered(BY_QUERY, rows, source, errors)
 
 
@@ -172,21 +167,15 @@ def _of_experiment(document: Mapping[str, Any]) -> list[tuple[int, Mapping[str, 
     """(number, row, ids) of each result of an experiment of the Search Relevance Workbench; none for any other document."""
     hits = document.get("hits")
     inner = hits.get("hits") if isinstance(hits, dict) else None
-    found: list[Any] = (
-        [each.get("_source") for each in inner if isinstance(each, dict)] if isinstance(inner, list) else []
-    )
+    sources = inner if isinstance(inner, list) else []
+    found: list[Any] = [each.get("_source") for each in sources if isinstance(each, dict)]
     for results in (document.get(name) for name in EXPERIMENTS):
         found += results if isinstance(results, list) else []
     rows: list[tuple[int, Mapping[str, Any], Any]] = []
     for number, each in enumerate(found, 1):
-        if not isinstance(each, dict):
-            continue
-        shots = each.get("snapshots") or [each]
-        rows += [
-            (number, {**each, **shot}, shot.get("documentIds", shot.get("docIds")))
-            for shot in shots
-            if isinstance(shot, dict)
-        ]
+        for shot in (each.get("snapshots") or [each]) if isinstance(each, dict) else ():
+            if isinstance(shot, dict):
+                rows.append((number, {**each, **shot}, shot.get("documentIds", shot.get("docIds"))))
     return [row for row in rows if isinstance(row[2], list) and (row[1].get("searchText") or row[1].get("queryText"))]
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal
@@ -206,9 +206,9 @@ class CemsApi:
                 # A date, or anything else, counts as no wish.
                 wait = float(after) if after.isascii() and after.isdigit() else 0.0
                 line = f"{self._address.plain}: too many requests (HTTP 429: {message}); lower per_second"
-                raise (
-                    _Transient(line, wait) if wait <= MAX_WAIT_S else _Refused(f"{line}; it asks to wait {wait:g} s")
-                )
+                if wait > MAX_WAIT_S:
+                    raise _Refused(f"{line}; it asks to wait {wait:g} s")
+                raise _Transient(line, wait)
             if status >= 500:
                 raise _Transient(f"{self._address.plain}: HTTP {status}: {message}")
             if status in (301, 302, 307, 308, 404, 405):
@@ -218,9 +218,8 @@ class CemsApi:
             # Redacted first: answers are stored.
             return json.loads(self._address.hidden(response.text))
         except (ValueError, RecursionError):
-            raise SourceError(
-                f"{self._address.plain}: its answer is not JSON: {one_line(self._address.hidden(response.text), 60)}"
-            ) from None
+            found = one_line(self._address.hidden(response.text), 60)
+            raise SourceError(f"{self._address.plain}: its answer is not JSON: {found}") from None
 
     def _pause(self, seconds: float) -> None:
         """Wait; raises what `progress` raises."""
@@ -240,8 +239,7 @@ class CemsApi:
             recorded,
             mode=mode if isinstance(mode := reply.get("mode"), str) and mode else None,
             problems=tuple(
-                RowError(each.source, number, f"results[{each.row - 1}]: {each.reason}", each.field)
-                for each in problems
+                replace(one, row=number, reason=f"results[{one.row - 1}]: {one.reason}") for one in problems
             ),
         )
 
@@ -253,13 +251,10 @@ def options_of(address: Address) -> SearchOptions:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(map(str, first["loc"]))
+        line = f"{name}: {first['msg'][0].lower()}{first['msg'][1:]}, found {first['input']}"
         if first["type"] == "extra_forbidden":
-            raise InputError(
-                f"{address.plain}: {name} is not an option of a CEMS server; options: {', '.join(SearchOptions.model_fields)}"
-            ) from None
-        raise InputError(
-            f"{address.plain}: {name}: {first['msg'][0].lower()}{first['msg'][1:]}, found {first['input']}"
-        ) from None
+            line = f"{name} is not an option of a CEMS server; options: {', '.join(SearchOptions.model_fields)}"
+        raise InputError(f"{address.plain}: {line}") from None
 
 
 def _wait(state: tenacity.RetryCallState) -> float:

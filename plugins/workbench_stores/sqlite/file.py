@@ -68,10 +68,7 @@ class Reader:
         self.connection, self.plain, self.timeout, self.stepped = connection, plain, timeout, stepped
         self._end = self._started = self.held = 0.0
         """`held`: the seconds that the latest request took, without waiting for a lock."""
-        connection.set_progress_handler(self._late, PROGRESS_STEPS)
-
-    def _late(self) -> bool:
-        return time.monotonic() > self._end
+        connection.set_progress_handler(lambda: time.monotonic() > self._end, PROGRESS_STEPS)
 
     @contextmanager
     def limited(self) -> Iterator[None]:
@@ -98,10 +95,8 @@ class Reader:
         if "interrupted" not in message:
             return _opening(error)
         if self.stepped:
-            return (
-                f"its owner writes all the time, and this request would keep it waiting for more than {MOST_STEP_S * 1000:.0f} ms; "
-                "try again when it rests, or connect to a copy"
-            )
+            busy = f"this request would keep it waiting for more than {MOST_STEP_S * 1000:.0f} ms"
+            return f"its owner writes all the time, and {busy}; try again when it rests, or connect to a copy"
         return f"no answer in {self.timeout:g} s"
 
     def rows(self, statement: str, values: Mapping[str, Any] | Sequence[Any] = ()) -> list[Row]:
@@ -246,13 +241,8 @@ class DatabaseFile:
         try:
             connection = sqlite3.connect(uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
             try:
-                for name, value in (
-                    ("trusted_schema", "OFF"),
-                    ("cell_size_check", "ON"),
-                    ("mmap_size", "0"),
-                    ("query_only", "ON"),
-                ):
-                    connection.execute(f"PRAGMA {name}={value}").fetchall()
+                for setting in ("trusted_schema=OFF", "cell_size_check=ON", "mmap_size=0", "query_only=ON"):
+                    connection.execute(f"PRAGMA {setting}").fetchall()
                 _first_look(connection, self.timeout)
             except BaseException:
                 connection.close()
@@ -295,9 +285,8 @@ class DatabaseFile:
     def _refuse_wal(self) -> None:
         # A connection of mode=ro to such a file would leave files beside it.
         if self._is_wal:
-            raise SourceError(
-                f"{self.plain}: {self.note.partition(', so')[0]}, and it is in WAL mode: it cannot be read without a copy"
-            )
+            why = self.note.partition(", so")[0]
+            raise SourceError(f"{self.plain}: {why}, and it is in WAL mode: it cannot be read without a copy")
 
     def _check_header(self) -> None:
         found = self._asked("look")
@@ -380,11 +369,8 @@ def _existing(address: Address) -> Path:
 
 def _random(header: bytes) -> bool:
     """Whether bytes look encrypted: hardly any is there twice, and many are no text."""
-    return (
-        len(header) >= 64
-        and len(set(header)) > len(header) // 2
-        and sum(each >= 127 for each in header) > len(header) // 5
-    )
+    varied, high = len(set(header)), sum(each >= 127 for each in header)
+    return len(header) >= 64 and varied > len(header) // 2 and high > len(header) // 5
 
 
 def _opening(error: sqlite3.Error) -> str:
