@@ -56,6 +56,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {like}?)" if like else ""
 
 
+def counted(count: int, kind: str) -> str:
+    """ "1 memory", "2,000 memories"; of a kind such as "files of stages" the first noun is counted."""
+    head, of, rest = kind.partition(" of ")
+    one = f"{head[:-3]}y" if head.endswith("ies") else head.removesuffix("s")
+    return f"{count:,} {kind if count != 1 else one + of + rest}"
+
+
 def one_line(text: str, chars: int = 200) -> str:
     """Whitespace and control characters as single spaces, cut to `chars` characters."""
     line = " ".join("".join(char if char.isprintable() else " " for char in text).split())

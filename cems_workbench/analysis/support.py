@@ -55,7 +55,7 @@ from cems_workbench.analysis.supersession_signals import (
     word_lists,
 )
 from cems_workbench.analysis.text_evidence import idf, matches
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.models import prompts
 from cems_workbench.records import ENGLISH, Memory
 from cems_workbench.store.search.lexical_index import LexicalIndex
@@ -186,7 +186,7 @@ def _by_model(text: str, language: Language, llm: Asker, notes: list[str]) -> li
     there = set(tokenize(text, language))
     claims = [line for line in written if _share(tokenize(line, language), there) >= MIN_SHARED]
     if len(claims) < len(written):
-        notes.append(f"{llm.chat.label} wrote {len(written) - len(claims)} claims that are not in the text; left out")
+        notes.append(f"left out: {counted(len(written) - len(claims), 'claims')} by {llm.chat.label} not in the text")
     if not claims:
         notes.append(f"{llm.chat.label} named no claim of the text; {instead}")
         return None
@@ -538,11 +538,11 @@ class ClaimWords:
 
     def _other_counts(self, counts: Sequence[tuple[Word, Word, str]]) -> Iterable[str]:
         """Counts and days of the passage, where the claim has another number of the same, or the day in another month."""
-        for number, counted, _ in _counts(self._text, self.words):
+        for number, things, _ in _counts(self._text, self.words):
             there = [
-                (value.keys & number.keys and unit.keys & counted.keys, words)
+                (value.keys & number.keys and unit.keys & things.keys, words)
                 for value, unit, words in counts
-                if unit.keys & counted.keys or (counted.value and unit.value and value.keys & number.keys)
+                if unit.keys & things.keys or (things.value and unit.value and value.keys & number.keys)
             ]
             if there and not any(same for same, _ in there):
                 yield f"there it is {there[0][1]}"

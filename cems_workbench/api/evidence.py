@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.api.open_store import load_config, warn
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, counted, nearest
 from cems_workbench.progress import Progress, silent
 from cems_workbench.results import Result, Table
 
@@ -91,9 +91,7 @@ class LoadedEvidence(Result):
     def title(self) -> str:
         """Where it is, what it is of and how many queries it has."""
         header = self.evidence.header
-        return (
-            f"evidence of {len(self.qids)} queries of {header.query_set or 'a file'}, gathered with {self.config.name}"
-        )
+        return f"evidence of {counted(len(self.qids), 'queries')} of {header.query_set or 'a file'}, gathered with {self.config.name}"
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.api.open_store import collect_warnings
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.progress import Progress, silent
 from cems_workbench.results import Report, Result, Table
 
@@ -160,7 +160,7 @@ class BlameReport(Result):
     def title(self) -> str:
         """How many claims of an answer to which query."""
         of = f" for “{self.found.query}” under {self.found.config_name}" if self.found.query is not None else ""
-        return f"{len(self.found.claims)} claims{of}"
+        return f"{counted(len(self.found.claims), 'claims')}{of}"
 
     @property
     def lines(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.errors import InputError, one_line
+from cems_workbench.errors import InputError, counted, one_line
 from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class OpenStore(Result):
     @property
     def title(self) -> str:
         """Where it is and how many memories it holds."""
-        return f"store {self.path}: {self.resources.store.memories.count()} memories"
+        return f"store {self.path}: {counted(self.resources.store.memories.count(), 'memories')}"
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.api.open_store import load_config, warn
-from cems_workbench.errors import InputError, one_line
+from cems_workbench.errors import InputError, counted, one_line
 from cems_workbench.progress import Progress, silent
 from cems_workbench.results import EXCERPT_CHARS, Result, Table
 
@@ -87,7 +87,7 @@ class Answer(Result):
 
         table = side_by_side(self.trace, grades, None if before is None else before.trace)
         columns, rows = table.to_table()
-        return Table(tuple(columns), tuple(map(tuple, rows)), f"{len(rows)} candidates side by side")
+        return Table(tuple(columns), tuple(map(tuple, rows)), f"{counted(len(rows), 'candidates')} side by side")
 
     def parts(self, grades: Mapping[str, int] | None = None) -> Table:
         """Of each result its rank and score in every list and after every stage that did something, and what the score is made of."""
@@ -118,7 +118,7 @@ class Answer(Result):
     @property
     def title(self) -> str:
         """How many results of which query under which config."""
-        return f"{len(self.trace.results)} results of “{self.query}” under {self.config.name}"
+        return f"{counted(len(self.trace.results), 'results')} of “{self.query}” under {self.config.name}"
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -188,7 +188,7 @@ class Answer(Result):
         # The judge changes no ranking: its warnings are those of `trace`.
         warned = (line for line in self.trace.warnings if line[1] not in said and line[0] != JUDGE.name)
         needs = (
-            (need.stage, f"{len(need.memory_ids)} scores of {need.model}")
+            (need.stage, f"{counted(len(need.memory_ids), 'scores')} of {need.model}")
             if isinstance(need, ScoreNeed)
             else (need.stage, need.parameter)
             for need in self.trace.needs

@@ -46,7 +46,7 @@ from cems_workbench.cli.options import (
     settings_for,
 )
 from cems_workbench.cli.terminal import flat, put_json, repeated, request_options, say, say_next, unused, words_of
-from cems_workbench.errors import InputError, StoreError
+from cems_workbench.errors import InputError, StoreError, counted
 from cems_workbench.results import Report
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def fill_scores_command(
     lines = [
         f"{report.path}: {report.pairs} pairs of {report.queries} queries scored",
         f"content hash {report.content_hash}",
-        *(f"not scored: {count} pairs: {why}" for why, count in report.failed.items()),
+        *(f"no score for {counted(count, 'pairs')}: {why}" for why, count in report.failed.items()),
     ]
     values = {name: getattr(report, name) for name in ("queries", "pairs", "content_hash")}
     values |= {"evidence": str(report.path), "failed": dict(report.failed)}

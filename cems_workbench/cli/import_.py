@@ -30,7 +30,7 @@ from cems_workbench.cli.options import (
 )
 from cems_workbench.cli.terminal import first_search, repeated, say, say_next, words_of
 from cems_workbench.command_words import why_command
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.records import TextRule
 from cems_workbench.results import Report, Table
 
@@ -336,7 +336,7 @@ def connect_command(
         if forget:
             for plain in [each.address.plain for each in specs]:
                 count = connecting.forget(resources, settings, plain)
-                say(f"{plain}: {count} memories deleted, source removed")
+                say(f"{plain}: {counted(count, 'memories')} deleted, source removed")
             say_next(first_search(resources.store, given_options(store=store)))
             return
         specs = [dataclasses.replace(each, address=_with_password(each.address, ask_password)) for each in specs]

@@ -23,7 +23,7 @@ from cems_workbench.cli.options import (
     settings_for,
 )
 from cems_workbench.cli.terminal import put, say, say_next, unused, words_of
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.results import Report, Table
 
@@ -143,7 +143,7 @@ def agreement_command(
     found = Report(
         tables=[
             Table(("", "coefficient", "pairs", "read as"), shared),
-            Table(("query", "memory", "grades"), pairs, f"{len(differing)} pairs with different grades"),
+            Table(("query", "memory", "grades"), pairs, f"{counted(len(differing), 'pairs')} with different grades"),
         ],
         notes=[line] if (line := str(whole_queries)) else (),
         values={"coefficients": values, "disagreements": list(map(dataclasses.asdict, differing)), **no_answer},
@@ -250,7 +250,7 @@ def sample_command(
     print_table(["qid", "query", "times", "judge"], rows)
     if len(answers) < len(entries):
         say(not_recorded(len(entries) - len(answers), len(entries)))
-    say(f"query set {made.name}, version {made.version}: {made.size} queries")
+    say(f"query set {made.name}, version {made.version}: {counted(made.size, 'queries')}")
     options = ["--out", unused(f"{made.name}.evidence"), *given_options(store=store)]
     say_next(words_of("gather", made.name, options=options))
     say_left_out(errors, all_in_json=False)

@@ -38,7 +38,7 @@ from cems_workbench.cli.options import (
     settings_for,
 )
 from cems_workbench.cli.terminal import first_search, flat, put, put_json, repeated, say, say_next, unused, words_of
-from cems_workbench.errors import InputError, StoreLockedError
+from cems_workbench.errors import InputError, StoreLockedError, counted
 from cems_workbench.platform import start_up
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.progress import Cancelled
@@ -127,7 +127,7 @@ def print_ranking(ranking: ExportedRanking, err: bool = False) -> None:
     if not export.lost:
         say("read back it is the same config", err=err)
         return
-    say(f"{len(export.lost)} parameters are lost: {', '.join(path for path, _, _ in export.lost)}", err=err)
+    say(f"{counted(len(export.lost), 'parameters')} lost: {', '.join(path for path, _, _ in export.lost)}", err=err)
     for line in ranking.incomplete:
         say(f"warning: {line}", err=True)
     if ranking.lacking:

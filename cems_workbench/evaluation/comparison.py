@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, number, stale_lines
 from cems_workbench.evaluation.metrics import MEASURES, Measure, rbo
 from cems_workbench.evaluation.statistics import (
@@ -110,7 +110,7 @@ class Comparison:
         return Table(
             (*columns, "won/lost/same", *counts),
             rows,
-            f"{others} against {base.config.name}: {len(base.qids)} queries",
+            f"{others} against {base.config.name}: {counted(len(base.qids), 'queries')}",
             unshown=("p", *counts) if len(self.compared) > 1 else ("config", "p", *counts),
         )
 
@@ -124,7 +124,9 @@ class Comparison:
         ]
         for name, key in (("ms/query", "ms_per_query"), ("LLM calls", "llm_calls"), ("pairs reranked", "reranked")):
             means.append((name, *(round(one.cost[key]) if key in one.cost else None for one in every)))
-        tables = [Table(("mean", *(one.config.name for one in every)), tuple(means), f"{len(every[0].qids)} queries")]
+        tables = [
+            Table(("mean", *(one.config.name for one in every)), tuple(means), counted(len(every[0].qids), "queries"))
+        ]
         for compared in self.compared:
             kinds = list(compared.differences[0].by_type)
             if len(kinds) > 1:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import counted
 from cems_workbench.evaluation import grades
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings, missing_score_lines
 from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance_words
@@ -155,12 +156,14 @@ class Evaluation:
         """What was left out, and what the config asks for that the evidence does not hold."""
         lines = []
         if self.not_judged:
-            lines.append(f"{len(self.not_judged)} queries have no judgment and are left out")
+            lines.append(f"left out: {counted(len(self.not_judged), 'queries')} without a judgment")
         if self.not_gathered:
-            lines.append(f"{len(self.not_gathered)} queries were not gathered and are left out")
+            lines.append(f"left out: {counted(len(self.not_gathered), 'queries')} not gathered")
         lines += grades.remarks(*self.own_documents, len(self.qids))
         lines += [f"warning: {line}" for line in missing_score_lines([self.lacking])]
-        return lines + [f"warning: the reranker failed in {count} queries: {why}" for why, count in self.failed.items()]
+        return lines + [
+            f"warning: the reranker failed in {counted(count, 'queries')}: {why}" for why, count in self.failed.items()
+        ]
 
     def mean(self, measure: Measure, query_type: str | None = None) -> float:
         """The mean of a measure, over the queries of one type where it is named; NaN where there are none."""
@@ -177,7 +180,7 @@ class Evaluation:
             for one in self.summaries
         )
         columns = ("measure", "mean", "low", "high", "worst", "best", "queries")
-        return Table(columns, tuple(rows), f"{self.config.name}: {len(self.qids)} queries")
+        return Table(columns, tuple(rows), f"{self.config.name}: {counted(len(self.qids), 'queries')}")
 
     @property
     def types_table(self) -> Table:

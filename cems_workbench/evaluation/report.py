@@ -13,7 +13,7 @@ from typing import Any
 
 from cems_workbench import __version__
 from cems_workbench.config import config_hash
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings, missing_score_lines
 from cems_workbench.evaluation.comparison import (
     Comparison,
@@ -43,7 +43,7 @@ def markdown_report(
     """
     base = comparison.evaluations[0]
     names = [str(measure) for measure in base.measures]
-    lines = [f"# {_cell(query_set)}: {len(base.qids)} queries", ""]
+    lines = [f"# {_cell(query_set)}: {counted(len(base.qids), 'queries')}", ""]
     if note:
         lines += [_cell(note), ""]
     for one in verdicts_of(comparison) if verdicts is None else verdicts:
@@ -129,7 +129,7 @@ def _cost(evaluation: Evaluation) -> list[str]:
 
 
 def _remarks(evaluation: Evaluation) -> list[str]:
-    failed = [f"its reranker failed in {count} queries: {why}" for why, count in evaluation.failed.items()]
+    failed = [f"its reranker failed in {counted(count, 'queries')}: {why}" for why, count in evaluation.failed.items()]
     from_cache = evaluation.figures.from_cache
     cached = [f"ms/query includes {from_cache}; those are quicker"] if from_cache else []
     return cached + failed

@@ -32,6 +32,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+from cems_workbench.errors import counted
 from cems_workbench.formats.base import csv_table, fields, memory_fields, payload
 from cems_workbench.formats.base.csv_table import headers, open_table, read_rows, written
 from cems_workbench.formats.base.fields import FieldError
@@ -138,7 +139,7 @@ def _read_csv(path: Path, progress: Progress) -> ParsedInput:
         for line, row in read_rows(table, errors, progress, empty=empty)
     )
     collected = memories_of(path, rows, _read_cells, unread, errors)
-    notes = (f"{len(empty)} rows have no value in any column and were left out",) if empty else ()
+    notes = (f"left out: {counted(len(empty), 'rows')} without a value in any column",) if empty else ()
     return collected.parsed(path, "memories-csv", "memories", errors, notes)
 
 

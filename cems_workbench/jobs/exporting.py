@@ -23,6 +23,7 @@ from cems_workbench.config import (
 )
 from cems_workbench.config.forms.files import SUFFIXES
 from cems_workbench.config.forms.targets import TARGET_TITLES
+from cems_workbench.errors import counted
 from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.platform.atomic_write import write_text
 
@@ -115,7 +116,7 @@ class ExportedRanking:
     def incomplete(self) -> list[str]:
         """Why the figures of the target's ranking are incomplete: missing evidence, and failures of its reranker."""
         failed = [
-            f"{self.export.as_read}: its reranker failed in {count} queries: {why}"
+            f"{self.export.as_read}: its reranker failed in {counted(count, 'queries')}: {why}"
             for why, count in self.there.failed.items()
         ]
         return [*self.lacking, *failed]

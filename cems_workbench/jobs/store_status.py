@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from cems_workbench.analysis.vector_origins import VectorOrigins
 from cems_workbench.config import PipelineConfig
-from cems_workbench.errors import WorkbenchError
+from cems_workbench.errors import WorkbenchError, counted
 from cems_workbench.jobs.embedder_match import FEW_VECTORS, SourceMatch, match_source, vector_origins
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.pipeline.resources import ENTITIES_FILE
@@ -185,12 +185,13 @@ def team_status(store: Store) -> list[str]:
     lines, strangers, behind = [], store.judgments.strangers(), store.not_pushed()
     if strangers.judgments:
         lines.append(
-            f"judgments of the team: {strangers.judgments:,} of {strangers.memories:,} memories that this store does not have: kept, "
-            "and not shown here"
+            f"kept but not shown here: {counted(strangers.judgments, 'judgments')} of the team, of "
+            f"{counted(strangers.memories, 'memories')} that this store does not have"
         )
     if behind:
         lines.append(
-            f"queries of this store's own database, with labels and sets, that the team's does not have: {behind:,}; {PUSH} copies them"
+            f"the team's database does not have {counted(behind, 'queries')} of this store's own database, with labels and "
+            f"sets; {PUSH} copies what is missing"
         )
     return lines
 

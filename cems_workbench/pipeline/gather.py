@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from cems_workbench.config import PipelineConfig, asks_source, list_depths
 from cems_workbench.config.model import candidate_set_size
 from cems_workbench.config.sections import ADDED_LISTS, ENGINE_LISTS
-from cems_workbench.errors import InputError, WorkbenchError, short
+from cems_workbench.errors import InputError, WorkbenchError, counted, short
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.tokens import TokenCounts
@@ -626,7 +626,9 @@ def _unsupported_list(name: str, found: LiveList, probe: SourceInfo) -> list[str
     short = found.shortfall(probe.vectors)
     said = [f"{name}: {short}; Index check says why"] if short else []
     if found.unknown:
-        said.append(f"{name}: {len(found.unknown)} hits are not in the snapshot; connect again to take them")
+        said.append(
+            f"{name}: the snapshot does not have {counted(len(found.unknown), 'hits')}; connect again to update it"
+        )
     return said
 
 

@@ -35,7 +35,7 @@ import numpy as np
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections import RerankConfig
-from cems_workbench.errors import ModelError
+from cems_workbench.errors import ModelError, counted
 from cems_workbench.models.late_interaction import LateInteraction
 from cems_workbench.models.minilm_judge import MiniLMJudge
 from cems_workbench.models.protocol import PairScore, PairScorer
@@ -169,9 +169,8 @@ def _having(mark: str, scores: Mapping[str, ModelScore]) -> int:
 def _inexact(scores: Mapping[str, ModelScore]) -> list[str]:
     """A line if scores are of a processor that computes the packaged cross-encoder differently."""
     count = _having("inexact", scores)
-    return [f"{count} scores are off: the processor computes other numbers than those recorded, see doctor"] * bool(
-        count
-    )
+    said = f"{counted(count, 'scores')} off: the processor computes other numbers than those recorded, see doctor"
+    return [said] if count else []
 
 
 def _counted(progress: Progress, before: int, most: int, label: str, done: int, total: int) -> None:

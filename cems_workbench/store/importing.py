@@ -14,7 +14,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from cems_workbench.errors import StoreError
+from cems_workbench.errors import StoreError, counted
 from cems_workbench.progress import Progress
 from cems_workbench.records import (
     WHOLE_STORE,
@@ -40,7 +40,7 @@ from cems_workbench.store import (
     scales,
     stated_grades,
 )
-from cems_workbench.store.imports import KINDS, NAMED, Recorder, counted
+from cems_workbench.store.imports import KINDS, NAMED, Recorder
 from cems_workbench.store.judgments import capped, import_judgments, without_unmade
 from cems_workbench.store.query_matching import Match, envelope_notes
 from cems_workbench.store.query_sets import QuerySet
@@ -391,8 +391,8 @@ class _Import:
             return []
         shown = ", ".join(gone[:NAMED]) + (" …" if gone[NAMED:] else "")
         return [
-            f"query set {self.name} no longer has {len(gone)} queries of an earlier {self.file}, which this one replaces there: {shown}; "
-            "--query-set NAME puts a file into another set"
+            f"query set {self.name} no longer has {counted(len(gone), 'queries')} of an earlier {self.file}, which this one replaces "
+            f"there: {shown}; --query-set NAME puts a file into another set"
         ]
 
     def _about_scales(self, session: Session, parsed: ParsedInput) -> list[str]:
@@ -419,7 +419,7 @@ class _Import:
         if not pairs:
             return [] if name is None else [f"--queue {name}: there is no pair without a judgment"]
         gone = (
-            f"; {len(pairs) - len(there):,} name memories or queries that the store does not have"
+            f"; left out: {counted(len(pairs) - len(there), 'pairs')} of a memory or query that the store does not have"
             if len(there) < len(pairs)
             else ""
         )
@@ -427,7 +427,7 @@ class _Import:
             way = "; --queue NAME makes a labelling queue of them" if there else ""
             return [f"pairs without a judgment: {len(there):,}{gone}{way}"]
         queues.make(session, name, there, self.when, {"query_set": self.name, "source": self.file})
-        return [f"labelling queue {name}: {len(there):,} pairs without a judgment{gone}"]
+        return [f"labelling queue {name}: {counted(len(there), 'pairs')} without a judgment{gone}"]
 
     def finished(self, cursor: duckdb.DuckDBPyConnection, report: ImportReport) -> ImportReport:
         """Put the counts of the import on record; returns the report with what is known only now."""

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk, ParsedInput
 from cems_workbench.store import chunks, label_events, memories, queries, query_sets
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 KINDS = ("memories", "chunks", "relations", "queries", "answers", "judgments")
 """What an import can bring, in the order of its report."""
 STAGES = "files of recorded stages"
-SINGULAR = {"memories": "memory", "queries": "query", "query sets": "query set", STAGES: "file of recorded stages"}
 PORTION_ROWS = 20_000
 """Memories that an undo removes or restores in one transaction."""
 NAMED = 3
@@ -55,12 +54,6 @@ _INPUTS = "(SELECT id FROM imports WHERE event = $event)"
 _ADDED = f"m.added_by IN {_INPUTS}"
 _WRITTEN = f"m.origin IN {_INPUTS}"
 _FROM_SOURCE = "EXISTS (FROM source_rows AS l WHERE l.memory_id = m.id AND l.marker IS NOT NULL)"
-
-
-def counted(count: int, kind: str) -> str:
-    """ "1 memory", "2,000 memories"."""
-    one = SINGULAR.get(kind, kind.removesuffix("s"))
-    return f"{count:,} {one if count == 1 else kind}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,8 +325,8 @@ def _own_plan(cursor: duckdb.DuckDBPyConnection, event: int) -> tuple[dict[str, 
 
 
 def _stays(count: int, kind: str, names: Sequence[str], why: str) -> str:
-    """ "stay: 2 memories, changed after it: a, b"."""
-    return f"stay: {counted(count, kind)}, {why}: {', '.join(names)}{', …' if count > len(names) else ''}"
+    """ "kept 2 memories changed after it: a, b"."""
+    return f"kept {counted(count, kind)} {why}: {', '.join(names)}{', …' if count > len(names) else ''}"
 
 
 _LOST_ANSWERS = (

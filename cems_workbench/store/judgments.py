@@ -17,7 +17,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.records import WHOLE_STORE, GradeScale, Judgment, ParsedInput, RowError
 from cems_workbench.store import label_events, memories, queries, query_sets
 from cems_workbench.store.database import Database
@@ -331,15 +331,15 @@ def _possible(session: Session, rows: Numbered, known: Collection[str], state: _
     if unknown:
         names = ", ".join([*dict.fromkeys(unknown)][:3])
         state.unknown.append(
-            f"queries that the store does not have: {len({*unknown}):,} ids in {len(unknown):,} judgments, such as {names}: import "
-            "queries with these ids first (qid, query), or judgments with the words of their queries (query, docid, rating), as "
+            f"the store does not have {counted(len({*unknown}), 'queries')} of {counted(len(unknown), 'judgments')}, such as {names}: "
+            "import queries with these ids first (qid, query), or judgments with the words of their queries (query, docid, rating), as "
             "Quepid's exports as CSV, JSON and LTR have them"
         )
     strange = [row.memory_id for _, row, name, _ in wrong if name == "memory_id"]
     if len(strange) > 1:
         ids = [*dict.fromkeys(strange)]
         state.unknown.append(
-            f"{len(strange):,} judgments name {len(ids):,} ids of memories that the store does not have, such as {', '.join(ids[:3])}"
+            f"the store does not have {counted(len(ids), 'memories')} of {counted(len(strange), 'judgments')}, such as {', '.join(ids[:3])}"
         )
     return good
 

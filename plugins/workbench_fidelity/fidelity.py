@@ -28,7 +28,7 @@ from typing import Any
 from cems_workbench import formats
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.config.forms.targets import read_env
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.formats.logs import not_recorded
@@ -249,7 +249,7 @@ class MeasuredFidelity(Result):
         would = ("parameter", "is", "would be", "same order", "RBO")
         return (
             self.measures,
-            Table(columns, tuple(differing), f"queries that differ: {len(differing)}", shown=self.shown),
+            Table(columns, tuple(differing), counted(len(differing), "differing queries"), shown=self.shown),
             Table(would, rows, "Which single change would explain it", shown=MAX_EXPLANATIONS),
         )
 

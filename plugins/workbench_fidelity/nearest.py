@@ -29,7 +29,7 @@ from typing import Any
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.config.fields import short_value
-from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.errors import InputError, WorkbenchError, counted
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.jobs.query_set_evidence import embed_ahead, ensure_evidence, request_for, require_answered
@@ -126,7 +126,8 @@ class Nearest(Result):
     @property
     def title(self) -> str:
         """The preset, and how many of its parameters are changed."""
-        return f"nearest: {self.start}, {f'changed parameters: {len(self.changes)}' if self.changes else 'unchanged'}"
+        changed = f"with {counted(len(self.changes), 'changed parameters')}" if self.changes else "unchanged"
+        return f"nearest: {self.start} {changed}"
 
     @property
     def lines(self) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from cems_workbench.config import PipelineConfig, dump_config, preset, preset_names
+from cems_workbench.errors import counted
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.formats.base.files import data_beside
 from cems_workbench.jobs.access import allowed_path
@@ -302,7 +303,7 @@ def _queries(measured: MeasuredFidelity) -> None:
     differences = measured.listed(order)
     nothing = sum(not one.query.recorded for one in differences)
     if nothing:
-        st.caption(f"Listed first: {nothing} without a recorded result.")
+        st.caption(f"First in the list: {counted(nothing, 'queries')} without a recorded result.")
     picked = pick_row(differences, QUERIES, key="evaluate:fidelity_queries", most=14, placeholder="–")
     st.caption("Tick the box of a row to open its query in Inspect, with the recorded answer next to the trace.")
     if picked is not None:

@@ -13,6 +13,7 @@ import streamlit as st
 from cems_workbench.analysis.why.counterfactual import searched_specs
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.config.fields import short_value
+from cems_workbench.errors import counted
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import GROUPS
@@ -247,7 +248,7 @@ def _draw_summary(swept: Sweep) -> None:
     tolerance = f" Accuracy of a breakpoint: {swept.tolerance:.2g}." if swept.tolerance else ""
     count, segments = len(swept.breakpoints), swept.segments
     if not swept.numeric:
-        text = f"Outcomes of {len(segments)} values: {len({segment.results for segment in segments})}."
+        text = f"{counted(len({segment.results for segment in segments}), 'outcomes')} with {counted(len(segments), 'values')}."
     else:
         text = f"**Breakpoints from {_number(segments[0].first)} to {_number(segments[-1].last)}: {count}**. "
         now = swept.present

@@ -13,6 +13,7 @@ import streamlit as st
 
 from cems_workbench.config import FieldSpec
 from cems_workbench.config.fields import short_value
+from cems_workbench.errors import counted
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, bold, draw_chart, layout, lines
@@ -134,7 +135,7 @@ def draw_map(context: InspectContext, x: str, y: str, size: int) -> None:
         tuple(sorted(relevant)),
     )
     cells, show = len(grid.xs) * len(grid.ys), WINNER
-    text = f"Memories that are **first** somewhere among {cells} cells: {len(grid.winners)}."
+    text = f"{counted(len(grid.winners), 'memories')} came **first** somewhere in {counted(cells, 'cells')}."
     if grid.judged:
         show = switch("Colour", (WINNER, RELEVANT), "inspect:map:show", RELEVANT)
         first, five = grid.succeeds(1) / cells, grid.succeeds(5) / cells

@@ -404,7 +404,7 @@ def test_a_kept_set_is_measured_and_its_failing_queries_stand_first(open_page: O
     assert (row["answers"], row["queries"]) == ("production, cems_head", 3)
     listed = table_with(page, "diverges at")
     assert listed["query"][0] == "how do I run the tests?"
-    assert "Listed first: 1 without a recorded result." in captions(page)
+    assert "1 query without a recorded result" in captions(page)
     assert list(listed["RBO"][1:]) == sorted(listed["RBO"][1:])
     page.session_state["evaluate:fidelity_order"] = "Lowest recorded score first"
     listed = table_with(checked(page.run()), "diverges at")

@@ -89,12 +89,12 @@ def expected(before: list[str], after: list[str]) -> list[str]:
 def test_a_moved_slider_shows_places_won_and_lost_and_who_left(open_page: OpenPage) -> None:
     page = pin(search(open_page()))
     before = order(page)[:10]
-    assert set(deltas(page)) == {"="} and "parameters that differ: 0" in html(page, "wb-against")
+    assert set(deltas(page)) == {"="} and "0 different parameters" in html(page, "wb-against")
     page = control(page, "slider", "fusion.score_blend").set_value(1.0).run()  # type: ignore[attr-defined]
     page_html = html(page, "wb-results")
     after = re.findall(r"<code>(.+?)</code>", page_html.split('<div class="wb-gone">')[0])
     assert after != before and deltas(page) == expected(before, after)
-    assert "<b>cems</b>; parameters that differ: 1" in html(page, "wb-against")
+    assert "<b>cems</b>; 1 different parameter" in html(page, "wb-against")
     gone = page_html.split('<div class="wb-gone">')[1]
     assert re.findall(r"<code>(.+?)</code>", gone) == [memory_id for memory_id in before if memory_id not in after]
     assert "past the result limit of 10" in gone
@@ -134,7 +134,7 @@ def test_a_preset_is_pinned_by_name_and_the_diff_names_what_differs(open_page: O
     rows = page.dataframe[0].value
     wanted = [path for path, *_ in difference(preset("recollection").config, config_of(page))]
     assert list(rows["parameter"]) == wanted and list(rows.columns) == ["parameter", "baseline", "now"]
-    assert f"<b>recollection</b>; parameters that differ: {len(wanted)}" in html(page, "wb-against")
+    assert f"<b>recollection</b>; {len(wanted)} different parameters" in html(page, "wb-against")
 
 
 def test_a_baseline_that_asks_for_more_than_was_gathered_says_so_in_one_line(open_page: OpenPage) -> None:

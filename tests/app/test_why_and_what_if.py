@@ -270,7 +270,7 @@ def test_the_table_has_the_breakpoints_and_a_step_into_the_next_segment_gives_it
 
 def test_a_choice_has_a_row_and_a_button_for_each_value(open_page: OpenPage) -> None:
     page = chosen(opened(open_page, "Sensitivity"), "fusion.method")
-    assert f"Outcomes of {len(FUSION_METHODS)} values:" in markdown(page)
+    assert f"with {len(FUSION_METHODS)} values." in markdown(page)
     assert set(buttons(page, "inspect:sensitivity:value:")) == {
         f"inspect:sensitivity:value:{name}" for name in FUSION_METHODS
     }

@@ -245,7 +245,7 @@ def test_the_config_is_written_and_reproduces_the_answers(command: Command, stor
     out = tmp_path / "nearest.yaml"
     finished = command("fidelity", path, "--nearest", "--preset", "mem0", "--out", out, "--store", store)
     assert finished.code == 0, finished.err
-    assert "nearest: mem0, changed parameters: 1" in finished.out
+    assert "nearest: mem0 with 1 changed parameter" in finished.out
     assert "nothing is held out of 6 queries" in " ".join(finished.out.split())
     assert load_config(out).assembly.limit == 3
     again = command("fidelity", path, "--config", out, "--store", store, "--json")

@@ -65,7 +65,7 @@ def test_a_log_is_sampled_into_a_set_and_the_set_is_written(command: Command, la
     log.write_text("\n".join(map(json.dumps, rows)))
     finished = command("sample", log, "--query-set", "bad", "--strategy", "worst", "--size", 1, "--store", labelled)
     assert finished.code == 0, finished.err
-    assert "query set bad, version 1: 1 queries" in finished.out
+    assert "query set bad, version 1: 1 query" in finished.out
     written = command("judgments", "--format", "queries-jsonl", "--query-set", "bad", "--store", labelled)
     assert json.loads(written.out)["query"] == "who is on call?"
 

@@ -89,8 +89,8 @@ def test_what_was_changed_after_an_import_stays_and_is_named(tmp_path: Path) -> 
         assert store.imports.undo().words == "restores 1 memory"
         done = store.imports.undo(first)
         assert done.stay == (
-            "stay: 1 memory, changed after it or of a live source: one",
-            "stay: 1 query, judged after it or put into a query set: q2",
+            "kept 1 memory changed after it or of a live source: one",
+            "kept 1 query judged after it or put into a query set: q2",
         )
         assert list(store.memories.read()) == ["one"]
         assert [query.qid for query in store.queries.read()] == ["q2"]
@@ -149,7 +149,7 @@ def test_a_memory_of_a_live_source_is_replaced_only_when_told_and_stays_after_an
         ]
         done = store.imports.undo()
         assert done.words == "removes 1 memory"
-        assert done.stay == ("stay: 1 memory, changed after it or of a live source: both",)
+        assert done.stay == ("kept 1 memory changed after it or of a live source: both",)
         assert list(store.memories.read()) == ["both", "theirs"]
 
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
+from cems_workbench.errors import counted
 from cems_workbench.formats.base.files import parse_literal, type_name
 
 MAX_COUNT = 2**63 - 1
@@ -258,15 +259,15 @@ class UnknownFields:
         """One note per field, the most frequent first."""
         faults = {name: f"says {said}, as another field of the row does," for name, said in self._says.items()}
         unknown = [
-            f"field {_shown(name)} {faults.get(name, 'is not known')} and was left out ({rows} rows)"
+            f"field {_shown(name)} {faults.get(name, 'is not known')} and was left out ({counted(rows, 'rows')})"
             for name, rows in _ranked(self._rows)
         ]
         again = "stands more than once in an object; the last one counts"
-        repeated = [f"key {_shown(name)} {again} ({rows} rows)" for name, rows in _ranked(self._repeated)]
+        repeated = [f"key {_shown(name)} {again} ({counted(rows, 'rows')})" for name, rows in _ranked(self._repeated)]
         finer = "are kept to the microsecond; finer digits were cut"
-        cut = [f"times in {_shown(name)} {finer} ({rows} rows)" for name, rows in _ranked(self._cut)]
+        cut = [f"times in {_shown(name)} {finer} ({counted(rows, 'rows')})" for name, rows in _ranked(self._cut)]
         if len(unknown) > self.MAX_NOTES:
-            unknown[self.MAX_NOTES :] = [f"{len(unknown) - self.MAX_NOTES} more unknown fields were left out"]
+            unknown[self.MAX_NOTES :] = [f"left out: {counted(len(unknown) - self.MAX_NOTES, 'more unknown fields')}"]
         return (*unknown, *repeated[: self.MAX_NOTES], *cut)
 
 

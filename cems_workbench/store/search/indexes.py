@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cems_workbench.errors import StoreError, StoreLockedError
+from cems_workbench.errors import StoreError, StoreLockedError, counted
 from cems_workbench.models.embedder_match import other_dimension, other_model
 from cems_workbench.models.protocol import Embedder, Float32
 from cems_workbench.platform.process_lock import Holder, SharedLock
@@ -511,5 +511,5 @@ def _staleness(built: int | None, version: int) -> str:
     return (
         "partly built; refresh to continue"
         if built is None
-        else f"{version - built} changes behind; refresh to catch up"
+        else f"{counted(version - built, 'changes')} behind; refresh to catch up"
     )

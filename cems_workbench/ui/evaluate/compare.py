@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from cems_workbench.errors import counted
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import (
     Comparison,
@@ -224,7 +225,9 @@ def remarks(measured: Sequence[Figures]) -> list[str]:
         if config.not_gathered:
             lines.append(f"{plain(config.name)}: {config.not_gathered} queries could not be gathered and are left out.")
         for why, count in config.failed.items():
-            lines.append(f":orange[⚠] {plain(config.name)}: its reranker failed for {count} queries: {plain(why)}.")
+            lines.append(
+                f":orange[⚠] {plain(config.name)}: its reranker failed for {counted(count, 'queries')}: {plain(why)}."
+            )
     return lines
 
 

@@ -16,7 +16,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import PipelineConfig, import_config
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.evidence_file import read_header
 from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
@@ -394,7 +394,7 @@ def draw_missing_scores(
     def score(progress: Progress) -> None:
         for report in score_lacking(scorable, resources, progress):
             for why, count in report.failed.items():
-                st.toast(plain(f"{count} pairs have no score: {why}"), icon=ICON)
+                st.toast(plain(f"no score for {counted(count, 'pairs')}: {why}"), icon=ICON)
 
     done, kept = False, "Computed scores are kept; scoring can be resumed."
     if scorable and not why_not:
@@ -404,7 +404,7 @@ def draw_missing_scores(
     else:
         st.warning(message, icon=ICON)
     if more:
-        with st.expander(f"All {len(lines)} gaps in the evidence"):
+        with st.expander(f"The evidence has {counted(len(lines), 'gaps')}"):
             st.markdown("\n".join(lines))
     return done
 

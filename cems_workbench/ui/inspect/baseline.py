@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from cems_workbench.config import PipelineConfig, difference, preset, preset_names
 from cems_workbench.config.fields import short_value
+from cems_workbench.errors import counted
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Baseline
 from cems_workbench.ui.kit.html import plain, render
@@ -61,7 +62,7 @@ def _replayed(evidence: Evidence, config: PipelineConfig, off: frozenset[int], g
 
 def against_html(against: RankComparison) -> Markup:
     """One line above the ranking: the baseline; and a second one if evidence is missing for it."""
-    differ = f"parameters that differ: {len(difference(against.before.config, against.now.config))}"
+    differ = counted(len(difference(against.before.config, against.now.config)), "different parameters")
     missing = missing_line(against.before)
     every = ", ".join(_parameters(against.before)) or missing
     return render("inspect/against.html", name=against.name, differ=differ, missing=missing, every=every)

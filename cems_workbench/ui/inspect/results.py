@@ -22,6 +22,7 @@ from cems_workbench.analysis.side_by_side import Column, side_by_side
 from cems_workbench.analysis.stage_mistakes import KnownMistake, with_those_of_set
 from cems_workbench.analysis.supersession import staleness
 from cems_workbench.analysis.text_evidence import FoundChunk, chunk_span, chunk_words, chunks_read, found_chunk
+from cems_workbench.errors import counted
 from cems_workbench.pipeline import Trace, replay
 from cems_workbench.pipeline.effects import LATER, written_later
 from cems_workbench.pipeline.missing_evidence import ParameterNeed
@@ -72,7 +73,7 @@ def warnings_html(trace: Trace) -> Markup:
         if isinstance(need, ParameterNeed):
             text = f"{need.parameter} is {need.wanted}, but the evidence was gathered with {need.gathered}"
         else:
-            text = f"{len(need.memory_ids)} candidates were not scored by {need.model}"
+            text = f"{need.model} did not score {counted(len(need.memory_ids), 'candidates')}"
         notes.append((need.stage, text))
     return notes_html([(stage, f"⚠ {text}") for stage, text in notes]) if notes else Markup("")
 
@@ -173,10 +174,12 @@ def judged_summary(
     if not grades:
         return ""
     if not relevant:
-        return f"{len(grades)} memories were judged for this query, none of them as relevant."
+        return f"{counted(len(grades), 'memories')} judged for this query, none as relevant."
     shown = {result.memory_id for result in trace.results}
     missing = sorted(set(relevant) - shown, key=lambda memory_id: (-grades[memory_id], memory_id))
-    text = f"{len(shown.intersection(relevant))} of {len(relevant)} memories judged relevant are in the results"
+    text = (
+        f"The results have {len(shown.intersection(relevant))} of {counted(len(relevant), 'memories')} judged relevant"
+    )
     if not missing:
         return text + "."
     listed = ", ".join(f"{plain(short_id(memory_id))} (grade {grades[memory_id]})" for memory_id in missing[:6])

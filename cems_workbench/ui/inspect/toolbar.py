@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from cems_workbench.config import FORM_TITLES, FORMS, PipelineConfig, difference, field_spec, file_name, import_config
 from cems_workbench.config.evidence_card import card_reference, cited_card, parse_card
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.understanding import read_dictionary, write_dictionary
 from cems_workbench.ui.inspect import state
@@ -141,7 +141,7 @@ def draw_transfer(resources: Resources) -> None:
             name = file_name(state.present_config(), form)
             download(FORM_TITLES[form], export.text, name, f"inspect:export:{form}", box=buttons)
             if export.lost:
-                lost.append(f"{len(export.lost)} parameters to {export.reader}")
+                lost.append(f"{counted(len(export.lost), 'parameters')} for {export.reader}")
         if lost:
             st.caption(
                 f"Not expressible: {', '.join(lost)}.",
@@ -201,7 +201,7 @@ def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources
 def diff_table(old: PipelineConfig, new: PipelineConfig, key: str) -> None:
     """Draw the parameters in which two configs differ, with the cost of each change."""
     rows = difference(old, new)
-    st.caption(f"Parameters that would change: {len(rows)}")
+    st.caption(f"This would change {counted(len(rows), 'parameters')}.")
     draw_table(rows, [*differences("now", "then"), EFFECT], key=key, most=9, width=600)
 
 

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import counted
 from cems_workbench.evaluation.grades import Grades, agreed_grades
 from cems_workbench.evaluation.labelling.agreement import (
     ALPHA_NAME,
@@ -102,7 +103,7 @@ def _estimates(
 def _conflicts(resources: Resources, labels: list[Judgment], queries: Mapping[str, Query]) -> None:
     """The pairs with different grades, and the grade that the rule or a person's decision gives each."""
     conflicts = disagreements(labels)
-    st.markdown(f"## {len(conflicts)} conflicts")
+    st.markdown(f"## {counted(len(conflicts), 'conflicts')}")
     if not conflicts:
         st.caption("No two reviewers disagree.")
         return
@@ -171,7 +172,9 @@ def draw_differences(
         if mark.note == scores.judge:
             marks.setdefault((mark.qid, mark.memory_id), []).append(mark)
     title, toggle = st.columns([4, 1.3], vertical_alignment="center")
-    title.markdown(f"## {len(every)} pairs that only one of them calls relevant", help=HELP["label:differences"])
+    title.markdown(
+        f"## {counted(len(every), 'pairs')} that only one of them calls relevant", help=HELP["label:differences"]
+    )
     hide = toggle.toggle("Hide “judge wrong”", **remembered("label:differences:hide"))
     shown = [difference for difference in every if not (hide and difference.scored.pair in marks)][:MAX_ROWS]
     if not shown:
@@ -321,7 +324,7 @@ def _scores(key: object, labelled: set[Pair], config: PipelineConfig, resources:
 def _numbers(found: Calibration, pairs: int, scores: PairScores, config: PipelineConfig) -> None:
     threshold = scores.scale(config.judge).threshold
     whose = "the judge’s own threshold" if config.judge.threshold is None else "the threshold set in Inspect"
-    failed = f" {len(scores.failed)} pairs have no score." if scores.failed else ""
+    failed = f" No score: {counted(len(scores.failed), 'pairs')}." if scores.failed else ""
     st.caption(f"{pairs:,} pairs graded by people and by {plain(scores.judge)}, with {whose}.{failed}")
     now, best, act = st.columns([1, 1.3, 0.9], vertical_alignment="bottom")
     _kappa(now, f"Agreement now, above {threshold_text(threshold)}", found.present, HELP["label:judge:kappa"])

@@ -10,7 +10,7 @@ from typing import Literal
 
 import streamlit as st
 
-from cems_workbench.errors import WorkbenchError
+from cems_workbench.errors import WorkbenchError, counted
 from cems_workbench.evaluation.labelling.pooling import PairScores
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueSnapshot
 from cems_workbench.jobs.importing import FileImport
@@ -129,7 +129,9 @@ def _write(store: Store, card: Card, reviewer: str, press: Press) -> str:
         return "Query marked as unclear."
     relevant = give_no_answer(store, qid, reviewer, at_hand=memory_id, shown=shown, note=note)
     if relevant:
-        return f"Recorded, but {len(relevant)} of its memories were judged relevant; those judgments count."
+        return (
+            f"Recorded, but the query has {counted(len(relevant), 'memories')} judged relevant; those judgments count."
+        )
     return "Recorded: nothing answers the query."
 
 

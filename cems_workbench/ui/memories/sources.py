@@ -17,7 +17,7 @@ from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.formats import FORMATS
 from cems_workbench.jobs.connecting import (
     ConnectReport,
@@ -414,4 +414,4 @@ def _forget(resources: Resources, record: SourceRecord) -> None:
     with state.guarded("operator", "source_problem"):
         count = forget(resources, Settings(), record.address)
         state.changed()
-        st.toast(f"{count:,} memories deleted, source removed", icon=":material/link_off:")
+        st.toast(f"{counted(count, 'memories')} deleted, source removed", icon=":material/link_off:")

@@ -19,7 +19,7 @@ from cems_workbench.config import (
     file_name,
 )
 from cems_workbench.config.fields import short_value
-from cems_workbench.errors import WorkbenchError
+from cems_workbench.errors import WorkbenchError, counted
 from cems_workbench.evaluation.comparison import interval_words
 from cems_workbench.jobs.catalogue import evidence_warning, keep_config, kept_card, named, restored_config
 from cems_workbench.jobs.diagnosis import cannot_rerank
@@ -248,8 +248,8 @@ def _lost_text(export: Export) -> str:
     if not export.lost:
         return "Loading this file gives the identical config and ranking; all values are within their ranges."
     return (
-        f"{reader} may rank differently: {len(export.lost)} parameters of this config cannot be expressed exactly in its file, or "
-        "are not read yet. They are included as comments or under a separate heading."
+        f"{reader} may rank differently. Not exactly in its file, or not read yet: {counted(len(export.lost), 'parameters')} of this "
+        "config. The file has them as comments or under a separate heading."
     )
 
 

@@ -42,7 +42,7 @@ def test_indexes_say_that_they_are_behind_until_refreshed(store, embedder, rows)
     states = store.indexes.states(embedder.model_id)
     for state in states:
         assert (state.version, state.content_version, state.fresh, state.rows) == (1, 2, False, 1)
-    assert "1 changes behind" in states[0].note
+    assert "1 change behind" in states[0].note
 
 
 def test_the_full_text_index_follows_the_content_in_the_order_of_import(store, embedder, rows):

@@ -88,7 +88,7 @@ def test_a_label_of_one_store_is_seen_in_the_other_which_says_what_it_cannot_sho
     assert said(second) == {("q", "m0", "Ann"): 2, ("q", "m1", "Bo"): 3}
     assert team_status(first) == []
     assert team_status(second) == [
-        "judgments of the team: 1 of 1 memories that this store does not have: kept, and not shown here"
+        "kept but not shown here: 1 judgment of the team, of 1 memory that this store does not have"
     ]
     with pytest.raises(InputError, match="no memory 'm5' in the store"):
         label(second, "m5", 0, "Bo")

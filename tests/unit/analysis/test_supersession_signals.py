@@ -344,7 +344,7 @@ def test_a_language_model_splits_and_invents_nothing() -> None:
     )
     assert [claim.text for claim in found.claims] == ["Elias and you are moving in November"]
     assert found.split_by == "test model"
-    assert any("1 claims that are not in the text" in note for note in found.notes)
+    assert any("1 claim by" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(

@@ -268,7 +268,7 @@ def test_expected_files_are_the_notes_of_a_vault_and_unknown_ones_are_counted(st
     assert [error.reason for error in report.errors] == [
         f"no memory {name!r} in the store; import it first" for name in ("notes/lamp.md", "gone.md")
     ]
-    said = "2 judgments name 2 ids of memories that the store does not have, such as notes/lamp.md, gone.md"
+    said = "the store does not have 2 memories of 2 judgments, such as notes/lamp.md, gone.md"
     assert said in report.notes
 
 

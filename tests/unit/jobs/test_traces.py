@@ -299,7 +299,7 @@ def test_an_undo_puts_back_the_stages_that_an_import_replaced(store: Store, tmp_
     import_traces(
         written(tmp_path / "two.jsonl", ("q1", changed), ("q2", HYBRID)), store, options=ImportOptions("mine")
     )
-    assert undo_import(store, first.event).stay[0] == ("stay: 1 query, judged after it or put into a query set: q1")
+    assert undo_import(store, first.event).stay[0] == ("kept 1 query judged after it or put into a query set: q1")
     assert "1 file of recorded stages" in undo_import(store).done_words
     after = read_traced(store, "mine")
     assert after is not None and before is not None

@@ -297,9 +297,7 @@ def test_ids_that_the_store_does_not_have_come_with_the_way_that_works(asked, tm
     assert [error.reason for error in report.errors] == [
         f"no query '{n}' in the store; import it first" for n in (1, 1, 2)
     ]
-    assert report.notes[0].startswith(
-        "queries that the store does not have: 2 ids in 3 judgments, such as 1, 2: import"
-    )
+    assert report.notes[0].startswith("the store does not have 2 queries of 3 judgments, such as 1, 2: import")
 
 
 def test_a_query_whose_words_were_edited_here_keeps_them(asked, tmp_path):
@@ -317,7 +315,7 @@ def test_pairs_that_a_file_lists_without_a_judgment_become_a_queue_where_one_is_
     parsed = read(path)
     report = asked.add(parsed)
     assert (
-        "pairs without a judgment: 2; 1 name memories or queries that the store does not have; --queue NAME"
+        "pairs without a judgment: 2; left out: 1 pair of a memory or query that the store does not have; --queue NAME"
         in report.notes[-1]
     )
     assert report.queries == RowCounts(added=1, unchanged=1) and asked.queues.read() == []
@@ -344,7 +342,7 @@ def test_rows_of_ids_without_a_grade_are_pairs_to_be_judged_and_no_error(asked, 
     path.write_text("qid,docno,label\nq1,m1,2\nq1,m2,\nq9,m2,\n,m1,\n")
     report = asked.add(read(path), options=ImportOptions(queue="left"))
     assert [(error.row, error.field) for error in report.errors] == [(5, "qid")]
-    assert asked.queues.pairs("left") == (("q1", "m2"),) and "1 name memories or queries" in report.notes[-1]
+    assert asked.queues.pairs("left") == (("q1", "m2"),) and "left out: 1 pair" in report.notes[-1]
 
 
 @pytest.mark.parametrize("name", ["cells.csv", "words.csv", "ids.jsonl"])

@@ -119,7 +119,7 @@ def test_queries_that_a_file_of_the_same_name_drops_from_a_set_are_named(store):
     report = store.add(source("second/set.jsonl", Q2))
     assert names(store) == [("set", 2, 1)]
     assert report.notes == (
-        "query set set no longer has 1 queries of an earlier set.jsonl, which this one replaces there: q1; "
+        "query set set no longer has 1 query of an earlier set.jsonl, which this one replaces there: q1; "
         "--query-set NAME puts a file into another set",
     )
     assert store.add(source("second/set.jsonl", Q2)).notes == ()
