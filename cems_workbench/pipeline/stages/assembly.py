@@ -45,7 +45,6 @@ import numpy as np
 
 from cems_workbench.config import list_depths
 from cems_workbench.config.sections import AssemblyConfig
-from cems_workbench.errors import counted
 from cems_workbench.pipeline.list_sources import SOURCES, VECTOR_SCALES, ordinal, own_scale
 from cems_workbench.pipeline.stages.fusion import best_version, by_relations
 from cems_workbench.pipeline.stages.query import aggregations
@@ -223,18 +222,18 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
     def warnings(q: int) -> list[str]:
         found = []
         if uncounted(q):
-            found.append(f"no cl100k count in this evidence for {counted(uncounted(q), 'candidates')}: chars4 instead")
+            found.append(f"no cl100k count in this evidence for {uncounted(q)} of the candidates: chars4 instead")
         found += _undercounted(table, config, q, selection(q).chosen) if np.isfinite(budget[q]) else []
         if before.alive[q].any() and not selection(q).chosen:
             found.append(f"nothing fits the budget of {budget[q]:g} tokens")
         if selection(q).left_out:
-            count = counted(len(selection(q).left_out), "candidates")
-            found.append(f"left out: {count} with an MMR value below {config.mmr_min_value:g}")
+            count = len(selection(q).left_out)
+            found.append(f"left out: {count} of the candidates, with an MMR value below {config.mmr_min_value:g}")
         if by_mmr[q] and config.mmr_similarity == "cosine":
             bare = int((before.alive[q] & ~table.cosines(q)[1]).sum())
             if bare:
                 found.append(
-                    f"no embedding for {counted(bare, 'candidates')}: MMR takes such a candidate to be like no other"
+                    f"no embedding for {bare} of the candidates: MMR takes such a candidate to be like no other"
                 )
         below = [c for c in selection(q).chosen if low[q, c]]
         if below:

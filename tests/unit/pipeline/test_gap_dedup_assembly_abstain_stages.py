@@ -247,7 +247,7 @@ def test_candidates_below_the_least_mmr_value_are_left_out() -> None:
     result = trace(FACTS, {**ONE_PASS, "assembly.mmr_min_value": 0.01})
     assert [row.memory_id for row in result.results] == ["c", "a"]
     assert dropped(result.stage("assembly"))["b"] == "MMR value 0.0000 is below the least of 0.01"
-    assert warned(result.stage("assembly"), "2 candidates with an MMR value below 0.01")
+    assert warned(result.stage("assembly"), "2 of the candidates, with an MMR value below 0.01")
 
 
 @pytest.mark.parametrize("procedure", ["guide", "plain"])
