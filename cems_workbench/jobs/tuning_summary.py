@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,7 @@ from cems_workbench.jobs.tuning import NO_CONFIG_HOLDS_GUARDS, ByJudgments, Sear
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.tuning.holdout import Gain, gain
 from cems_workbench.tuning.learned import Region
-from cems_workbench.tuning.objective import RERANKED
+from cems_workbench.tuning.objective import RERANKED, Guard
 
 COST = "candidates reranked"
 CROSS_VALIDATED = "Cross-validated"
@@ -20,23 +21,33 @@ CROSS_VALIDATED = "Cross-validated"
 
 
 def headline(result: SearchResult) -> str:
-    """The verdict in one line: the gain on the sealed queries, or on those of the folds.
-
-    Guards that only the proposal holds are named: they may lower the objective.
-    """
-    tuned, base, measure = result.tuned, result.planned.plan.space.baseline.name, result.planned.measure
+    """The verdict in one line."""
+    tuned, plan = result.tuned, result.planned.plan
     gained = tuned.holdout or tuned.validation
-    if not result.better:
+    sealed = tuned.holdout is not None
+    held = () if tuned.proposal.broken else tuned.search.baseline.broken
+    return headline_of(result.planned.measure, plan.space.baseline.name, result.better, gained, sealed, held)
+
+
+def headline_of(
+    measure: str, base: str, better: bool, gained: Gain | None, sealed: bool = False, held: Sequence[Guard] = ()
+) -> str:
+    """The verdict on a proposal, `better` if it is not the baseline, with its gain on the sealed queries or the folds.
+
+    `held` are the guards that it holds and the baseline does not, which may lower the objective.
+    """
+    if not better:
         return f"Nothing significantly better than {base}: the baseline is proposed"
     if gained is None:
         return f"{measure}: a candidate better than {base}, not yet cross-validated"
-    where = "the sealed queries" if tuned.holdout is not None else "queries that the search did not see"
-    change = f"{measure} {gained.baseline:.3f} → {gained.tuned:.3f} on {where}"
-    if not tuned.proposal.broken and (held := tuned.search.baseline.broken):
+    where = "the sealed queries" if sealed else "queries that the search did not see"
+    if held:
+        change = f"{measure} {gained.baseline:.3f} → {gained.tuned:.3f} on {where}"
         return f"With {' and '.join(map(str, held))}, which {base} does not hold: {change}"
     if gained.improvement <= 0:
         return f"No gain over {base} on queries that the search did not see"
-    return change + ("" if gained.p < LEVEL else ", which may be chance")
+    sure = "" if gained.p < LEVEL else ", which may be chance"
+    return f"{measure} {gained.baseline:.3f} → {gained.tuned:.3f} on {where}{sure}"
 
 
 def about_lines(result: SearchResult) -> list[str]:

@@ -52,6 +52,8 @@ def _draw_judged(resources: Resources) -> None:
         if evaluated:
             setup.draw_answered(evaluated, choice, resources)
             _views(evaluated, choice, resources)
+        else:
+            setup.draw_sample(choice, resources)
 
 
 def _views(evaluated: Sequence[EvaluationReport], choice: Choice, resources: Resources) -> None:

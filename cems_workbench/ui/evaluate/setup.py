@@ -20,8 +20,9 @@ from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.evidence_file import read_header
 from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
+from cems_workbench.evaluation.report import read_comparison
 from cems_workbench.jobs.access import allowed_path
-from cems_workbench.jobs.catalogue import PRESENT_NAME, file_name
+from cems_workbench.jobs.catalogue import PRESENT_NAME, file_name, sample_figures
 from cems_workbench.jobs.evaluation import EvaluationReport
 from cems_workbench.jobs.query_set_evidence import (
     QuerySelection,
@@ -42,6 +43,7 @@ from cems_workbench.records import Judgment
 from cems_workbench.settings import Settings
 from cems_workbench.store import QuerySet
 from cems_workbench.ui.evaluate import log
+from cems_workbench.ui.evaluate.compare import draw_saved
 from cems_workbench.ui.evaluate.state import (
     JUDGES,
     OPENED_FILE,
@@ -56,6 +58,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.html import capital, plain, render
 from cems_workbench.ui.kit.tables import HELP
 from cems_workbench.ui.kit.widgets import (
+    draw_bundled_notice,
     draw_effects,
     draw_provenance,
     empty,
@@ -443,3 +446,21 @@ def draw_answered(measured: Sequence[EvaluationReport], choice: Choice, resource
 
     said = "; ".join(f"{row.name}: lists {row.answered}" for row in asked)
     draw_provenance("evaluate", said, None if choice.opened is not None else ask_again)
+
+
+def draw_sample(choice: Choice, resources: Resources) -> None:
+    """Draw the bundled comparison, until something is measured here, if the store holds the unmodified sample set; else nothing."""
+    if choice.opened is not None or choice.selection.only_project or choice.kind == "model":
+        return
+    figures = sample_figures(resources, choice.selection.query_set)
+    if figures is None:
+        return
+    st.markdown("## Presets on the sample set")
+    draw_bundled_notice(
+        "evaluate",
+        figures,
+        "Gather measures the configs chosen above on this machine.",
+        "Choose these presets",
+        lambda: st.session_state.update({"evaluate:configs": list(figures.measured.presets)}),
+    )
+    draw_saved(read_comparison(figures.experiment.card or {}))

@@ -28,6 +28,7 @@ from cems_workbench.ui.kit.tables import HELP
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
     from cems_workbench.jobs.background import BackgroundWork
+    from cems_workbench.jobs.catalogue import SampleFigures
     from cems_workbench.jobs.query_set_evidence import QuerySelection
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.records import Judgment
@@ -135,6 +136,21 @@ def draw_provenance(key: str, text: str, ask_again: Callable[[], None] | None) -
             help = "The running system may answer differently now. Discards its earlier answers and gathers these lists again."
             more: Any = {"type": "tertiary", "icon": ":material/refresh:", "on_click": ask_again}
             st.button("Ask again", f"{key}:ask_again", help, **more)
+
+
+def draw_bundled_notice(
+    page: str, figures: SampleFigures, measure_hint: str, choose: str, on_click: Callable[[], None]
+) -> None:
+    """Draw that the results shown are bundled with the project, when they were measured, and how to measure again."""
+    help = (
+        "Shown because this store holds exactly the sample set: the same memories, relations, queries, judgments, embedder and presets as "
+        "in that measurement. Times were measured on another machine."
+    )
+    when = f"Measured with CEMS Workbench {plain(figures.version)} on {figures.day.isoformat()}"
+    text = f":material/inventory_2: {when}; these results are bundled with the project. {measure_hint}"
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption(text, width="stretch", help=help)
+        st.button(choose, key=f"{page}:shipped", icon=":material/tune:", on_click=on_click)
 
 
 def draw_effects(configs: Mapping[str, PipelineConfig], only_project: bool = False) -> None:

@@ -180,6 +180,8 @@ def set_up(resources: Resources) -> None:
     """Draw the setup of a search: queries, parameters, goal, and the start button."""
     data = choose(resources)
     if data is None:
+        if st.session_state.get("tune:set") is not None and st.session_state.get("tune:judges") != NO_JUDGMENTS:
+            result.draw_sample(resources, st.session_state["tune:set"])
         return
     if data.stands_in:
         draw_lists(data)
@@ -194,13 +196,16 @@ def set_up(resources: Resources) -> None:
         search.draw_start(planned)
 
 
-def result_view(draw: Callable[[SearchResult, Resources], None]) -> Callable[[Resources], None]:
-    """A view of the last result; without one it draws an empty state."""
+def result_view(
+    draw: Callable[[SearchResult, Resources], None], before: Callable[[Resources], bool] = lambda _: False
+) -> Callable[[Resources], None]:
+    """A view of the last result; without one it draws `before`, or an empty state."""
 
     def drawn(resources: Resources) -> None:
         searched = page.get().result
         if searched is None:
-            empty("Nothing has been searched yet", render("tune/nothing_searched.html"))
+            if not before(resources):
+                empty("Nothing has been searched yet", render("tune/nothing_searched.html"))
             return
         warning = outdated(searched, resources)
         if warning:
@@ -214,7 +219,7 @@ def result_view(draw: Callable[[SearchResult, Resources], None]) -> Callable[[Re
 
 VIEWS: Mapping[str, Callable[[Resources], None]] = {
     "Set up": set_up,
-    "Result": result_view(result.draw),
+    "Result": result_view(result.draw, result.draw_sample),
     "What it learned": result_view(lambda result, _: learned.draw_learned(result)),
     "By query": result_view(lambda result, _: learned.draw_queries(result)),
     "Export": result_view(export.draw),

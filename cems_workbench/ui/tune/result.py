@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.config import preset
 from cems_workbench.config.fields import short_value
+from cems_workbench.jobs.catalogue import named, restored_config, sample_figures
 from cems_workbench.jobs.evaluation import agreed, labelled
 from cems_workbench.jobs.scoring import Lacking, read_again
 from cems_workbench.jobs.tuning import (
@@ -21,6 +23,7 @@ from cems_workbench.jobs.tuning import (
 )
 from cems_workbench.jobs.tuning_summary import (
     COST,
+    CROSS_VALIDATED,
     GainRow,
     about_lines,
     all_reached,
@@ -29,6 +32,7 @@ from cems_workbench.jobs.tuning_summary import (
     gain_rows,
     gap_line,
     headline,
+    headline_of,
     judged_lines,
     judged_rows,
     objective_names,
@@ -38,19 +42,21 @@ from cems_workbench.jobs.tuning_summary import (
 from cems_workbench.jobs.unlabelled import by_judgments
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
+from cems_workbench.tuning.holdout import Gain
 from cems_workbench.tuning.learned import Region
 from cems_workbench.tuning.optimizer import Watch
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.tune import proposed
 from cems_workbench.ui.evaluate import setup
 from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.toolbar import diff_table
 from cems_workbench.ui.kit.charts import LEGEND, LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import announce, plain, render
 from cems_workbench.ui.kit.session import for_all_sessions, may, reviewer
 from cems_workbench.ui.kit.tables import Column, pick_row
-from cems_workbench.ui.kit.widgets import offer_job, switch
+from cems_workbench.ui.kit.widgets import draw_bundled_notice, offer_job, switch
 from cems_workbench.ui.tune.search import label, start
-from cems_workbench.ui.tune.state import page
+from cems_workbench.ui.tune.state import VIEW, page
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -275,3 +281,33 @@ def offer_judgments(result: SearchResult, resources: Resources) -> None:
         help="Also runs the same search with judgments, for comparison. A fifth of the judged queries stays sealed.",
     ):
         st.rerun()
+
+
+def draw_sample(resources: Resources, query_set: str | None = None) -> bool:
+    """Draw the bundled result if the store holds the unmodified sample set; False if nothing was drawn."""
+    figures = sample_figures(resources, query_set)
+    if figures is None:
+        return False
+    restored = restored_config(figures.tuned, resources.store)
+    card = restored.card
+    assert card is not None, "bundled results include a card"
+    base, first = preset(card.baseline).config, card.measured[0]
+    gained = Gain(first.queries, first.baseline, first.tuned, first.low, first.high, first.p)
+    about = [f"Sample set, baseline {card.baseline}", f"{card.trials} configs", card.relevance, f"seed {card.seed}"]
+    said = headline_of(first.metric, card.baseline, not card.kept, gained)
+    st.html(render("tune/verdict.html", headline=said, about=" · ".join(about), doubt=""))
+    draw_bundled_notice(
+        "tune",
+        figures,
+        "A search under Set up measures on this machine.",
+        "Choose this baseline",
+        lambda: st.session_state.update({"tune:baseline": card.baseline, VIEW: "Set up"}),
+    )
+    row = GainRow(CROSS_VALIDATED, "chosen on the other folds, scored on each fold", gained)
+    st.html(gains_html([row], first.metric))
+    st.caption(f"Split: {card.split}; these stay sealed.")
+    st.markdown("## Changed parameters")
+    diff_table(base, named(base.name, restored.config), "tune:shipped")
+    with st.expander("Its evidence card"):
+        st.code(card.text, language=None, wrap_lines=True)
+    return True
