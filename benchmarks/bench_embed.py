@@ -24,7 +24,8 @@ from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, resolve
-from cems_workbench.records import Memory, Query, indexed_text
+from cems_workbench.records import Memory, Query
+from cems_workbench.store.text_rule import searched_text
 
 SETS = {"LoCoMo": (DATA / "locomo", True), "SciFact": (DATA / "scifact", False)}
 Encode = Callable[[Sequence[str]], Float32]
@@ -47,7 +48,7 @@ def read(folder: Path) -> tuple[list[Memory], list[Query], dict[str, dict[str, f
 def ndcg(encode: Encode, folder: Path, by_conversation: bool) -> np.ndarray:
     """(Q) nDCG@10 of each query by cosine alone, linear gain."""
     memories, queries, grades = read(folder)
-    vectors, asked = encode([indexed_text(memory) for memory in memories]), encode([query.query for query in queries])
+    vectors, asked = encode([searched_text(memory) for memory in memories]), encode([query.query for query in queries])
     conversations = np.array([memory.id.split("/")[0] for memory in memories])
     discount = 1 / np.log2(np.arange(2, 12))
     found = []
@@ -79,7 +80,7 @@ def main() -> None:
     draw = np.random.default_rng(0)
     texts: list[str] = []
     for folder, _ in SETS.values():
-        rows = [indexed_text(memory) for memory in read(folder)[0]]
+        rows = [searched_text(memory) for memory in read(folder)[0]]
         texts += [rows[i] for i in draw.choice(len(rows), options.texts // 2, replace=False)]
     for encode in ways.values():
         encode(texts[:8])

@@ -30,7 +30,7 @@ from cems_workbench.models.protocol import PairScorer
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.pipeline.replay import Result
-from cems_workbench.pipeline.rerankers import ScorerRequest, scorer
+from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import with_question
 from cems_workbench.records import Query
@@ -63,8 +63,8 @@ def measure(
 ) -> None:
     """Rank the candidates of every query in every way."""
     config = preset("ace").config.rerank
-    late, _ = scorer("late_interaction", ScorerRequest(None, config, resources))
-    cross, said = scorer("cross_encoder", ScorerRequest(None, config, resources))
+    late, _, _ = score_with("late_interaction", ScorerRequest(None, config, resources), lambda made: made)
+    cross, said, _ = score_with("cross_encoder", ScorerRequest(None, config, resources), lambda made: made)
     print(f"<!-- {late.label}; {cross.label}{f' ({said})' if said else ''} -->", flush=True)
     for pool in candidates(resources, drawn, relevant):
         parts = {"hybrid": pool.fused}

@@ -31,9 +31,10 @@ from benchmarks.scale_vectors import ReadsWhole
 from benchmarks.turns import in_turn
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Memory, ParsedInput, indexed_text
+from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Filter, Store
 from cems_workbench.store.search.vector_index import VectorIndex
+from cems_workbench.store.text_rule import searched_text
 
 K = 150
 BATCH = 32
@@ -213,7 +214,7 @@ def bench_import(texts: Sequence[str]) -> Ratio:
             store.indexes.refresh(embedder)
             ours.append(len(texts) / (time.perf_counter() - started))
         started = time.perf_counter()
-        embedder.encode([indexed_text(memory) for memory in memories])
+        embedder.encode([searched_text(memory) for memory in memories])
         peer.append(len(texts) / (time.perf_counter() - started))
         print(f"  round {number + 1}: {ours[-1]:.1f} against {peer[-1]:.1f} texts/s", flush=True)
     return Ratio(f"import, {len(texts):,} texts", max(ours), max(peer), "texts/s", 0.9, True)

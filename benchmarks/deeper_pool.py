@@ -31,7 +31,7 @@ from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.evaluation.statistics import bootstrap, means
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.platform.atomic_write import replace_between, write_text
+from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.records import Judgment
 
 BEFORE, DEEPER, PAGE = SAMPLE / "judgments.qrels", SAMPLE / "deeper_pool" / "judgments.jsonl", SAMPLE / "README.md"
@@ -188,6 +188,15 @@ def _cells(row: Row, seed: int) -> list[str]:
         f"{before[m]:.3f} → {after[m]:.3f}, {change[m]:+.3f} [{low[m]:+.3f}, {high[m]:+.3f}]" for m in range(RANKED)
     ]
     return [row.name, *moved, *(f"{before[m]:.2f} → {after[m]:.2f}" for m in range(RANKED, len(MEASURES)))]
+
+
+def replace_between(text: str, begin: str, end: str, part: str) -> str:
+    """A page with the text between two marks replaced by `part`. Raises ValueError if a mark is missing."""
+    before, mark, rest = text.partition(begin)
+    _, closing, after = rest.partition(end)
+    if not mark or not closing:
+        raise ValueError(f"the page lacks the marks {begin} and {end}")
+    return f"{before}{begin}\n\n{part}\n\n{end}{after}"
 
 
 def main() -> int:

@@ -59,9 +59,13 @@ def noted(folder: Path, file: str) -> list[list[Any]]:
 
 def note_waits(folder: Path, who: str) -> None:
     """Write down how long this process waited for a turn at most, by what it was a turn at."""
-    from cems_workbench.platform.process_lock import longest_waits
+    from cems_workbench.platform.process_lock import _locks
 
-    for name, seconds in longest_waits().items():
+    waits: dict[str, float] = {}
+    # A copy: another thread may create a lock meanwhile.
+    for lock in list(_locks):
+        waits[lock.name] = max(lock.longest_wait_s, waits.get(lock.name, 0.0))
+    for name, seconds in waits.items():
         note(folder, WAITS, who, name, seconds)
 
 
@@ -158,7 +162,7 @@ def labeller(folder: Path, name: str) -> None:
     with Store.open(folder / "store") as store:
         queue = LabelQueue(store, QUEUE)
         note(folder, TIMES, name, "begun", 0.0)
-        while (card := queue.next_card(name)) is not None:
+        while (card := queue.deal(name)[0]) is not None:
             store.labels.give(Judgment(card.query.qid, card.memory.id, 1, name))
         note_waits(folder, name)
 

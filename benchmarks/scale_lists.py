@@ -28,10 +28,11 @@ from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import PACKAGED_ID, resolve
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import ParsedInput, indexed_text
+from cems_workbench.records import ParsedInput
 from cems_workbench.store import Store
 from cems_workbench.store.memories import staging
 from cems_workbench.store.search import chroma
+from cems_workbench.store.text_rule import searched_text
 
 K, QUERIES, WARM = 150, 100, 5
 EDITS, PORTIONS = 5, 3
@@ -96,7 +97,7 @@ class Engines:
     def build(place: Path, count: int) -> float:
         """Both of them for `count` memories, in a folder; seconds of the processor."""
         _, seconds = chroma_alone(count, np.vstack(list(vectors(count))), place / "chroma")
-        texts = [indexed_text(one) for one in memories(count)]
+        texts = [searched_text(one) for one in memories(count)]
         return seconds + Bm25s.built(texts, place / "bm25s").seconds
 
     def nearest(self, vector: Float32) -> object:
@@ -221,5 +222,5 @@ def changes(store: Store, embedder: PreparedVectors, engines: Engines) -> Change
             if other is not one:
                 store.memories.delete(other.id)
         store.indexes.refresh(embedder)
-        alone.append(engines.take([indexed_text(other) for other in new], by_itself))
+        alone.append(engines.take([searched_text(other) for other in new], by_itself))
     return Changes({name: max(times) for name, times in taken.items()}, max(alone))

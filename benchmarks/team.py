@@ -112,7 +112,7 @@ def review(folder: Path, store: Store, name: str, seed: str) -> None:
     for number in range(QUEUES):
         queue = insist(folder, partial(LabelQueue, store, f"queue {number}"))
         while True:
-            card = insist(folder, partial(queue.next_card, name))
+            card, _ = insist(folder, partial(queue.deal, name))
             if card is not None:
                 longest = max(longest, grade(folder, store, card, name, draw))
             elif insist(folder, partial(queue.progress, name)).left:

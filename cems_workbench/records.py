@@ -79,7 +79,7 @@ def source_reference(memory: Memory) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A part of a memory with its own index entries; a memory without chunks is indexed as one text (`indexed_text`).
+    """A part of a memory with its own index entries; a memory without chunks is indexed as one text (`titled`).
 
     `seq` counts from 0; `start` is where the text begins in the memory's content, in characters, None when that is not known.
     """
@@ -507,14 +507,8 @@ def place_of_chunk(content: str, text: str, after: int) -> int | None:
     return None if place < 0 else max(0, place - text.startswith("\ufffd"))
 
 
-def indexed_text(memory: Memory) -> str:
-    """The text of a memory that is embedded and searched under the default text rule (`store/language.py` has the others):
-    `title. content`, or the content when the title opens it."""
-    return titled(memory.title, memory.content)
-
-
 def titled(title: str | None, content: str) -> str:
-    """As `indexed_text`, of a memory's two texts."""
+    """The text that is embedded and searched under the default text rule: `title. content`, or the content when the title opens it."""
     title = (title or "").strip()
     if not title or content.lstrip().startswith(title):
         return content

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from cems_workbench.config import preset
-from cems_workbench.pipeline.rerankers import ScorerRequest, scorer
+from cems_workbench.pipeline.rerankers import ScorerRequest, score_with
 from cems_workbench.pipeline.resources import Resources
 from training.candidates import candidates, open_data_set, raw_scores
 
@@ -46,7 +46,7 @@ def locomo(folder: Path, judge: str, count: int) -> list[Labelled]:
     for file in sorted(folder.glob("*.json")):
         with tempfile.TemporaryDirectory() as scratch:
             resources, queries, relevant = open_data_set(file, Path(scratch))
-            model, _ = scorer(judge, ScorerRequest(None, preset("ace").config.rerank, resources))
+            model = score_with(judge, ScorerRequest(None, preset("ace").config.rerank, resources), lambda made: made)[0]
             drawn = random.Random(f"calibrate/{file.stem}").sample(queries, min(count, len(queries)))
             scores: list[np.ndarray] = []
             labels: list[bool] = []
@@ -63,7 +63,7 @@ def sample(folder: Path, judge: str) -> Labelled:
     """Every judged pair of the sample data; relevant is grade 2 or 3."""
     with tempfile.TemporaryDirectory() as scratch:
         resources, _, _ = open_data_set(folder, Path(scratch))
-        model, _ = scorer(judge, ScorerRequest(None, preset("ace").config.rerank, resources))
+        model = score_with(judge, ScorerRequest(None, preset("ace").config.rerank, resources), lambda made: made)[0]
         pairs = graded(resources)
         asked = {query.qid: query.query for query in resources.store.queries.read()}
         memories = resources.store.memories.read()

@@ -42,7 +42,7 @@ from cems_workbench.models.minilm_embedder import (
 )
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import PACKAGED_ID, packaged_minilm
-from cems_workbench.records import indexed_text
+from cems_workbench.store.text_rule import searched_text
 from training import softmax
 
 FUSED = "com.microsoft"
@@ -200,7 +200,7 @@ def largest() -> dict[str, Float32]:
         read |= {f"layer{layer}.widen": f"layer{layer}.first", f"layer{layer}.narrow": f"layer{layer}.bent"}
     graph.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in read.values())
     session = open_session(graph.SerializeToString(), packaged_weights())
-    texts = [indexed_text(memory) for parsed in formats.read_path(SAMPLE) for memory in parsed.memories][::EVERY]
+    texts = [searched_text(memory) for parsed in formats.read_path(SAMPLE) for memory in parsed.memories][::EVERY]
     found = {name: np.zeros(0, np.float32) for name in read}
     for text in texts:
         values = session.run(

@@ -75,12 +75,11 @@ STATUS_ORDER: tuple[Status, ...] = ("missed", "low", "found", "none known", "no 
 
 @dataclass(frozen=True, slots=True)
 class QueryStatus:
-    """One judged query: its status, the best rank of a relevant memory (None: not in the results), and which it is."""
+    """One judged query: its status, and the best rank of a relevant memory (None: not in the results)."""
 
     query: Query
     status: Status
     best_rank: int | None
-    best_id: str | None
 
 
 def query_statuses(
@@ -109,14 +108,14 @@ def query_statuses(
 def _status(query: Query, results: Sequence[str], grades: Mapping[str, int], relevant_from: int) -> QueryStatus:
     helping = relevant(grades, relevant_from)
     if not helping:
-        return QueryStatus(query, "no answer" if query.answerable is False else "none known", None, None)
+        return QueryStatus(query, "no answer" if query.answerable is False else "none known", None)
     places = [(rank, memory_id) for rank, memory_id in enumerate(results, 1) if memory_id in helping]
     rank, best = places[0] if places else (None, None)
     if rank is None or rank > K:
-        return QueryStatus(query, "missed", rank, best)
+        return QueryStatus(query, "missed", rank)
     judged = next(memory_id for memory_id in results if memory_id in grades)
     first = best == judged and grades[judged] == max(grades.values())
-    return QueryStatus(query, "found" if first else "low", rank, best)
+    return QueryStatus(query, "found" if first else "low", rank)
 
 
 def relevant(grades: Mapping[str, int], relevant_from: int) -> set[str]:

@@ -51,7 +51,7 @@ def means(values: Floats) -> Floats:
     return found
 
 
-def bootstrap(values: Floats, seed: int = 0, resamples: int = RESAMPLES, level: float = LEVEL) -> Floats:
+def bootstrap(values: Floats, seed: int = 0, resamples: int = RESAMPLES) -> Floats:
     """(2, M) lower and upper end of the confidence interval of each column's mean; NaN where there is no mean."""
     defined = ~np.isnan(values)
     if not len(values):
@@ -70,11 +70,11 @@ def bootstrap(values: Floats, seed: int = 0, resamples: int = RESAMPLES, level: 
     out = np.full((2, values.shape[1]), np.nan)
     for m in np.flatnonzero(defined.any(axis=0)):
         # A resample that drew no defined query has no mean.
-        out[:, m] = np.nanpercentile(sampled[:, m], [50 * (1 - level), 50 * (1 + level)])
+        out[:, m] = np.nanpercentile(sampled[:, m], [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
     return out
 
 
-def paired_interval(differences: Floats, level: float = LEVEL) -> Floats:
+def paired_interval(differences: Floats) -> Floats:
     """(2, M) ends of Student's confidence interval of the mean of each column of (Q, M) paired differences; NaN with fewer than two.
 
     Queries whose difference is NaN are left out of that column. Source: Student, The probable error of a mean, 1908.
@@ -88,16 +88,16 @@ def paired_interval(differences: Floats, level: float = LEVEL) -> Floats:
     out = np.full((2, differences.shape[1]), np.nan)
     some = count > 1
     error = np.sqrt(squares[some] / (count[some] - 1) / count[some])
-    half = stdtrit(count[some] - 1, (1 + level) / 2) * error
+    half = stdtrit(count[some] - 1, (1 + LEVEL) / 2) * error
     out[:, some] = average[some] - half, average[some] + half
     return out
 
 
-def standard_error(low: float, high: float, queries: int, level: float = LEVEL) -> float:
+def standard_error(low: float, high: float, queries: int) -> float:
     """The standard error of a mean whose interval `paired_interval` gave, of at least two queries."""
     from scipy.special import stdtrit
 
-    return (high - low) / 2 / float(stdtrit(queries - 1, (1 + level) / 2))
+    return (high - low) / 2 / float(stdtrit(queries - 1, (1 + LEVEL) / 2))
 
 
 def resample(measure: Measure, rankings: GradedRankings, seed: int = 0, resamples: int = RESAMPLES) -> Floats | None:
@@ -110,13 +110,13 @@ def resample(measure: Measure, rankings: GradedRankings, seed: int = 0, resample
     return np.concatenate([part for part in parts if part is not None])
 
 
-def interval(sampled: Floats, level: float = LEVEL) -> tuple[float, float]:
+def interval(sampled: Floats) -> tuple[float, float]:
     """The percentile interval of resampled values, NaN left out; NaN where fewer than half of them are defined."""
     defined = sampled[~np.isnan(sampled)]
     # An interval of the few defined resamples would look narrower than it is.
     if 2 * len(defined) < len(sampled) or not len(defined):
         return float("nan"), float("nan")
-    low, high = np.percentile(defined, [50 * (1 - level), 50 * (1 + level)])
+    low, high = np.percentile(defined, [50 * (1 - LEVEL), 50 * (1 + LEVEL)])
     return float(low), float(high)
 
 

@@ -229,9 +229,7 @@ def verdicts_of(
     ]
 
 
-def verdicts_on_evaluations(
-    evaluations: Sequence[Evaluation], overlaps: Sequence[float] = (), tolerance: float = DEFAULT_TOLERANCE
-) -> list[Verdict]:
+def verdicts_on_evaluations(evaluations: Sequence[Evaluation], overlaps: Sequence[float] = ()) -> list[Verdict]:
     """The verdicts on the evaluations against the first of them, by one measure; `overlaps` as `compare` takes them."""
     if len(evaluations) < 2:
         return []
@@ -241,7 +239,7 @@ def verdicts_on_evaluations(
         replace(one, measures=(measure,), values=one.values[:, [m]], summaries=(one.summaries[m],))
         for one in evaluations
     ]
-    return verdicts_of(compare(alone, overlaps=overlaps), tolerance=tolerance)
+    return verdicts_of(compare(alone, overlaps=overlaps))
 
 
 def verdict_measure(measures: Sequence[Measure]) -> Measure:

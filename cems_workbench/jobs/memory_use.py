@@ -21,7 +21,6 @@ from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.jobs.evidence_memory import EvidenceMemory
-from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.jobs.query_grades import query_grades
 from cems_workbench.jobs.query_set_evidence import ALL_QUERIES, ensure_evidence, queries_named, selected
 from cems_workbench.jobs.traced_sets import require_no_config
@@ -151,7 +150,6 @@ def uses_in_store(
     k: int | None = None,
     followed: Collection[str] = (),
     progress: Progress = silent,
-    cache: Cache = uncached,
 ) -> MemoryReport:
     """How the judged queries of a set use the memories of the store, with its evidence, which is gathered if it is missing.
 
@@ -162,7 +160,7 @@ def uses_in_store(
     for memory_id in followed:
         require_known(memory_id, known)
     selection, judgments = selected(query_set, resources, True)
-    evidence = ensure_evidence(config, selection, judgments, resources, progress, cache)
+    evidence = ensure_evidence(config, selection, judgments, resources, progress)
     relevant_from = resources.store.query_sets.relevant_from(query_set)
     config = evidence.header.config if evidence.external else config
     found = memory_uses(
@@ -215,8 +213,6 @@ def effect_on_queries(
     config: PipelineConfig,
     query_set: str = ALL_QUERIES,
     *,
-    k: int | None = None,
-    measures: str = MEASURES,
     progress: Progress = silent,
     memory: EvidenceMemory | None = None,
 ) -> SetEffect:
@@ -234,8 +230,7 @@ def effect_on_queries(
         {query.qid: evidence for query, evidence in zip(queries, found, strict=True)},
         agreed_grades(judgments),
         config,
-        parse_measures(measures, relevant_from),
-        k=k,
+        parse_measures(MEASURES, relevant_from),
         progress=progress,
     )
 
@@ -249,7 +244,6 @@ def blame_answer(
     trace: Trace | None = None,
     returned: bool = False,
     progress: Progress = silent,
-    cache: Cache = uncached,
 ) -> Blame:
     """The memories that support a text, and what became of them for a request, if there is one.
 
@@ -269,7 +263,7 @@ def blame_answer(
         trace = replay(gather_scores(lists, config, resources, progress, judge="decisive"), config)
     if request is None:
         found = blame(split, resources, config, progress=progress)
-        return _with_queries(found, resources, config, progress, cache) if returned else found
+        return _with_queries(found, resources, config, progress) if returned else found
     judged = query_grades(request, resources.store)
     return blame(
         split,
@@ -282,14 +276,12 @@ def blame_answer(
     )
 
 
-def _with_queries(
-    found: Blame, resources: Resources, config: PipelineConfig, progress: Progress, cache: Cache
-) -> Blame:
+def _with_queries(found: Blame, resources: Resources, config: PipelineConfig, progress: Progress) -> Blame:
     """With the judged queries that return each memory within the config's limit."""
     ids = {memory.id for blamed in found.claims for memory in blamed.memories}
     if not ids:
         return found
-    used = uses_in_store(config, resources, ALL_QUERIES, followed=ids, progress=progress, cache=cache).uses
+    used = uses_in_store(config, resources, ALL_QUERIES, followed=ids, progress=progress).uses
     queries = {
         memory_id: tuple(row.query.query for row in used.rows.get(memory_id, ()) if row.rank is not None)
         for memory_id in ids

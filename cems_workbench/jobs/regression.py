@@ -30,7 +30,7 @@ from cems_workbench import __version__
 from cems_workbench.analysis.drift import drift
 from cems_workbench.config import PipelineConfig, difference, dump_config, import_config, load_config, portable_yaml
 from cems_workbench.errors import InputError, one_line
-from cems_workbench.evaluation.assertions import Asserted, NoLoss, Outcome, asserted_json, asserted_lines, exit_code
+from cems_workbench.evaluation.assertions import Asserted, NoLoss, Outcome, asserted_json, asserted_lines
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import Comparison, compare
 from cems_workbench.evaluation.evaluate import Evaluation, number
@@ -75,11 +75,6 @@ class Regression(Result):
     comparison: Comparison | None = None
     labelled: LabelledEvidence | None = None
     """The evidence, if all sides are on the same."""
-
-    @property
-    def exit_code(self) -> int:
-        """Of the command that asked."""
-        return exit_code(self.outcomes)
 
     @property
     def lines(self) -> tuple[str, ...]:

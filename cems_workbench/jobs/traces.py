@@ -132,11 +132,11 @@ def _reads_traces(format: str) -> bool:
     return format in FORMATS and FORMATS[format].traces is not None
 
 
-def inputs_of(path: Path, format: str, progress: Progress = silent) -> list[ParsedInput]:
+def inputs_of(path: Path, format: str) -> list[ParsedInput]:
     """As `formats.read_path`, but that of a file of traces there is only its name: `add_input` reads it. Raises InputError."""
     if name := trace_format(path, format):
         return [ParsedInput(str(path), name)]
-    return formats.read_path(path, format, progress)
+    return formats.read_path(path, format)
 
 
 def add_input(

@@ -12,7 +12,6 @@ Every chart, "why not", export and test reads the trace and nothing else.
 
 from __future__ import annotations
 
-import json
 import re
 import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -281,17 +280,6 @@ class Trace:
             | ({"external": True} if self.external else {})
             | ({"engine": evidence.notes["engine"]} if evidence.notes.get("engine") else {})
         )
-
-    def same_as(self, other: Trace) -> bool:
-        """Equal in everything but the time the stages took."""
-        return _untimed(self) == _untimed(other)
-
-
-def _untimed(trace: Trace) -> str:
-    values = trace.to_json()
-    for stage in values["stages"]:
-        stage.pop("elapsed_ms")
-    return json.dumps(values, sort_keys=True)
 
 
 ORDERED = frozenset(source.name for source in LIST_SOURCES if source.ordered)

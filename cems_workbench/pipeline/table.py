@@ -422,11 +422,9 @@ def unranked(alive: Bools, score: Floats) -> Ranking:
     return Unranked(alive, score, lambda: score)
 
 
-def reranked_by(alive: Bools, before: Ranking, score: Floats | None = None) -> Ranking:
+def reranked_by(alive: Bools, before: Ranking) -> Ranking:
     """Close the gaps of dropped candidates: the others keep their order."""
-    return Ranking(
-        alive, before.score if score is None else score, lambda: before.key, stable=before.stable, placed=before.placed
-    )
+    return Ranking(alive, before.score, lambda: before.key, stable=before.stable, placed=before.placed)
 
 
 def _ranks(order: Ints, alive: Bools) -> Ints:

@@ -22,10 +22,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cems_workbench.models.protocol import Float32, QueryEmbedder
+from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import write_atomically
-from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory
 from cems_workbench.store import text_rule
 from cems_workbench.store.search.entries import ChunkHits
@@ -83,14 +82,12 @@ def _best_first(pair: tuple[float, str]) -> tuple[float, str]:
     return -pair[0], pair[1]
 
 
-def piece_vectors(resources: Resources, piece: str, progress: Progress = silent) -> PieceVectors:
+def piece_vectors(resources: Resources, piece: str) -> PieceVectors:
     """The vectors of a piece (`PIECES`) of every memory in the store, by its embedder. Raises ModelError."""
-    return resources.derived(
-        ("piece vectors", piece, resources.embedder.model_id), lambda: _made(resources, piece, progress)
-    )
+    return resources.derived(("piece vectors", piece, resources.embedder.model_id), lambda: _made(resources, piece))
 
 
-def _made(resources: Resources, piece: str, progress: Progress) -> PieceVectors:
+def _made(resources: Resources, piece: str) -> PieceVectors:
     memories = resources.store.memories.read()
     rule = resources.store.texts.rule
     texts = {key: PIECES[piece](memory, searched_text(memory, rule)) for key, memory in memories.items()}
@@ -100,17 +97,13 @@ def _made(resources: Resources, piece: str, progress: Progress) -> PieceVectors:
     kept = _read(file)
     missing = {digest: texts[key] or "" for key, digest in digests.items() if digest not in kept}
     if missing:
-        kept |= dict(zip(missing, _encoded(resources.embedder, list(missing.values()), progress), strict=True))
+        kept |= dict(zip(missing, resources.embedder.encode(list(missing.values())), strict=True))
         kept = {digest: kept[digest] for digest in dict.fromkeys(digests.values())}
         with suppress(OSError), write_atomically(file) as part, part.open("wb") as place:
             np.savez(place, digests=np.array(list(kept)), vectors=np.stack(list(kept.values())))
     ids = tuple(sorted(digests))
     vectors = np.stack([kept[digests[key]] for key in ids]) if ids else np.zeros((0, 1), np.float32)
     return PieceVectors(ids, vectors)
-
-
-def _encoded(embedder: QueryEmbedder, texts: list[str], progress: Progress) -> list[Float32]:
-    return list(embedder.encode(texts, progress))
 
 
 def _read(file: Path) -> dict[str, Float32]:

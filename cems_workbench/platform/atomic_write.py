@@ -82,15 +82,6 @@ def write_text(path: Path, text: str, newline: str | None = None) -> None:
         part.write_text(text, encoding="utf-8", newline=newline)
 
 
-def replace_between(text: str, begin: str, end: str, part: str) -> str:
-    """A page with the text between two marks replaced by `part`. Raises ValueError if a mark is missing."""
-    before, mark, rest = text.partition(begin)
-    _, closing, after = rest.partition(end)
-    if not mark or not closing:
-        raise ValueError(f"the page lacks the marks {begin} and {end}")
-    return f"{before}{begin}\n\n{part}\n\n{end}{after}"
-
-
 def safe_stem(text: str, default: str, max_length: int = 80) -> str:
     """A text as a file name without suffix, safe on every system; `default` if no character of it is allowed."""
     return re.sub(r"[^\w.-]+", "-", text)[:max_length].strip("-.") or default

@@ -269,15 +269,6 @@ class SharedLock:
 _locks: WeakSet[SharedLock] = WeakSet()
 
 
-def longest_waits() -> dict[str, float]:
-    """The longest wait of this process in seconds, by lock name."""
-    waits: dict[str, float] = {}
-    # A copy: another thread may create a lock meanwhile.
-    for lock in list(_locks):
-        waits[lock.name] = max(lock.longest_wait_s, waits.get(lock.name, 0.0))
-    return waits
-
-
 def release_all() -> None:
     """Release every lock that is not in use: this process does nothing for a while, and its files may be moved or deleted."""
     for lock in list(_locks):

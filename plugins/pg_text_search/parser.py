@@ -47,7 +47,6 @@ def _longest_of(suffixes: Iterable[str]) -> re.Pattern[str]:
 _LI, _ICATE = _ENGLISH["step 2"], _ENGLISH["step 3"]
 STEP_2, STEP_3, STEP_4 = (_longest_of(_ENGLISH[f"step {number}"]) for number in (2, 3, 4))
 
-CONSONANT_Y = re.compile("(?<![^aeiouy])y|^y")
 REGION_AT_PREFIX = re.compile("gener|commun|arsen")
 REGION = re.compile("[aeiouy][^aeiouy]")
 VOWEL = re.compile("[aeiouy]")

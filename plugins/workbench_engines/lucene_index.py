@@ -228,11 +228,6 @@ class LuceneIndex:
         for number in range(len(rows[0].properties) if rows else 0):
             self._properties.append(_Property(len(rows), words(number)))
 
-    @property
-    def row_count(self) -> int:
-        """Number of rows."""
-        return len(self._rows)
-
     def scores(
         self,
         clauses: Sequence[Clause],

@@ -18,8 +18,9 @@ from cems_workbench.models import tokens
 from cems_workbench.pipeline.effects import folded_words, idle_parameters
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.understanding import SHIPPED, read_dictionary
-from cems_workbench.records import Chunk, Memory, ParsedInput, indexed_text
+from cems_workbench.records import Chunk, Memory, ParsedInput
 from cems_workbench.settings import Settings
+from cems_workbench.store.text_rule import searched_text
 from cems_workbench.ui.inspect import fetch_evidence, toolbar
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
@@ -435,7 +436,7 @@ def search_for_the_old_one(page: AppTest) -> AppTest:
     old = session.resources().store.memories.get("m249")
     assert old is not None
     set_config(page, with_values(config_of(page), {"lists.lexical.enabled": False, "rerank.backend": "none"}))
-    return search(page, indexed_text(old))
+    return search(page, searched_text(old))
 
 
 def test_first_result_that_is_superseded_is_said_with_what_to_do_about_it(open_page: OpenPage) -> None:

@@ -27,10 +27,10 @@ from cems_workbench.pipeline.rerankers import cross_encoder
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.understanding import SHIPPED
 from cems_workbench.progress import Cancelled
-from cems_workbench.records import indexed_text
 from cems_workbench.settings import Settings
 from cems_workbench.store import ANY, Filter
 from cems_workbench.store.search.vector_index import VectorIndex
+from cems_workbench.store.text_rule import searched_text
 from tests.thoroughly import THOROUGH, partly, some
 from workbench_inspect.engine_check import embeddings_of, exact_ranking, largest_difference, recall_at
 from workbench_inspect.words_in_common import embedder_room, lexical_evidence, read_until
@@ -232,7 +232,7 @@ def test_gathered_evidence_replays_from_its_bundle_to_the_same_trace(reranked: E
     write_bundle(found, tmp_path / "bundle.json")
     again = read_bundle(tmp_path / "bundle.json")
     for name in ("cems", "cems_head", "qmd", "recollection"):
-        assert replay(again, preset(name).config).same_as(replay(found, preset(name).config))
+        assert replay(again, preset(name).config).to_json() == replay(found, preset(name).config).to_json()
 
 
 def test_late_interaction_is_the_formula_over_the_stores_token_vectors(reranked: Evidence, opened: Resources) -> None:
@@ -250,7 +250,7 @@ def test_late_interaction_is_the_formula_over_the_stores_token_vectors(reranked:
         return numbers, rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
     asked, query_vectors = tokens(QUERY)
-    stored = [set(wordpieces(indexed_text(memory))) for memory in memories.values()]
+    stored = [set(wordpieces(searched_text(memory))) for memory in memories.values()]
     frequencies = [sum(token in pieces for pieces in stored) for token in asked]
     weights = [math.log(1 + (len(memories) - df + 0.5) / (df + 0.5)) for df in frequencies]
     scores = reranked.model_scores["late_interaction"]

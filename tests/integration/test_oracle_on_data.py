@@ -11,8 +11,9 @@ import pytest
 from cems_workbench import formats
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.metrics import graded, standard_measures
-from cems_workbench.records import Memory, Query, indexed_text
+from cems_workbench.records import Memory, Query
 from cems_workbench.store.search.tokenizer import tokenize
+from cems_workbench.store.text_rule import searched_text
 from tests.oracle import judged_run, oracle
 
 pytest.importorskip("ir_measures")
@@ -24,7 +25,7 @@ def searched(memories: Sequence[Memory], queries: Sequence[Query]) -> dict[str, 
     ordered = sorted(memories, key=lambda memory: memory.id)
     postings: dict[str, list[int]] = {}
     for i, memory in enumerate(ordered):
-        for term in set(tokenize(indexed_text(memory))):
+        for term in set(tokenize(searched_text(memory))):
             postings.setdefault(term, []).append(i)
     found = {}
     for query in queries:

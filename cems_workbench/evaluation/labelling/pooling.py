@@ -104,13 +104,9 @@ def uncertain_first(pairs: Iterable[PooledPair], scores: Mapping[Pair, float], t
     return sorted(top_first(pairs), key=doubt)
 
 
-def without_judged(
-    pairs: Iterable[PooledPair], judgments: Iterable[Judgment], people_only: bool = True
-) -> list[PooledPair]:
-    """The pairs that nobody judged yet; a model's judgment does not count unless `people_only` is False."""
-    judged: Collection[Pair] = {
-        (judgment.qid, judgment.memory_id) for judgment in judgments if judgment.kind == "human" or not people_only
-    }
+def without_judged(pairs: Iterable[PooledPair], judgments: Iterable[Judgment]) -> list[PooledPair]:
+    """The pairs that nobody judged yet; a model's judgment does not count."""
+    judged = {(judgment.qid, judgment.memory_id) for judgment in judgments if judgment.kind == "human"}
     return [pair for pair in pairs if pair.pair not in judged]
 
 

@@ -55,13 +55,13 @@ def discount(rank: int | None, k: int = CUTOFF) -> float:
     return float(1 / np.log2(1 + rank)) if rank is not None and rank <= k else 0.0
 
 
-def swing(pair: PooledPair, first: str, second: str, k: int = CUTOFF) -> float:
+def swing(pair: PooledPair, first: str, second: str) -> float:
     """What a relevant label adds to the DCG of config `first` less that of `second`; 0: it cannot decide."""
-    return discount(pair.ranks.get(first), k) - discount(pair.ranks.get(second), k)
+    return discount(pair.ranks.get(first)) - discount(pair.ranks.get(second))
 
 
 def by_rank(pair: PooledPair) -> float:
-    """The chance of being relevant where no model says it: falling with the best rank."""
+    """The chance of being relevant: falling with the best rank."""
     return 1 / (1 + pair.best_rank)
 
 
@@ -70,31 +70,21 @@ def decisive_first(
     first: str,
     second: str,
     grades: Mapping[Pair, int] | None = None,
-    chances: Mapping[Pair, float] | None = None,
-    k: int = CUTOFF,
 ) -> list[PooledPair]:
     """The pairs without a grade that could decide between two configs, the most decisive first, ties by query and memory.
 
-    `grades` are the labels known, `chances` the chance, 0 to 1, that a pair is relevant (a calibrated judge's, say); by rank where
-    there is none. Pairs that cannot decide are left out.
+    `grades` are the labels known. Pairs that cannot decide are left out.
     """
     known = grades or {}
-    undecided = [pooled for pooled in pairs if pooled.pair not in known and swing(pooled, first, second, k) != 0]
+    undecided = [pooled for pooled in pairs if pooled.pair not in known and swing(pooled, first, second) != 0]
     undecided.sort(key=lambda pooled: pooled.pair)
-    order = by_worth(undecided, stakes(undecided, first, second, chances, k), gains(known))
+    order = by_worth(undecided, stakes(undecided, first, second), gains(known))
     return [undecided[at] for at in order]
 
 
-def stakes(
-    pairs: Sequence[PooledPair], first: str, second: str, chances: Mapping[Pair, float] | None = None, k: int = CUTOFF
-) -> NDArray[np.float64]:
+def stakes(pairs: Sequence[PooledPair], first: str, second: str) -> NDArray[np.float64]:
     """What a label of each pair is worth while its query has no gain yet: |swing| times the chance that it is relevant."""
-
-    def stake(pooled: PooledPair) -> float:
-        chance = (chances or {}).get(pooled.pair)
-        return abs(swing(pooled, first, second, k)) * (by_rank(pooled) if chance is None else chance)
-
-    return np.array([stake(pooled) for pooled in pairs], np.float64)
+    return np.array([abs(swing(pooled, first, second)) * by_rank(pooled) for pooled in pairs], np.float64)
 
 
 def gains(grades: Mapping[Pair, int]) -> dict[str, float]:
@@ -211,12 +201,8 @@ class LabelQueue:
         """The labels and marks so far."""
         return QueueSnapshot(tuple(self._store.queues.labels(self.record.name)), tuple(self._store.labels.marks()))
 
-    def next_card(self, reviewer: str) -> Card | None:
-        """The next card for a reviewer, held for them until they ask again; None when nothing is left for them now."""
-        return self.deal(reviewer)[0]
-
     def deal(self, reviewer: str) -> tuple[Card | None, QueueSnapshot]:
-        """The next card as in `next_card`, and what it was chosen by."""
+        """The next card, held for its reviewer until they ask again, or None if nothing is left for them; and what it was chosen by."""
         chosen_by: list[QueueSnapshot] = []
 
         def choose(looking: dict[str, Pair]) -> Pair | None:

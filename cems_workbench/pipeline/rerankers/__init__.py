@@ -60,19 +60,10 @@ RERANKERS = extensions.Registry(extensions.RERANKERS, Reranker, "cems_workbench.
 """Every reranker by its name in `rerank.backend`."""
 
 
-def scorer(backend: str, request: ScorerRequest) -> tuple[PairScorer, str | None]:
-    """The scorer, and a line to show if it is a fallback; it may still fail to load when it scores.
-
-    Raises ModelError if there is none.
-    """
-    made, line, _ = score_with(backend, request, lambda made: made)
-    return made, line
-
-
 def score_with(
     backend: str, request: ScorerRequest, use: Callable[[PairScorer], Result]
 ) -> tuple[PairScorer, str | None, Result]:
-    """The scorer as in `scorer`, its line, and the result of `use`; the next fallback if `use` raises ModelError.
+    """The scorer, a line to show if it is a fallback, and the result of `use`; the next fallback if `use` raises ModelError.
 
     Weights load at the first use, so that only then a failure shows. Raises ModelError with every reason.
     """

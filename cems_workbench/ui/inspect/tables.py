@@ -55,17 +55,13 @@ def stale_columns(trace: Trace, rows: Sequence[Row], memory: Callable[[Row], str
     return [Column(OUT_OF_DATE, lambda row: words[memory(row)], 300, help=help)]
 
 
-def delta_columns(
-    against: RankComparison | None, name: str, memory: Callable[[Any], str] = OF_ROW
-) -> list[Column[Any]]:
+def delta_columns(against: RankComparison | None, name: str) -> list[Column[Any]]:
     """A column with each memory's rank difference from the baseline in the list or stage `name`; none without a baseline."""
     if against is None:
         return []
-    return [Column(COLUMN, lambda row: delta_sign(against.delta(memory(row), name)), 96, help=HELP)]
+    return [Column(COLUMN, lambda row: delta_sign(against.delta(OF_ROW(row), name)), 96, help=HELP)]
 
 
-def content_column(
-    trace: Trace, width: Any = "large", memory: Callable[[Row], str] = OF_ROW, name: str = "content"
-) -> Column[Row]:
+def content_column(trace: Trace, width: int) -> Column[Any]:
     """The first words of each memory."""
-    return Column(name, lambda row: excerpt(trace.evidence.memories[memory(row)].content), width)
+    return Column("content", lambda row: excerpt(trace.evidence.memories[OF_ROW(row)].content), width)

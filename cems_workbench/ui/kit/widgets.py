@@ -181,13 +181,6 @@ def progress_bar() -> Iterator[Progress]:
         place.empty()
 
 
-@contextmanager
-def working() -> Iterator[Progress]:
-    """A context with a progress bar here; an error becomes one line on the page, as in `errors_shown`."""
-    with errors_shown(), progress_bar() as progress:
-        yield progress
-
-
 @st.fragment(run_every=REDRAW_INTERVAL_S)
 def watch_work(
     works: Callable[[], Mapping[str, BackgroundWork]],

@@ -158,8 +158,6 @@ def _draw_in_full(qid: str, memory_id: str, queries: Mapping[str, Query], resour
 
 
 MAX_ROWS = 200
-Marks = Mapping[Pair, Sequence[LabelEvent]]
-"""By pair: the events that mark the judge as wrong."""
 
 
 def draw_differences(

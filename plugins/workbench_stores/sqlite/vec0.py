@@ -18,7 +18,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,6 @@ from workbench_stores.sqlite.file import Reader
 from workbench_stores.sqlite.schema import Schema, Table, quoted
 
 Encoding = Literal["float32", "float64", "float16", "int8", "bit", "json"]
-ENCODINGS: tuple[Encoding, ...] = get_args(Encoding)
 NUMBERS: Mapping[Encoding, np.dtype[Any]] = {
     "float32": np.dtype("<f4"),
     "float64": np.dtype("<f8"),

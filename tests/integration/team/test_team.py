@@ -101,15 +101,15 @@ def test_two_stores_deal_no_card_twice_and_a_claim_ends_with_time(two, server: S
     pairs = [PooledPair("q", f"m{n}", {"a": 1}) for n in range(3)]
     first.queues.save(make_queue("work", pairs, "top"))
     one, other = LabelQueue(first, "work"), LabelQueue(second, "work")
-    dealt = [one.next_card("Ann"), other.next_card("Bo"), one.next_card("Cy"), other.next_card("Di")]
+    dealt = [one.deal("Ann")[0], other.deal("Bo")[0], one.deal("Cy")[0], other.deal("Di")[0]]
     assert [card and card.memory.id for card in dealt] == ["m0", "m1", "m2", None]
     second.queues.claims.release("Bo")
-    assert other.next_card("Di") == dealt[1]
+    assert other.deal("Di")[0] == dealt[1]
     with server.connect("team") as connection:
         connection.execute(
             f"UPDATE cems_workbench.label_claims SET since = since - interval '{CLAIM_TIMEOUT_S} s' WHERE reviewer = 'Cy'"
         )
-    assert other.next_card("Ed") == dealt[2]
+    assert other.deal("Ed")[0] == dealt[2]
 
 
 def test_queries_and_judgments_of_an_import_go_to_the_team_and_the_rest_stays(two) -> None:

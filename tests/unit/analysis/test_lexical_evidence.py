@@ -19,7 +19,7 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.live_engine import LiveList
 from cems_workbench.pipeline.scoring import best_chunk
 from cems_workbench.progress import silent
-from cems_workbench.records import Memory, indexed_text
+from cems_workbench.records import Memory
 from cems_workbench.sources.source import Setting, SourceInfo
 from cems_workbench.store.search import lexical_merge
 from cems_workbench.store.search.directory import segments_of
@@ -27,6 +27,7 @@ from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.postgres import TsRankIndex
 from cems_workbench.store.search.tokenizer import tokenize
+from cems_workbench.store.text_rule import searched_text
 from workbench_inspect import engine_check as exact_search
 from workbench_inspect.engine_check import (
     ExactRanking,
@@ -54,7 +55,7 @@ FOX, DOG, BIRD = Memory("a", "red fox"), Memory("b", "red red dog jumps"), Memor
 @pytest.fixture
 def index(tmp_path: Path) -> LexicalIndex:
     """Three memories of 2, 4 and 3 terms: the mean length is 3."""
-    rows = [Document(memory.id, indexed_text(memory), None, "personal") for memory in (FOX, DOG, BIRD)]
+    rows = [Document(memory.id, searched_text(memory), None, "personal") for memory in (FOX, DOG, BIRD)]
     manifest = lexical_merge.update(tmp_path, (), (), iter(rows), len(rows), 1, silent)
     return LexicalIndex.open(tmp_path, segments_of(manifest))
 

@@ -21,7 +21,7 @@ from cems_workbench.records import (
     Query,
     Relation,
     TextRule,
-    indexed_text,
+    titled,
 )
 from cems_workbench.store import Filter, RowCounts, Selection, Store, chunks, memories
 from cems_workbench.store import memories as memories_table
@@ -166,8 +166,8 @@ def test_newest_by_access_falls_back_to_creation_puts_undated_last_and_breaks_ti
         ("Title", "Title: body", "Title: body"),
     ],
 )
-def test_indexed_text_puts_the_title_first_unless_the_content_opens_with_it(title, content, text):
-    assert indexed_text(Memory("m", content, title=title)) == text
+def test_searched_text_puts_the_title_first_unless_the_content_opens_with_it(title, content, text):
+    assert searched_text(Memory("m", content, title=title)) == text
 
 
 @pytest.mark.parametrize("portion", [1, 2, 100])
@@ -702,7 +702,7 @@ def test_searched_text_follows_the_rule(rule: TextRule, text: str) -> None:
 
 def test_the_default_rule_makes_the_texts_of_before_and_the_same_labels_of_chunks() -> None:
     for memory in (MEMORY, replace(MEMORY, title=None), replace(MEMORY, content="Deploy now")):
-        assert searched_text(memory) == indexed_text(memory)
+        assert searched_text(memory) == titled(memory.title, memory.content)
         assert parts_to_cut(memory) == (memory.title, memory.content)
     assert rule_suffix(DEFAULT_TEXT_RULE) == "" != rule_suffix(CONTENT)
 
