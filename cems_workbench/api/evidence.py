@@ -118,7 +118,7 @@ class LoadedEvidence(Result):
     def notes(self) -> tuple[str, ...]:
         """How many queries were left out, and who answered its lists."""
         missing = len(self.evidence.queries) - len(self.qids)
-        left_out = f"{missing} queries were not gathered" if missing else ""
+        left_out = f"not gathered: {counted(missing, 'queries')}" if missing else ""
         answered = f"lists {self.evidence.answered}" if self.evidence.answered else ""
         return tuple(line for line in (left_out, answered) if line)
 

@@ -152,7 +152,7 @@ def _reranked(
             scores |= {one: ModelScore(None, reading.by_reranker(one)[0], str(error)) for one in wanted}
     merged = {**evidence.model_scores, key: {**there, **scores}}
     if cut := _having("truncated", scores):
-        warnings.append(f"{cut} texts are longer than the model reads; their ends were cut off")
+        warnings.append(f"cut off at what the model reads: the ends of {counted(cut, 'texts')}")
     warnings += _inexact(scores)
     cached = _having("cached", scores)
     counts = {"scored": len(scores) - cached, "cached": cached}

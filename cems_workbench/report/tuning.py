@@ -11,6 +11,7 @@ from itertools import chain
 
 from cems_workbench.config import config_hash, field_spec
 from cems_workbench.config.fields import short_value
+from cems_workbench.errors import counted
 from cems_workbench.jobs.tuning import SearchResult, card_of, guard_lines
 from cems_workbench.jobs.tuning_summary import (
     COST,
@@ -114,8 +115,8 @@ def _holdout_line(result: SearchResult) -> str:
     if not sealed:
         return "No query was sealed: the folds are the only queries that did not choose."
     if not looks:
-        return f"{sealed} queries are sealed; they were not looked at."
-    return f"{sealed} queries are sealed; this was look {looks} at them, and each makes them worth less."
+        return f"{counted(sealed, 'queries')} sealed and not looked at."
+    return f"{counted(sealed, 'queries')} sealed; this was look {looks}, and each look makes the sealed result worth less."
 
 
 def _axes(result: SearchResult) -> tuple[Row, ...]:

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cems_workbench.errors import counted
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, data_beside, read_objects, read_records, type_name
@@ -112,11 +113,11 @@ def _read_export(path: Path, progress: Progress) -> ParsedInput:
     chunks, cut_anew = _given(export, collected.records)
     notes = []
     if cut_anew:
-        notes.append(f"{cut_anew} documents have a chunk without text; they are cut here, as the store cuts others")
+        notes.append(f"{counted(cut_anew, 'documents')} with a chunk without text: cut here, as the store cuts others")
     if export.deleted:
-        notes.append(f"{export.deleted} deleted documents were left out")
+        notes.append(f"left out: {counted(export.deleted, 'deleted documents')}")
     if export.from_chunks:
-        notes.append(f"{export.from_chunks} documents are in the file only as chunks and were put together from them")
+        notes.append(f"{counted(export.from_chunks, 'documents')} in the file only as chunks: put together here")
     return replace(collected.parsed(path, "cems-export", "memories", export.errors, notes), chunks=chunks)
 
 

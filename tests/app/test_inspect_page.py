@@ -321,7 +321,7 @@ def test_scoring_that_was_cancelled_can_be_gone_on_with(open_page: OpenPage) -> 
     set_config(page, changed)
     set_state(page, attempted=(request, changed))  # what a cancelled run leaves
     page.run()
-    assert any("candidates are not scored yet; the other scores are kept" in info.value for info in page.info)
+    assert any("Not scored yet: " in info.value for info in page.info)
     assert "were not scored by late_interaction" in html(page, "wb-notes")
     assert len(order(page)) == 10
     show(page, "Rerank")

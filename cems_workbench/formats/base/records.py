@@ -21,6 +21,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any, Generic, Literal, NamedTuple, TypeVar
 
+from cems_workbench.errors import counted
 from cems_workbench.formats.base.fields import FieldError, UnknownFields, identifier
 from cems_workbench.formats.base.files import type_name
 from cems_workbench.formats.base.memory_fields import TIME_OF
@@ -368,5 +369,5 @@ def memories_of(
 
     collected = collect(str(path), numbered(), make, lambda memory: memory.id, "id", known, errors)
     if deleted:
-        collected.notes += (f"{deleted} rows are deleted in their system and were left out",)
+        collected.notes += (f"left out: {counted(deleted, 'rows')} deleted in their system",)
     return collected

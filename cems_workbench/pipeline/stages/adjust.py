@@ -296,10 +296,10 @@ def _warnings(
         if undated and np.isnan(table.as_of[q]):
             found.append("the evidence has no as_of, so ages are unknown and time decay is 1")
         elif undated:
-            found.append(f"{undated} candidates have no {config.time_decay.clock} date; their time decay is 1")
+            found.append(f"no {config.time_decay.clock} date for {undated} of the candidates: time decay 1")
         if future:
-            counted = "their score grows" if _grows(config.time_decay) else "they count as age 0"
-            found.append(f"{future} candidates are dated after as_of; {counted}")
+            effect = "the score grows" if _grows(config.time_decay) else "age 0"
+            found.append(f"a date after as_of for {future} of the candidates: {effect}")
     if config.feedback.enabled and alive.any():
         least = config.feedback.min_signals
         if (table.relevant + table.noise)[q, alive].max() < least:

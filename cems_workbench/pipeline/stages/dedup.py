@@ -45,7 +45,7 @@ def apply_dedup(table: CandidateTable, before: Ranking, config: DedupConfig) -> 
 
     def warnings(q: int) -> list[str]:
         bare = int((before.alive[q] & ~table.cosines(q)[1]).sum())
-        return [f"{bare} candidates have no embedding and cannot be deduplicated"] if bare else []
+        return [f"no embedding for {bare} of the candidates: kept without a comparison"] if bare else []
 
     return StageArrays(
         entered=before.alive,

@@ -370,7 +370,9 @@ def _warnings(
     ranks_only = ONLY_RANKS[table.lists.source[q]]
     stray = int((present[q].any(axis=0) & ~present[q, ~ranks_only].any(axis=0)).sum())
     if stray:
-        found.append(f"{stray} candidates stand only in recency or access lists, gathered for deeper lists than these")
+        found.append(
+            f"only in recency or access lists, gathered for deeper lists than these: {stray} of the candidates"
+        )
     return found
 
 

@@ -223,7 +223,9 @@ def remarks(measured: Sequence[Figures]) -> list[str]:
         if config.scored_later:
             lines.append(f"{plain(config.name)}: ms per query excludes {config.scored_later}.")
         if config.not_gathered:
-            lines.append(f"{plain(config.name)}: {config.not_gathered} queries could not be gathered and are left out.")
+            lines.append(
+                f"{plain(config.name)}: left out: {counted(config.not_gathered, 'queries')} that could not be gathered."
+            )
         for why, count in config.failed.items():
             lines.append(
                 f":orange[⚠] {plain(config.name)}: its reranker failed for {counted(count, 'queries')}: {plain(why)}."

@@ -17,7 +17,7 @@ import streamlit as st
 
 from cems_workbench.analysis.why.trial import LabelledSet
 from cems_workbench.config import PipelineConfig
-from cems_workbench.errors import WorkbenchError
+from cems_workbench.errors import WorkbenchError, counted
 from cems_workbench.evaluation.batch import LabelledBatch, SignalTable, signal_table
 from cems_workbench.jobs.background import BackgroundEvidence, may_start_unasked, searches_locally
 from cems_workbench.jobs.evidence_memory import EvidenceMemory, Grades, gathered_judged_set, judged_queries
@@ -179,7 +179,9 @@ def offer_resume(needs: Sequence[Need]) -> None:
     if not scores:
         return
     text_box, button_box = st.columns([6, 1], vertical_alignment="center")
-    text_box.info(f"{scores} candidates are not scored yet; the other scores are kept.", icon=":material/pause_circle:")
+    text_box.info(
+        f"Not scored yet: {counted(scores, 'candidates')}; the other scores are kept.", icon=":material/pause_circle:"
+    )
     button_box.button("Resume", key="inspect:go_on", on_click=state.update, kwargs={"attempted": None})
 
 

@@ -64,7 +64,7 @@ def test_a_duplicate_of_a_dropped_memory_is_kept_when_it_differs_from_the_kept()
 def test_a_memory_without_embedding_is_kept_with_a_warning() -> None:
     dedup = stage("dedup", evidence({"vector": LIST}, embeddings={"a": [1.0, 0.0], "b": [1.0, 0.0]}), DEDUP)
     assert kept(dedup) == ["a", "c", "d"]
-    assert warned(dedup, "2 candidates have no embedding")
+    assert warned(dedup, "no embedding for 2 of the candidates")
 
 
 def test_equal_vectors_are_duplicates_at_similarity_one() -> None:
@@ -519,8 +519,8 @@ def test_time_decay_by_hand(memory: dict[str, Any], changes: dict[str, Any], fac
 @pytest.mark.parametrize(
     ("memory", "as_of", "age", "said"),
     [
-        ({}, NOW, None, "1 candidates have no last_accessed date"),
-        (ago(days=-10), NOW, -10, "dated after as_of"),
+        ({}, NOW, None, "no last_accessed date for 1 of the candidates"),
+        (ago(days=-10), NOW, -10, "a date after as_of for 1 of the candidates"),
         (ago(days=60), None, None, "the evidence has no as_of"),
     ],
 )
