@@ -626,9 +626,7 @@ def _unsupported_list(name: str, found: LiveList, probe: SourceInfo) -> list[str
     short = found.shortfall(probe.vectors)
     said = [f"{name}: {short}; Index check says why"] if short else []
     if found.unknown:
-        said.append(
-            f"{name}: the snapshot does not have {counted(len(found.unknown), 'hits')}; connect again to update it"
-        )
+        said.append(f"{name}: the snapshot lacks {counted(len(found.unknown), 'hits')}; connect again to update it")
     return said
 
 

@@ -307,7 +307,7 @@ def test_the_map_names_the_winners_and_how_often_the_query_succeeds(open_page: O
     page = page.segmented_control(key="inspect:map:size").set_value(12).run()
     found = remembered(page, "weight_map")
     assert (len(found.xs), found.x.path, found.y.path) == (12, "lists.lexical.weight", "fusion.k")
-    assert f"somewhere among {len(found.xs) * len(found.ys)} cells" in markdown(page)
+    assert f"somewhere in {len(found.xs) * len(found.ys)} cells" in markdown(page)
     assert found.judged and "A relevant memory is first in" in markdown(page)
     at = found.xs.index(found.now[0]), found.ys.index(found.now[1])
     assert found.first[at[1]][at[0]] == order(page)[0]

@@ -370,9 +370,7 @@ def _warnings(
     ranks_only = ONLY_RANKS[table.lists.source[q]]
     stray = int((present[q].any(axis=0) & ~present[q, ~ranks_only].any(axis=0)).sum())
     if stray:
-        found.append(
-            f"only in recency or access lists, gathered for deeper lists than these: {stray} of the candidates"
-        )
+        found.append(f"{stray} of the candidates only in recency or access lists, gathered for deeper lists than these")
     return found
 
 

@@ -223,13 +223,10 @@ def remarks(measured: Sequence[Figures]) -> list[str]:
         if config.scored_later:
             lines.append(f"{plain(config.name)}: ms per query excludes {config.scored_later}.")
         if config.not_gathered:
-            lines.append(
-                f"{plain(config.name)}: left out: {counted(config.not_gathered, 'queries')} that could not be gathered."
-            )
+            lines.append(f"{plain(config.name)}: {counted(config.not_gathered, 'queries')} not gathered, so left out.")
         for why, count in config.failed.items():
-            lines.append(
-                f":orange[⚠] {plain(config.name)}: its reranker failed for {counted(count, 'queries')}: {plain(why)}."
-            )
+            failed = f"its reranker failed for {counted(count, 'queries')}"
+            lines.append(f":orange[⚠] {plain(config.name)}: {failed}: {plain(why)}.")
     return lines
 
 

@@ -179,9 +179,7 @@ def offer_resume(needs: Sequence[Need]) -> None:
     if not scores:
         return
     text_box, button_box = st.columns([6, 1], vertical_alignment="center")
-    text_box.info(
-        f"Not scored yet: {counted(scores, 'candidates')}; the other scores are kept.", icon=":material/pause_circle:"
-    )
+    text_box.info(f"Not scored yet: {counted(scores, 'candidates')}; others are kept.", icon=":material/pause_circle:")
     button_box.button("Resume", key="inspect:go_on", on_click=state.update, kwargs={"attempted": None})
 
 

@@ -177,9 +177,7 @@ def judged_summary(
         return f"{counted(len(grades), 'memories')} judged for this query, none as relevant."
     shown = {result.memory_id for result in trace.results}
     missing = sorted(set(relevant) - shown, key=lambda memory_id: (-grades[memory_id], memory_id))
-    text = (
-        f"The results have {len(shown.intersection(relevant))} of {counted(len(relevant), 'memories')} judged relevant"
-    )
+    text = f"Results have {len(shown.intersection(relevant))} of {counted(len(relevant), 'memories')} judged relevant"
     if not missing:
         return text + "."
     listed = ", ".join(f"{plain(short_id(memory_id))} (grade {grades[memory_id]})" for memory_id in missing[:6])

@@ -170,9 +170,7 @@ def draw_differences(
         if mark.note == scores.judge:
             marks.setdefault((mark.qid, mark.memory_id), []).append(mark)
     title, toggle = st.columns([4, 1.3], vertical_alignment="center")
-    title.markdown(
-        f"## {counted(len(every), 'pairs')} that only one of them calls relevant", help=HELP["label:differences"]
-    )
+    title.markdown(f"## {counted(len(every), 'pairs')} that only one calls relevant", help=HELP["label:differences"])
     hide = toggle.toggle("Hide “judge wrong”", **remembered("label:differences:hide"))
     shown = [difference for difference in every if not (hide and difference.scored.pair in marks)][:MAX_ROWS]
     if not shown:

@@ -129,9 +129,7 @@ def _write(store: Store, card: Card, reviewer: str, press: Press) -> str:
         return "Query marked as unclear."
     relevant = give_no_answer(store, qid, reviewer, at_hand=memory_id, shown=shown, note=note)
     if relevant:
-        return (
-            f"Recorded, but the query has {counted(len(relevant), 'memories')} judged relevant; those judgments count."
-        )
+        return f"Recorded, but the query has {counted(len(relevant), 'memories')} judged relevant, which still counts."
     return "Recorded: nothing answers the query."
 
 
