@@ -39,7 +39,6 @@ from cems_workbench.cli.options import (
 from cems_workbench.cli.terminal import put, repeated, say, say_next, words_of
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
-from cems_workbench.renamed import present_arguments
 
 WORKFLOW = PurePosixPath(".github/workflows/memory-retrieval.yml")
 HOOKS = PurePosixPath(".pre-commit-config.yaml")
@@ -253,7 +252,7 @@ def _crontab_line(when: str, store: Path | None) -> str:
     if not _CRON.fullmatch(when.strip()):
         raise InputError(f'--cron "{when}": expected five fields of cron, such as "0 6 * * 1", or @daily')
     words, skip = [], False
-    for word in present_arguments(sys.argv[1:]):
+    for word in sys.argv[1:]:
         if skip or word == "--cron" or word.startswith("--cron="):
             skip = word == "--cron"
             continue

@@ -23,18 +23,16 @@ from cems_workbench.cli.terminal import first_search, say, say_next
 from cems_workbench.command_words import command_line, words_of
 from cems_workbench.errors import NoMemoriesError, WorkbenchError, user_message
 from cems_workbench.platform.waiting import NOTICES
-from cems_workbench.renamed import present_arguments
 from cems_workbench.serve.wire import without_switch
 
 INTERRUPTED = 130
 
 
 class _Commands(typer.core.TyperGroup):
-    """The commands; old names of commands and options are read as the present ones."""
+    """The commands; --no-serve may stand anywhere in the line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        groups = [name for name, command in self.commands.items() if hasattr(command, "commands")]
-        return super().parse_args(ctx, present_arguments(without_switch(args), groups))
+        return super().parse_args(ctx, without_switch(args))
 
 
 COMMANDS = {

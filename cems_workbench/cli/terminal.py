@@ -31,7 +31,6 @@ from cems_workbench.command_words import words_of as words_of
 from cems_workbench.platform.bidi import REPLACEMENT
 from cems_workbench.platform.waiting import WAITING
 from cems_workbench.progress import Progress
-from cems_workbench.renamed import present_arguments
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.gather import Request
@@ -185,7 +184,7 @@ def request_options(request: Request, without: Sequence[int] = ()) -> list[str]:
 
 def repeated(*further: str) -> list[str]:
     """This very command, with more options."""
-    words = present_arguments(sys.argv[1:])
+    words = sys.argv[1:]
     end = words.index("--") if "--" in words else len(words)
     return [*words[:end], *further, *words[end:]]
 

@@ -24,7 +24,6 @@ from cems_workbench.config import (
 from cems_workbench.config.forms.files import SUFFIXES
 from cems_workbench.config.forms.targets import TARGET_TITLES
 from cems_workbench.errors import counted
-from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.platform.atomic_write import write_text
 
 if TYPE_CHECKING:  # an export without evidence measures nothing
@@ -34,6 +33,7 @@ if TYPE_CHECKING:  # an export without evidence measures nothing
     from cems_workbench.evaluation.evaluate import Evaluation
     from cems_workbench.evaluation.metrics import Measure
     from cems_workbench.jobs.evaluation import LabelledEvidence
+    from cems_workbench.jobs.factory import Cache
     from cems_workbench.jobs.query_set_evidence import QuerySelection
     from cems_workbench.jobs.tuning import SearchResult
     from cems_workbench.pipeline.resources import Resources
@@ -207,7 +207,7 @@ def measured_proposal(
 
 
 def of_selection(
-    export: Export, evidence: LabelledEvidence, resources: Resources, cache: Cache = uncached
+    export: Export, evidence: LabelledEvidence, resources: Resources, cache: Cache
 ) -> LabelledEvidence | None:
     """The evidence that was gathered for the target's config and the same queries; None without any. Raises InputError."""
     from cems_workbench.jobs.evaluation import labelled_selection

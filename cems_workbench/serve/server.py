@@ -222,7 +222,6 @@ class Server:
                 self._send(wire, {"writing": True})
 
         def command() -> None:
-            _begin()
             import_module(COMMANDS).main()
 
         wire.socket.settimeout(None)
@@ -388,13 +387,6 @@ def _leave() -> None:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(0)
-
-
-def _begin() -> None:
-    """Forget what a process says only once, since this one is to be a new one."""
-    from cems_workbench import renamed
-
-    renamed.report.cache_clear()
 
 
 def _to_log(file: str) -> None:

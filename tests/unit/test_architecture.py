@@ -26,7 +26,6 @@ LAYERS: tuple[tuple[str, ...], ...] = (
         "platform",
         "progress",
         "records",
-        "renamed",
         "results",
         "settings",
     ),

@@ -201,4 +201,4 @@ def test_lists_of_the_sample_stand_in_the_servers_order(postgres: Server, tmp_pa
 
 def indexed(home: Path, chunks: list[tuple[str, int, str]]) -> TsRankIndex:
     entries = [postgres.Chunk(memory_id, number, text, None, "personal") for memory_id, number, text in chunks]
-    return TsRankIndex(home / postgres.build(home, entries, len(entries), 1, silent).directory)
+    return TsRankIndex(home / postgres.build(home, entries, len(entries), 1, silent).segments[0][0])

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from cems_workbench import renamed
 from cems_workbench.config import (
     PipelineConfig,
     config_from,
@@ -310,39 +309,6 @@ def test_the_next_rename_is_a_row_for_files_of_both_earlier_versions(monkeypatch
     assert configs.present_values({"version": 2, "rerank": {"depth": 5}}) == {"version": 3, "rerank": {"most": 5}}
     assert list(configs.present_values(of_1)) == list(of_1)
     assert configs.present_path("rerank.input_limit") == "rerank.most"
-
-
-@pytest.mark.parametrize(
-    ("typed", "present"),
-    [
-        ("embed --store x", "reindex --store x"),
-        ("report figures --k 3", "report plots --cutoff 3"),
-        ("sample --by=random --by x", "sample --strategy=random --strategy x"),
-        ("search --by x", "search --by x"),
-        ("sample -- --by", "sample -- --by"),
-        ("sample", "sample"),
-        ("--version", "--version"),
-        ("report", "report"),
-        ("", ""),
-    ],
-)
-def test_a_renamed_word_of_the_command_line_is_a_row(typed, present, monkeypatch, caplog):
-    rows = {
-        "embed": "reindex",
-        "report figures": "report plots",
-        "sample --by": "--strategy",
-        "report plots --k": "--cutoff",
-    }
-    monkeypatch.setattr(renamed, "WORDS", rows)
-    renamed.report.cache_clear()
-    for _ in range(2):
-        assert renamed.present_arguments(typed.split(), groups=("report",)) == present.split()
-    assert renamed.present_arguments(["a b", "--by"]) == ["a b", "--by"]
-    changed = typed != present
-    assert len(caplog.messages) == (
-        len(set(typed.split()) - set(present.split())) if changed and "=" not in typed else changed
-    )
-    assert not changed or caplog.messages[0].endswith("; the old name still works")
 
 
 def test_a_config_of_this_version_is_read_whole(subtests: pytest.Subtests) -> None:
