@@ -197,7 +197,8 @@ def main() -> None:
             say("interrupted; finished work is kept", err=True)
         sys.exit(code)
     except typer.TyperException as error:  # a missing argument, an unknown option
-        _refuse(f"{error.format_message()} {_help()}")
+        message = error.format_message()
+        _refuse(f"{message}{'' if message.endswith(('.', '?')) else '.'} {_help()}")
     except NoMemoriesError as error:
         sample = words_of("import", SAMPLE_DATA.name, options=_store_option(sys.argv))
         _refuse(f"{error}; the bundled sample: {command_line(sample)}")
@@ -225,7 +226,7 @@ def _to_begin_with() -> list[list[str] | None]:
 
 
 def _help() -> str:
-    typed = sys.argv[1] if len(sys.argv) > 1 else ""
+    typed = "".join(without_switch(sys.argv[1:])[:1])
     return f"See {command_line([typed, '--help'] if _is_command(typed) else ['--help'])}"
 
 

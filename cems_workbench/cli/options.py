@@ -183,17 +183,18 @@ def present(result: Result, as_json: bool = False, *, titled: bool = False, also
 
 def print_parts(lines: Iterable[str], tables: Iterable[ResultTable], notes: Iterable[str]) -> None:
     """Print the parts of a result; warnings and notes that begin so go to stderr."""
-    lines, notes = list(lines), list(notes)
+    lines, tables, notes = list(lines), [table for table in tables if table], list(notes)
+    aside = ("warning:", "note:")
     for line in lines:
         say_wrapped(line)
-    for place, table in enumerate(table for table in tables if table):
+    for place, table in enumerate(tables):
         if place or lines:
             say()
         print_rows(table)
-    if notes:
+    if (lines or tables) and not all(note.startswith(aside) for note in notes):
         say()
     for note in notes:
-        say_wrapped(note, err=note.startswith(("warning:", "note:")))
+        say_wrapped(note, err=note.startswith(aside))
 
 
 MAX_PROBLEMS = 50

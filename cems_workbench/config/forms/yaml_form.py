@@ -367,7 +367,7 @@ def known_preset(name: str, where: str) -> str:
     known = preset_names()
     if name not in known:
         close = nearest(name, known)
-        hint = f"; did you mean {close}?" if close else ""
+        hint = f"; did you mean {close}?" if close else "."
         raise InputError(f"{where} {one_line(name, 80)}: unknown{hint} Known presets: {', '.join(known)}")
     return name
 

@@ -286,7 +286,7 @@ def parse_measure(text: str, grade: int = 1) -> Measure:
     known = _spellings()
     if name.lower() not in known:
         close = nearest(name.lower(), known)
-        hint = f"; did you mean {known[close]}?" if close else ""
+        hint = f"; did you mean {known[close]}?" if close else "."
         raise InputError(f"measure {text}: unknown{hint} Known measures: {', '.join(MEASURES)}")
     family = MEASURES[known[name.lower()]]
     if k is not None and int(k) < 1:
