@@ -116,7 +116,9 @@ def _holdout_line(result: SearchResult) -> str:
         return "No query was sealed: the folds are the only queries that did not choose."
     if not looks:
         return f"{counted(sealed, 'queries')} sealed and not looked at."
-    return f"{counted(sealed, 'queries')} sealed; this was look {looks}, and each look makes the sealed result worth less."
+    return (
+        f"{counted(sealed, 'queries')} sealed; this was look {looks}, and each look makes the sealed result worth less."
+    )
 
 
 def _axes(result: SearchResult) -> tuple[Row, ...]:

@@ -322,12 +322,12 @@ def test_scoring_that_was_cancelled_can_be_gone_on_with(open_page: OpenPage) -> 
     set_state(page, attempted=(request, changed))  # what a cancelled run leaves
     page.run()
     assert any("Not scored yet: " in info.value for info in page.info)
-    assert "were not scored by late_interaction" in html(page, "wb-notes")
+    assert "late_interaction did not score" in html(page, "wb-notes")
     assert len(order(page)) == 10
     show(page, "Rerank")
     page = page.button(key="inspect:go_on").click().run()
     assert "inspect:go_on" not in buttons(page)
-    assert not [body for body in (e.proto.body for e in page.get("html")) if "were not scored" in body]
+    assert not [body for body in (e.proto.body for e in page.get("html")) if "did not score" in body]
     scored = evidence_of(page)
     assert scored.notes["rerank_scores"]["scored"] > 0
     assert scored.as_of == evidence.as_of

@@ -193,7 +193,7 @@ def test_every_form_is_exported_with_its_card_and_what_it_cannot_say(tuned: AppT
         shown = next(code.value for code in page.code if "cems" in code.value.lower())
         assert ("Evidence card" in shown) == (form != "json"), form
         if form.endswith("env") or form in ("mem0", "engram"):  # what these systems have no setting for
-            assert "cannot be expressed exactly in its file" in captions(page), form
+            assert "Not exactly in its file" in captions(page), form
         else:
             assert import_config(shown, source=f"x.{form.removesuffix('thon')}").config == found(page).tuned.config
 

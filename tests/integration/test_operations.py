@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import anyio
 import pytest
 
 import cems_workbench as cw
@@ -17,6 +16,7 @@ from cems_workbench.mcp.queries import OfQuery, operation_tool
 from cems_workbench.mcp.server import WorkbenchServer
 from cems_workbench.pipeline import Trace
 from cems_workbench.results import Report, Table
+from tests.event_loop import run
 from tests.integration.mcp_store import FIRST_THREE, QUERY, made
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def test_an_operation_is_on_every_surface(command: Command, store: Path) -> None
     assert json.loads(command(*asked, "--json").out) == json.loads(json.dumps(found.to_json()))
     assert QUESTION in command("--help").out and answer.ids[0] in Path("lengths.html").read_text()
     served = ServedStore(store)
-    assert "lengths" in [tool.name for tool in anyio.run(WorkbenchServer(served).list_tools)]
+    assert "lengths" in [tool.name for tool in run(WorkbenchServer(served).list_tools())]
     reply = operation_tool(OPERATIONS["lengths"]).answer(
         served, OfQuery(query=QUERY, config="cems", changes=FIRST_THREE)
     )
