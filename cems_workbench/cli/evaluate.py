@@ -294,7 +294,7 @@ def compare_command(
     from cems_workbench.jobs.evaluation import MAX_QUERIES_PRINTED
     from cems_workbench.jobs.regression import got_worse
 
-    choice.require_two("compare")
+    choice.require_two("compare", evidence)
     asserted = guards.asserted()
     with measured(evidence, choice, how, as_json, further=asserted.measures) as found:
         comparison = found.comparison

@@ -197,7 +197,7 @@ def main() -> None:
             say("interrupted; finished work is kept", err=True)
         sys.exit(code)
     except typer.TyperException as error:  # a missing argument, an unknown option
-        message = error.format_message()
+        message = error.format_message().replace(": Value error, ", ": ")  # pydantic's prefix, which typer leaves
         _refuse(f"{message}{'' if message.endswith(('.', '?')) else '.'} {_help()}")
     except NoMemoriesError as error:
         sample = words_of("import", SAMPLE_DATA.name, options=_store_option(sys.argv))

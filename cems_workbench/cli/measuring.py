@@ -84,8 +84,11 @@ class ConfigsChoice:
         """The configs on evidence with this header, as `configs_for`."""
         return configs_for(header, self.config, self.preset, self.changes, ablate)
 
-    def require_two(self, command: str) -> None:
-        """Raise InputError unless at least two configs are named."""
+    def require_two(self, command: str, evidence: Sequence[str]) -> None:
+        """Raise InputError unless at least two configs are named; a missing file is named first."""
+        for path in evidence_files(evidence) or ():
+            if not path.exists():
+                raise InputError(f"{path}: no such evidence file")
         if len(self.config or ()) + len(self.preset or ()) < 2:
             raise InputError(f"{command} needs at least two configs: --config A --config B (files, or presets by name)")
 

@@ -44,7 +44,7 @@ def compare_command(
     from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE
     from cems_workbench.report.comparison import comparison_report
 
-    choice.require_two("report compare")
+    choice.require_two("report compare", evidence)
     with measured(evidence, choice, how, count_losses=DEFAULT_K) as found:
         page = comparison_report(
             found.comparison,

@@ -35,7 +35,7 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.list_sources import provenance
 from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.recorded import RECORDED
-from cems_workbench.platform.parsing import MAX_CHARS, json_values
+from cems_workbench.platform.parsing import MAX_CHARS, is_duckdb, json_values
 from cems_workbench.platform.typed_json import reader
 from cems_workbench.records import Judgment, Query
 from cems_workbench.store.database import DISK_FULL
@@ -304,7 +304,7 @@ def is_evidence_file(path: Path) -> bool:
         if not path.is_file():  # a pipe would be waited for
             return False
         with path.open("rb") as file:
-            return file.read(12)[8:12] == b"DUCK"
+            return is_duckdb(file.read(12))
     except (OSError, ValueError):
         return False
 

@@ -53,7 +53,14 @@ def read_text(path: Path, what: str, max_bytes: int = 4 * MAX_CHARS) -> str:
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        if is_duckdb(raw):
+            raise InputError(f"{path}: an evidence file or another DuckDB database, not a {what}") from None
         raise InputError(f"{path}: not UTF-8 text (byte {error.start})") from None
+
+
+def is_duckdb(head: bytes) -> bool:
+    """Whether a file that begins so (12 bytes are enough) is a DuckDB database, as evidence files of query sets are."""
+    return head[8:12] == b"DUCK"
 
 
 def decimal_number(text: str) -> Decimal | None:

@@ -25,7 +25,7 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.csv_table import records
 from cems_workbench.formats.base.fields import finite
-from cems_workbench.formats.base.files import open_file, parse_json, type_name
+from cems_workbench.formats.base.files import parse_json, read_whole, type_name
 from cems_workbench.formats.logs import distinct, with_one_sign
 from cems_workbench.formats.responses import (
     IDS,
@@ -58,12 +58,7 @@ _NUMBERED = re.compile(r"(.*\D)(\d+)")
 
 def read_recording(path: Path) -> Recording:
     """Read a file of answers. Raises InputError as `parse_recording` does, and when the file cannot be read."""
-    raw = open_file(path).read_bytes()
-    try:
-        return parse_recording(raw.decode("utf-8-sig"), str(path))
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}:{line}: is not UTF-8 (byte {raw[error.start]:#04x})") from None
+    return parse_recording(read_whole(path), str(path))
 
 
 def parse_recording(text: str, source: str = "answers") -> Recording:

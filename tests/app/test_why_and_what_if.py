@@ -255,7 +255,7 @@ def test_the_table_has_the_breakpoints_and_a_step_into_the_next_segment_gives_it
     evidence = evidence_of(page)
     found = sweep(evidence, config_of(page), "lists.lexical.weight", 5)
     assert len(found.breakpoints) > 2
-    assert f"**Breakpoints from 0 to 3: {len(found.breakpoints)}**" in markdown(page)
+    assert f"**{len(found.breakpoints)} breakpoints from 0 to 3**" in markdown(page)
     table = page.dataframe[0].value
     assert list(table["to"]) == [one.last for one in found.segments]
     at = found.segments.index(found.present)

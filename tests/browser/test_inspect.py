@@ -158,7 +158,7 @@ def test_a_segment_and_a_cell_of_the_map_are_applied_by_a_click(window: Window) 
     before = inspect.search(QUERY)[:5]
 
     inspect.tool("Sensitivity")
-    expect(inspect.page.get_by_text(re.compile(r"Breakpoints from 0 to 3: \d+"))).to_be_visible()
+    expect(inspect.page.get_by_text(re.compile(r"\d+ breakpoints from 0 to 3"))).to_be_visible()
     chart = inspect.page.locator(".st-key-inspect-sensitivity-chart").first
     expect(chart.locator(".barlayer .point").first).to_be_visible()
     expect(chart.locator(".scatterlayer .trace").first).to_be_attached()

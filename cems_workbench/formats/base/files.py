@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from cems_workbench.errors import InputError, one_line
-from cems_workbench.platform.parsing import MAX_FILE_BYTES
+from cems_workbench.platform.parsing import MAX_FILE_BYTES, is_duckdb
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import RowError
 
@@ -197,14 +197,21 @@ def open_file(path: Path) -> Path:
     return path
 
 
+def read_whole(path: Path) -> str:
+    """The text of a file without its byte order mark; raises InputError, with the line of a byte that is not UTF-8."""
+    raw = open_file(path).read_bytes()
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if is_duckdb(raw):
+            raise InputError(f"{path} is an evidence file or another DuckDB database, not text") from None
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{path}:{line}: is not UTF-8 (byte {error.object[error.start]:#04x})") from None
+
+
 def read_document(path: Path) -> Any:
     """The whole file as one JSON document; raises InputError with line and column when it is none."""
-    raw = open_file(path).read_bytes().removeprefix(b"\xef\xbb\xbf")
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{path}:{line}: is not UTF-8 (byte {raw[error.start]:#04x})") from None
+    text = read_whole(path)
     if not text.strip():
         raise InputError(f"{path} is empty")
     try:
