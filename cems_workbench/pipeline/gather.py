@@ -130,13 +130,10 @@ def gather_trace(
     switched_off: Collection[int] = (),
     clock: Clock | None = None,
 ) -> Trace:
-    """The replay of `gather_scores` of this evidence, its stages timed by `clock`, at no replay more. Raises as `gather` does."""
+    """The replay of `gather_scores` of this evidence, its stages timed by `clock`. Raises as `gather` does."""
     trace = replay(lists, config, switched_off=switched_off, clock=clock)
-    for reader in _readers(config, None, judge):
-        if wanted_scores(trace, reader):
-            evidence = scored(reader, trace.evidence, trace, resources, progress)
-            trace = replay(evidence, config, switched_off=switched_off, clock=clock)
-    return trace
+    evidence = gather_scores(lists, config, resources, progress, trace=trace, judge=judge, switched_off=switched_off)
+    return trace if evidence is lists else replay(evidence, config, switched_off=switched_off, clock=clock)
 
 
 def gather_scores(
