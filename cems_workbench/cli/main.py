@@ -23,9 +23,7 @@ from cems_workbench.cli.terminal import first_search, say, say_next
 from cems_workbench.command_words import command_line, words_of
 from cems_workbench.errors import NoMemoriesError, WorkbenchError, user_message
 from cems_workbench.platform.waiting import NOTICES
-from cems_workbench.serve.wire import without_switch
-
-INTERRUPTED = 130
+from cems_workbench.serve.wire import INTERRUPTED, without_switch
 
 
 class _Commands(typer.core.TyperGroup):

@@ -43,6 +43,7 @@ from cems_workbench.platform import start_up
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.progress import Cancelled
 from cems_workbench.results import Report, Table
+from cems_workbench.serve.wire import INTERRUPTED
 
 if TYPE_CHECKING:
     from cems_workbench.config import EvidenceCard
@@ -72,11 +73,10 @@ def export_command(
     own = None if changes and card is None else _card(config, card)
     export = exported(chosen, format, own)
     if evidence is not None:
-        rankings = [_measured(export, evidence, metric)]
-        for ranking in rankings:
-            print_ranking(ranking, err=out is None)
+        ranking = _measured(export, evidence, metric)
+        print_ranking(ranking, err=out is None)
         if own is not None:
-            export, _, own = with_figures(chosen, format, own, lambda _: rankings)
+            export, _, own = with_figures(chosen, format, own, lambda _: [ranking])
     if out is None:
         put(export.text)
         return
@@ -232,9 +232,6 @@ def _listed(records: list[ConfigRecord]) -> Report:
 def _row(record: ConfigRecord) -> dict[str, object]:
     said = {name: getattr(record, name) for name in ("id", "name", "base", "author", "why")}
     return said | {"saved_at": record.saved_at.isoformat(), "evidence": record.card is not None}
-
-
-INTERRUPTED = 130
 
 
 def tune_command(

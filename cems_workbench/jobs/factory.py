@@ -183,7 +183,6 @@ class KeptResources:
             self._rest(resources)
 
     def _fitting(self, settings: Settings) -> Resources:
-
         # A relative path stays one, since messages name it; it means the same in the same directory.
         asked = settings, os.getcwd(), _weights(settings)
         opened = self._opened

@@ -205,7 +205,8 @@ def uses_in_files(
     return found
 
 
-MEASURES = "nDCG@10 hit@5 recall@5"
+FEW_MEASURES = "nDCG@10 hit@5 recall@5"
+"""What is measured where a table of every measure would be too long: the effect of an edit, and the answers for agents."""
 
 
 def effect_on_queries(
@@ -230,7 +231,7 @@ def effect_on_queries(
         {query.qid: evidence for query, evidence in zip(queries, found, strict=True)},
         agreed_grades(judgments),
         config,
-        parse_measures(MEASURES, relevant_from),
+        parse_measures(FEW_MEASURES, relevant_from),
         progress=progress,
     )
 

@@ -26,7 +26,7 @@ from cems_workbench.evaluation.evaluate import number, stale_lines
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.evaluation import EvaluationReport, evidence_of, measured_losses
-from cems_workbench.jobs.memory_use import MemoryReport
+from cems_workbench.jobs.memory_use import FEW_MEASURES, MemoryReport
 from cems_workbench.jobs.query_set_evidence import PROGRESS_LABEL
 from cems_workbench.mcp.protocol import (
     MAX_NAME,
@@ -46,7 +46,6 @@ from cems_workbench.mcp.protocol import (
 )
 from cems_workbench.progress import Cancelled
 
-MEASURES = "nDCG@10 hit@5 recall@5"
 MAX_MISSING = 3
 PROGRESS_INTERVAL_S = 1.0
 
@@ -62,7 +61,7 @@ class OfSet(Page, WithConfig):
 class Evaluate(OfSet):
     """Arguments of `evaluate`."""
 
-    measures: Name = MEASURES
+    measures: Name = FEW_MEASURES
 
 
 def evaluate(served: ServedStore, asked: Evaluate, context: Context) -> Reply:
@@ -75,7 +74,7 @@ def evaluate(served: ServedStore, asked: Evaluate, context: Context) -> Reply:
     if not isinstance(found, list):
         return reply(state="searching", config=chosen.name, **found)
     chosen = served.measured_config(found[0], chosen, asked.config or asked.changes)
-    report = measures.evaluate(found[0], chosen, asked.measures or MEASURES)
+    report = measures.evaluate(found[0], chosen, asked.measures or FEW_MEASURES)
     evaluation = report.evaluation
     values = evaluation.values[:, 0]
     order = sorted(
@@ -111,7 +110,7 @@ class Compare(OfSet):
     """Arguments of `compare`."""
 
     against: Name = Field("", description="Baseline config; empty: config unchanged.")
-    measures: Name = MEASURES
+    measures: Name = FEW_MEASURES
 
 
 def compare(served: ServedStore, asked: Compare, context: Context) -> Reply:
@@ -129,7 +128,8 @@ def compare(served: ServedStore, asked: Compare, context: Context) -> Reply:
     if not isinstance(found, list):
         return reply(state="searching", baseline=baseline.name, compared=compared.name, **found)
     reports = [
-        measures.evaluate(each, config, asked.measures or MEASURES) for each, config in zip(found, configs, strict=True)
+        measures.evaluate(each, config, asked.measures or FEW_MEASURES)
+        for each, config in zip(found, configs, strict=True)
     ]
     report = measures.compare(*reports)
     first, decided = str(report.comparison.evaluations[0].measures[0]), report.verdict()
@@ -197,7 +197,7 @@ def losses(served: ServedStore, asked: Losses, context: Context) -> Reply:
     if not asked.against:
         configs = [served.measured_config(found[0], configs[0], asked.config or asked.changes)]
         names = [configs[0].name]
-    reports = [measures.evaluate(each, one, MEASURES) for each, one in zip(found, configs, strict=True)]
+    reports = [measures.evaluate(each, one, FEW_MEASURES) for each, one in zip(found, configs, strict=True)]
     counted = measured_losses(reports, reports[0].evaluation.relevant_from, asked.cutoff, None)
     rows, counts = page([(i, row) for i, one in enumerate(counted.maps) for row in one.rows], asked)
     queries = {query.qid: query for one in reports for query in one.batch.queries}

@@ -61,12 +61,12 @@ Source = str
 class ListSource:
     """A source of ranked lists; its switch is `lists.<name>.enabled`.
 
-    `per_variant`: one list per query variant, whose weight multiplies the list's, and whose scores may be blended into the fused
-    one; the others make one list per query. `finds`: its lists add candidates; the others only rank those
-    candidates. `most`: the largest score of a hit, which
-    `fusion.divisor` counts the list with. `relevance`: its score measures relevance, so that combsum and combmax may use it. `ordered`:
-    equal scores stay in the order of the source, not of ids. `nested`: replay makes its lists from other lists; none is gathered.
-    `engine_fusion`: another system fused it, so it is neither by words nor by meaning; without a weight it is shown and takes no part.
+    `per_variant`: one list per query variant, whose weight multiplies the list's, and whose scores may be blended into the fused one; the
+    others make one list per query. `finds`: its lists add candidates; the others only rank those candidates. `most`: the largest score of
+    a hit, which `fusion.divisor` counts the list with. `relevance`: its score measures relevance, so that combsum and combmax may use it.
+    `ordered`: equal scores stay in the order of the source, not of ids. `nested`: replay makes its lists from other lists; none is
+    gathered. `engine_fusion`: another system fused it, so it is neither by words nor by meaning; without a weight it is shown and takes no
+    part.
     """
 
     name: Source

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from cems_workbench.serve.wire import (
+    INTERRUPTED,
     PATIENCE_S,
     SERVED,
     STREAMS,
@@ -29,7 +30,6 @@ from cems_workbench.serve.wire import (
     without_switch,
 )
 
-INTERRUPTED = 130
 FAILED = 1
 SILENCE_S = 20.0
 """Seconds that a client waits for any sign of life while its command runs."""

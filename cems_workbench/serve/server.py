@@ -22,15 +22,15 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.serve.wire import PATIENCE_S, SOCKET, STREAMS, Address, Directory, Wire, ask
+from cems_workbench.serve.wire import INTERRUPTED, PATIENCE_S, SOCKET, STREAMS, Address, Directory, Wire, ask
 
 if TYPE_CHECKING:
     from cems_workbench.jobs.factory import KeptResources
 
 
 NAMES = ("<stdin>", "<stdout>", "<stderr>")
-BUG, LOST_OUTPUT, INTERRUPTED = 1, 120, 130
-"""Exit codes of Python: after a traceback, if the last output could not be written, and after an interrupt."""
+BUG, LOST_OUTPUT = 1, 120
+"""Exit codes of Python: after a traceback, and if the last output could not be written."""
 
 
 class _Reporting(io.FileIO):

@@ -27,6 +27,8 @@ from zlib import crc32
 
 from cems_workbench import PLUGINS
 
+INTERRUPTED = 130
+"""Exit code after an interrupt."""
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DIRECTORY = "cems-workbench"
 SOCKET = ".sock"

@@ -250,7 +250,9 @@ def _draw_summary(swept: Sweep) -> None:
     if not swept.numeric:
         text = f"{counted(len({segment.results for segment in segments}), 'outcomes')} with {counted(len(segments), 'values')}."
     else:
-        text = f"**{counted(count, 'breakpoints')} from {_number(segments[0].first)} to {_number(segments[-1].last)}**. "
+        text = (
+            f"**{counted(count, 'breakpoints')} from {_number(segments[0].first)} to {_number(segments[-1].last)}**. "
+        )
         now = swept.present
         same = f"no change from {_number(now.first)} to {_number(now.last)}."
         text += "It is currently off." if swept.now is None else f"Now {_number(swept.now)}: {same}"

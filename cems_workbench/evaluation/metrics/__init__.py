@@ -178,8 +178,6 @@ def rbo(first: Ints, second: Ints, p: float = PERSISTENCE) -> Floats:
 
 Compute = Callable[[GradedRankings, int | None, int], Floats]
 """(rankings of Q queries, cut-off or None for the whole ranking, lowest relevant grade) -> (Q) values."""
-
-
 Resampled = Callable[[GradedRankings, int | None, int, Floats], Floats]
 """(rankings, cut-off, lowest relevant grade, (B, Q) how often each query is drawn) -> (B) the measure of each draw, NaN where undefined."""
 
@@ -192,8 +190,7 @@ class MeasureFamily:
     with nothing relevant has no value. `needs_no_answer`: only a query that nothing answers has one. `lower_is_better`: it measures
     harm. `resampled`: the measure is of all queries together; the values that `compute` gives of each have it as their mean.
     `reads_judgments`: it may be another once more of the results are judged. `reads_first`: of a ranking it reads the first place alone.
-    `aliases` are other names it can be written with, in
-    lower case.
+    `aliases` are other names it can be written with, in lower case.
     """
 
     name: str

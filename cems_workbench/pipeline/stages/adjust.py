@@ -32,7 +32,7 @@ from typing import Literal
 import numpy as np
 
 from cems_workbench.config.sections import AdjustConfig, CountFactor, Feedback, ProjectFactors, TimeDecay
-from cems_workbench.pipeline.list_sources import ordinal
+from cems_workbench.pipeline.list_sources import DAY, MOST_DOUBLINGS, ordinal
 from cems_workbench.pipeline.stages.fusion import by_relations
 from cems_workbench.pipeline.stages.result import (
     PartColumn,
@@ -46,9 +46,6 @@ from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking, memoized, ranked
 from cems_workbench.records import PROJECT_REFERENCE, source_reference
 
-DAY = 86400.0
-MOST_DOUBLINGS = 100.0
-"""Half-lives into the future that count: a wrong date must not make a score infinite."""
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
