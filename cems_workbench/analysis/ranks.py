@@ -549,6 +549,7 @@ class RankFlow:
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """Lists, then stages, from left to right."""
         return (*self.lists, *self.stages)
 
 

@@ -209,6 +209,7 @@ class SideBySide:
 
     @cached_property
     def memory_ids(self) -> Sequence[str]:
+        """The candidates, in the order of the rows."""
         ids = self.trace.table.ids[0]
         return [ids[c] for c in self._places]
 

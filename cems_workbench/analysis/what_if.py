@@ -101,6 +101,7 @@ class WhatIf:
         return before, after
 
     def lists(self) -> list[BeforeAfter]:
+        """The memory's rank in every list of either evidence."""
         before, after = (_in_lists(trace, self.memory_id) for trace in (self.before, self.after))
         names = dict.fromkeys(
             listed.name for trace in (self.before, self.after) for listed in trace.stage(LISTS).fields.lists
@@ -131,6 +132,7 @@ class WhatIf:
         return [one for one in self.others() if within(one.after, k) and not within(one.before, k)]
 
     def left(self, k: int) -> list[MovedMemory]:
+        """The other memories that leave the first k results."""
         return [one for one in self.others() if within(one.before, k) and not within(one.after, k)]
 
     @property
@@ -386,6 +388,7 @@ class QueryEffect:
 
     @property
     def difference(self) -> float:
+        """The paired difference of the first measure."""
         return self.value_after - self.value_before
 
     def to_json(self) -> dict[str, Any]:

@@ -76,6 +76,7 @@ class EmbedderMatch:
 
     @property
     def same(self) -> bool:
+        """Whether there was at least one text, and every vector was reproduced."""
         return self.asked > 0 and self.reproduced == self.asked
 
     def __str__(self) -> str:

@@ -38,6 +38,7 @@ class SparseAnalysis:
     max_length: int | None = None
 
     def terms(self, text: str) -> list[str]:
+        """The terms of a text, in order, with repetitions."""
         kept = [word for word in split_words(text, self.tokens) if self._counts(word)]
         if self.stems == "none":
             return kept

@@ -149,10 +149,12 @@ class Configs:
 
     @persistent
     def history(self) -> list[ConfigRecord]:
+        """Every config of the history, the latest first."""
         return _read(self._team, "history")
 
     @persistent
     def experiments(self) -> list[ConfigRecord]:
+        """Every experiment, the latest first."""
         return _read(self._team, "experiment")
 
     @persistent

@@ -228,6 +228,7 @@ class Database:
             yield
 
     def commits(self) -> int:
+        """Number of committed transactions, of all processes."""
         with self.lock():
             return self._file.commits
 

@@ -193,6 +193,7 @@ class Decisions:
 
     @persistent
     def history(self, qid: str, memory_id: str) -> list[Decision]:
+        """Every decision on one pair, oldest first."""
         rows = rows_of(
             self._team,
             f"SELECT {_COLUMNS} FROM adjudications WHERE qid = ? AND memory_id = ? ORDER BY decided_at, id",

@@ -125,6 +125,7 @@ class Memories:
         self.hidden.intersection_update(now)
 
     def get(self, memory_id: str) -> Memory | None:
+        """The live memory with this id, or None."""
         return self.read([memory_id]).get(memory_id)
 
     def read(self, ids: Iterable[str] | None = None) -> dict[str, Memory]:
@@ -155,6 +156,7 @@ class Memories:
         return live(self._database, list(ids))
 
     def ids(self) -> list[str]:
+        """Ids of the live memories, sorted."""
         return self._database.read(column, "SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY id")
 
     def origins(self) -> list[Origin]:
@@ -176,6 +178,7 @@ class Memories:
             yield from self.read(some).values()
 
     def count(self) -> int:
+        """Number of live memories."""
         return self._cache.get("count", count)
 
     def projects(self) -> list[tuple[str | None, int]]:

@@ -36,6 +36,7 @@ class Queries:
 
     @persistent
     def read(self) -> list[Query]:
+        """All queries in their current version, by qid."""
         rows = rows_of(self._team, f"SELECT qid, {', '.join(COLUMNS)} FROM queries ORDER BY qid")
         return [from_row(row) for row in rows]
 

@@ -683,6 +683,7 @@ def _read_texts(texts: str | None) -> dict[str, EmbeddedText]:
 
 
 def as_vector(blob: bytes) -> NDArray[np.float32]:
+    """A stored vector, shape (dimension,)."""
     # The stored bytes are little-endian on every machine.
     return np.frombuffer(blob, "<f4").astype(np.float32, copy=False)
 

@@ -89,10 +89,12 @@ class QueryFidelity:
 
     @property
     def same_set(self) -> bool:
+        """The same memories, in any order."""
         return set(self.recorded) == set(self.ours)
 
     @property
     def same_first(self) -> bool:
+        """The same first memory, or none in both."""
         return self.recorded[:1] == self.ours[:1]
 
     @property

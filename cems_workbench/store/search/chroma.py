@@ -229,6 +229,7 @@ class ChromaDirectory:
         """Whether this process has read every vector."""
 
     def exists(self) -> bool:
+        """Whether there may be a database."""
         return self.url is not None or (self.path / DATABASE).exists()
 
     def verify(self) -> None:

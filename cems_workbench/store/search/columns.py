@@ -120,6 +120,7 @@ class SortedTexts:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> SortedTexts:
+        """A table of these texts, which are sorted already."""
         return cls(*text_columns(texts))
 
     def __len__(self) -> int:

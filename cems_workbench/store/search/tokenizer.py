@@ -214,6 +214,7 @@ def _part_with_accents() -> re.Pattern[str]:
 
 
 def normalised(text: str) -> str:
+    """The text in Unicode normal form NFKC."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 

@@ -84,7 +84,7 @@ def quantize(vectors: Float32) -> tuple[NDArray[np.int8], Float32]:
 
 
 class VectorSegment(SegmentFile):
-    """An open segment; its rows are vectors."""
+    """An open segment: some memories with all their vectors, which are its rows, in the order of their ids and chunks."""
 
     KIND = "vector index"
     COLUMNS = SHARED_COLUMNS | {
@@ -331,6 +331,7 @@ def _cosines(passing: _FilteredRows, query: NDArray[np.int8], step: float) -> tu
 
 
 def rows_at(segment: VectorSegment, rows: NDArray[np.int64]) -> VectorRows:
+    """These rows, copied."""
     projects, scopes = segment.labels["projects"], segment.labels["scopes"]
     labels = segment.columns["filters"][rows].tolist()
     return VectorRows(
