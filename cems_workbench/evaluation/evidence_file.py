@@ -14,7 +14,6 @@ identifies a result.
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import re
@@ -35,6 +34,7 @@ from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.list_sources import provenance
 from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.recorded import RECORDED
+from cems_workbench.platform import start_up
 from cems_workbench.platform.parsing import MAX_CHARS, is_duckdb, json_values
 from cems_workbench.platform.typed_json import reader
 from cems_workbench.records import Judgment, Query
@@ -347,7 +347,7 @@ def read_some(path: Path, qids: Collection[str], wanted: Header) -> Mapping[str,
         if _meta(connection, REPLAYED) is None or mismatch(header, wanted) is not None:
             return None
         chosen = evidence_rows.choose(connection, qids)
-        with interrupt_after(connection, READ_TIMEOUT_S), _no_collections():
+        with interrupt_after(connection, READ_TIMEOUT_S), start_up.paused():
             return evidence_rows.read_evidence(connection, str(path), chosen)
 
 
@@ -410,7 +410,7 @@ class PortionedFile:
     def read(self, portion: evidence_rows.Portion) -> EvidenceSet:
         """Some of its queries as a separate set. Raises InputError as `portions` does."""
         try:
-            with interrupt_after(self._connection, READ_TIMEOUT_S), _no_collections():
+            with interrupt_after(self._connection, READ_TIMEOUT_S), start_up.paused():
                 queries, judgments = evidence_rows.read_query_set(self._connection, str(self.path), portion)
                 evidences = evidence_rows.read_evidence(self._connection, str(self.path), portion)
         except Exception as error:
@@ -694,15 +694,3 @@ def _checkpoint(connection: duckdb.DuckDBPyConnection) -> None:
 
     with suppress(duckdb.Error):
         connection.execute("CHECKPOINT")
-
-
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """A million small objects, all of which stay: looking for garbage among them would take longer than making them."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
