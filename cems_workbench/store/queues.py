@@ -14,9 +14,10 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.records import Judgment
 from cems_workbench.store import judgments, memories
+from cems_workbench.store.claims import Pair
 from cems_workbench.store.database import Database
 from cems_workbench.store.rows import check_name, table_of, to_naive
-from cems_workbench.store.team import Pair, Session, TeamTables, persistent, rows_of
+from cems_workbench.store.team import Session, TeamTables, persistent, rows_of
 
 
 @dataclass(frozen=True, slots=True)

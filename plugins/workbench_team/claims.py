@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cems_workbench.store.team import CLAIM_TIMEOUT_S, Choose, Pair, TeamTables
+from cems_workbench.store.claims import CLAIM_TIMEOUT_S, Choose, Pair
+from cems_workbench.store.team import TeamTables
 
 
 class TableClaims:

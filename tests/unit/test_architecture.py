@@ -181,6 +181,7 @@ PUBLIC = (
     "progress",
     "records",
     "sources",
+    "store.claims",
     "store.filter",
     "store.query_sets",
     "store.schema",

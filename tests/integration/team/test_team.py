@@ -21,7 +21,8 @@ from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
-from cems_workbench.store.team import CLAIM_TIMEOUT_S, TABLES, TeamAwayError
+from cems_workbench.store.claims import CLAIM_TIMEOUT_S
+from cems_workbench.store.team import TABLES, TeamAwayError
 from tests.integration.postgres_server import Server
 from tests.integration.team.conftest import PASSWORD
 from workbench_team import postgres

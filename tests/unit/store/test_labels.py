@@ -35,7 +35,7 @@ from cems_workbench.records import (
     Returned,
 )
 from cems_workbench.store import ImportOptions, QueueRecord, RowCounts, Store
-from cems_workbench.store.team import CLAIM_TIMEOUT_S, FileClaims
+from cems_workbench.store.claims import CLAIM_TIMEOUT_S, FileClaims
 from tests.thoroughly import THOROUGH
 
 ANN, BO = "Ann", "Bo"
