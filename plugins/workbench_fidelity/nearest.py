@@ -1,7 +1,7 @@
 """Nearest job: the preset, and its parameters, that come closest to the recorded answers of a real system.
 
     half of the queries is held out -> every preset on a few queries -> the best of them on more -> a coordinate search from the
-    best three (`analysis.fidelity.nearest`) -> both halves measured under the preset and under what was found
+    best three (`parameters.py`) -> both halves measured under the preset and under what was found
 
 Which queries are held out is decided by a digest of their text, so that a rerun decides the same and equal texts are in the same half. They
 are not read until everything is decided.
@@ -9,7 +9,7 @@ are not read until everything is decided.
 Presets without a reranker come first. If one of them gives every recorded order, those with a reranker are not run; else their rerankers
 read at most `most_scores` results in all, so that such a preset is measured on as many queries as fit. What that leaves out is reported.
 
-A preset is measured as `jobs.fidelity` measures a config: with the settings and the limit that the recording states, which the search
+A preset is measured as `fidelity.py` measures a config: with the settings and the limit that the recording states, which the search
 leaves alone. Evidence of a few queries is kept in memory, once for configs that gather alike; that of the best presets is gathered into the
 store's files. No judge is asked, as it moves nothing. So most trials are replays, and model scores are in the store's cache.
 """
