@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.jobs.embedder_match import compared
+from cems_workbench.jobs.device_match import compared
 from cems_workbench.models.cross_encoder import CrossEncoderReranker
 from cems_workbench.models.device import chosen, describe
 from cems_workbench.models.embedder import SentenceTransformerEmbedder

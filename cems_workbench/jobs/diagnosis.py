@@ -367,7 +367,7 @@ def _device(settings: Settings, config: PipelineConfig) -> Check:
         if settings.device == "cpu" or (here := driver()) is None:
             return Check(name, "ok", processor)
         return Check(name, "optional", f"{processor}: {unavailable(here)}")
-    from cems_workbench.jobs.embedder_match import compared
+    from cems_workbench.jobs.device_match import compared
 
     judged = config.rerank.backend, config.judge.backend
     asked = settings.cross_encoder if "cross_encoder" in judged or "auto" in judged else None

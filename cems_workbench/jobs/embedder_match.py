@@ -1,5 +1,4 @@
-"""Comparison of stored vectors with an embedder, by embedding a sample of texts again; and of models on a device with the processor:
-cosines and orders of sample data, for `doctor`.
+"""Comparison of stored vectors with an embedder, by embedding a sample of texts again.
 
 What a source's vectors are made of is unknown too: the content, the title and the content, a library's own text
 (`sources/rows.py`). Each text is tried on a few rows, and the one that reproduces their vectors on the whole sample. If none does,
@@ -12,25 +11,15 @@ others.
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cems_workbench.analysis.vector_origins import Mismatch, VectorOrigins, origins
-from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.errors import ModelError
-from cems_workbench.models.cross_encoder import CrossEncoderReranker
-from cems_workbench.models.device import Device, TorchModel
-from cems_workbench.models.embedder import SentenceTransformerEmbedder
 from cems_workbench.models.embedder_match import MATCH_COSINE, EmbedderMatch, cosine, match, of_cosines
-from cems_workbench.models.minilm_embedder import local_embedder
-from cems_workbench.models.minilm_judge import MODEL_ID
 from cems_workbench.models.protocol import Embedder
-from cems_workbench.models.resolve import EIGHT_BIT_ID, locate, resolve
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Store
 from cems_workbench.store.sources import CONTENT, PREFIX_FORMS, TITLE_FORMS, SampleText, SourceRecord
@@ -264,91 +253,4 @@ def _whole(sample: Sequence[SampleText], embedder: Embedder, form: str, tried: t
         tried,
         cut,
         rest=float(np.median([each for each in cosines if each < MATCH_COSINE] or [1.0])),
-    )
-
-
-MIN_COSINE = 0.9999
-"""Of a text's two vectors."""
-COSINE_TIE, LOGIT_TIE = 1e-5, 1e-3
-"""Scores on the processor that differ by less count as equal."""
-TEXTS, PAIR_QUERIES, PAIR_TEXTS = 96, 4, 24
-Scores = NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class Compared:
-    """A model on the device and on the processor: how many of `queries` have another order; the smallest cosine of an embedder."""
-
-    model: str
-    queries: int
-    reordered: int
-    cosine: float | None = None
-
-    @property
-    def same(self) -> bool:
-        """Whether it ranks as on the processor."""
-        return not self.reordered and (self.cosine is None or self.cosine >= MIN_COSINE)
-
-    def __str__(self) -> str:
-        order = f"another order for {self.reordered}" if self.reordered else "the processor's order for all"
-        cosines = "" if self.cosine is None else f"cosines with the processor's vectors from {self.cosine:.6f}, "
-        return f"{self.model}: {cosines}{order} of {self.queries} judged queries of the sample"
-
-
-def compared(embedder: str | None, cross_encoder: str | None, device: Device) -> list[Compared]:
-    """Both models (None: not asked) on the device and on the processor, over judged queries and memories of the sample.
-
-    A model in 8 bits, or one that is not here, is left out. Raises ModelError.
-    """
-    queries, texts = _sample()
-    found = []
-    if embedder is not None and (resolved := resolve(embedder)).model_id != EIGHT_BIT_ID:
-        model = SentenceTransformerEmbedder(resolved, device=device)
-        vectors = model.encode([*queries, *texts])
-        _require_device(model.torch)
-        own, n = local_embedder(embedder, device="cpu").encode([*queries, *texts]), len(queries)
-        orders = reordered(_all_cosines(own[:n], own[n:]), _all_cosines(vectors[:n], vectors[n:]), COSINE_TIE)
-        cosine = float((own.astype(np.float64) * vectors).sum(axis=1).min())
-        found.append(Compared(resolved.model_id, n, orders, cosine))
-    if cross_encoder is not None and cross_encoder != MODEL_ID and locate(cross_encoder) is not None:
-        asked, read = queries[:PAIR_QUERIES], texts[:PAIR_TEXTS]
-        scorer = CrossEncoderReranker(cross_encoder, device)
-        there, processor = (
-            np.array([[np.nan if one.raw is None else one.raw for one in model.score(query, read)] for query in asked])
-            for model in (scorer, CrossEncoderReranker(cross_encoder, "cpu"))
-        )
-        _require_device(scorer.torch)
-        found.append(Compared(cross_encoder, len(asked), reordered(processor, there, LOGIT_TIE)))
-    return found
-
-
-def reordered(processor: Scores, device: Scores, tie: float) -> int:
-    """How many rows of scores (queries, texts) rank otherwise on the device: a text before one that the processor scores higher by
-    more than `tie`."""
-    order = np.argsort(-device, axis=1, kind="stable")
-    scores = np.take_along_axis(processor, order, axis=1)
-    highest_after = np.maximum.accumulate(scores[:, ::-1], axis=1)[:, ::-1]
-    return int((highest_after - scores > tie).any(axis=1).sum())
-
-
-def _require_device(model: TorchModel) -> None:
-    """Raises ModelError if the processor was used instead, which would be compared with itself."""
-    if model.problem:
-        raise ModelError(f"{model.name} runs {model.problem}")
-
-
-def _all_cosines(queries: NDArray[np.float32], texts: NDArray[np.float32]) -> Scores:
-    return queries.astype(np.float64) @ texts.T.astype(np.float64)
-
-
-def _sample() -> tuple[list[str], list[str]]:
-    """The judged queries of the sample, and its first memories."""
-    judged = {line.split()[0] for line in (SAMPLE_DATA / "judgments.qrels").read_text("utf-8").splitlines() if line}
-    queries, memories = (
-        [json.loads(line) for line in (SAMPLE_DATA / f"{name}.jsonl").read_text("utf-8").splitlines()]
-        for name in ("queries", "memories")
-    )
-    return (
-        [row["query"] for row in queries if row["qid"] in judged],
-        [row["content"] for row in memories[:TEXTS]],
     )

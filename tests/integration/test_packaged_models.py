@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.errors import ModelError
-from cems_workbench.jobs import embedder_match
+from cems_workbench.jobs import device_match
 from cems_workbench.models import device, minilm_embedder, minilm_judge
 from cems_workbench.models.chunking import cutter
 from cems_workbench.models.device import SOFTMAX, TOLERANCE, WAYS, Way, first_agreeing
@@ -105,8 +105,8 @@ def test_many_texts_go_to_a_device_and_come_back_with_the_same_vectors(
     assert (found * packaged.encode(TEXTS)).sum(axis=1).min() > 0.999999
     for (ids, rows), (own, expected) in zip(embedder.token_vectors(TEXTS), packaged.token_vectors(TEXTS), strict=True):
         assert ids == own and np.abs(rows - expected).max(initial=0) < 1e-5
-    monkeypatch.setattr(embedder_match, "_sample", lambda: (TEXTS[:3], TEXTS))
-    (found,) = embedder_match.compared(PACKAGED_ID, None, "cuda")
+    monkeypatch.setattr(device_match, "_sample", lambda: (TEXTS[:3], TEXTS))
+    (found,) = device_match.compared(PACKAGED_ID, None, "cuda")
     assert found.same and (found.queries, found.reordered) == (3, 0) and (found.cosine or 0) > 0.999999
 
     def broken(self: SentenceTransformerEmbedder, place: str) -> object:
@@ -116,7 +116,7 @@ def test_many_texts_go_to_a_device_and_come_back_with_the_same_vectors(
 
     monkeypatch.setattr(SentenceTransformerEmbedder, "_load", broken)
     with pytest.raises(ModelError, match="on the processor, because CUDA failed: no kernel image"):
-        embedder_match.compared(PACKAGED_ID, None, "cuda")
+        device_match.compared(PACKAGED_ID, None, "cuda")
 
 
 @pytest.mark.thorough

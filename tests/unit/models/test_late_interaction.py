@@ -12,8 +12,8 @@ import pytest
 
 from cems_workbench.config import preset
 from cems_workbench.errors import ModelError
-from cems_workbench.jobs import diagnosis, embedder_match
-from cems_workbench.jobs.embedder_match import Compared, reordered
+from cems_workbench.jobs import device_match, diagnosis
+from cems_workbench.jobs.device_match import Compared, reordered
 from cems_workbench.models import device
 from cems_workbench.models.device import BATCHES, TorchModel, chosen
 from cems_workbench.models.embedder import TokenEmbedder
@@ -265,7 +265,7 @@ def test_doctor_says_what_differs_on_the_device(cuda, monkeypatch) -> None:
     found = [Compared("m", 129, 0, 0.999999)]
     monkeypatch.setattr(diagnosis, "chosen", lambda _: "cuda")
     monkeypatch.setattr(diagnosis, "describe", lambda _: "CUDA: a card, 80 GiB")
-    monkeypatch.setattr(embedder_match, "compared", lambda *_: found)
+    monkeypatch.setattr(device_match, "compared", lambda *_: found)
     check = diagnosis._device(Settings(), preset("workbench").config)
     assert (check.status, check.advice) == ("ok", "")
     assert check.finding.startswith("CUDA: a card, 80 GiB; ") and "from 0.999999" in check.finding
