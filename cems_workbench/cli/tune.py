@@ -84,15 +84,11 @@ def export_command(
     if format == "json" and own is not None:  # JSON has no comments
         write_text(card_path(out), own.to_json())
     if evidence is not None:
-        say_next(words_of("evaluate", evidence, options=["--config", str(config), *_set_options(changes)]))
+        say_next(words_of("evaluate", evidence, options=given_options(config=config, changes=changes)))
     elif format in ("yaml", "json", "toml"):
         say_next(words_of("export", out, options=["--format", "env"]))
     else:
-        say_next(words_of("export", config, options=_set_options(changes)))
-
-
-def _set_options(changes: Sequence[str] | None) -> list[str]:
-    return [word for text in changes or () for word in ("--set", text)]
+        say_next(words_of("export", config, options=given_options(changes=changes)))
 
 
 def _measured(export: Export, evidence: Path, metric: Sequence[str] | None) -> ExportedRanking:
