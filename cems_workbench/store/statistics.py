@@ -119,7 +119,9 @@ class Duplicates:
 def read(cursor: duckdb.DuckDBPyConnection) -> Statistics:
     *numbers, first, last, median, longest = cursor.execute(
         "SELECT count(*), (SELECT count(*) FROM memories WHERE deleted_at IS NOT NULL), count(*) FILTER (pinned), "
-        "count(*) FILTER (last_accessed IS NULL AND access_count = 0), count(*) FILTER (created_at IS NULL), "
+        # CEMS dates the last access of a new memory by its creation.
+        "count(*) FILTER (access_count = 0 AND coalesce(last_accessed = created_at, last_accessed IS NULL)), "
+        "count(*) FILTER (created_at IS NULL), "
         f"min(created_at), max(created_at), coalesce(median(size), 0), coalesce(max(size), 0) {_LIVE}"
     ).fetchall()[0]
     of = (counts(cursor, "category"), counts(cursor, "project"), _months(cursor), _lengths(cursor))

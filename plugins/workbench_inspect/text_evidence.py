@@ -73,15 +73,18 @@ def _candidate(context: InspectContext) -> str:
     rest = [row.memory_id for row in context.trace.stage(FUSION).rows if row.memory_id not in ranked]
     options = list(dict.fromkeys([*ranked, *rest, *sorted(context.trace.evidence.memories)]))
     key = f"inspect:text_evidence:{hash(context.request)}:{context.followed}"
-    if st.session_state.get(key) not in options:
-        st.session_state[key] = context.followed if context.followed in options else options[0]
+    shown = st.session_state.get(key, context.followed)
+    shown = shown if shown in options else options[0]
 
     def named(memory_id: str) -> str:
         text = excerpt(context.trace.evidence.memories[memory_id].content, 90)
         return f"{ranked.get(memory_id, '–')}  {short_id(memory_id)}  {text}"
 
     help = "With ranks in the results; –: a candidate that was not returned."
-    chosen: str = st.selectbox("Candidate", options, format_func=named, key=key, help=help)
+    # The browser keeps the words of a chosen option, so other ranks need another box.
+    box = f"{key}:{hash(tuple(ranked.items()))}"
+    chosen: str = st.selectbox("Candidate", options, options.index(shown), named, box, help)
+    st.session_state[key] = chosen
     return chosen
 
 

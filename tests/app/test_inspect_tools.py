@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import streamlit
 from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Selectbox
 
 from cems_workbench.config import preset, with_values
 from cems_workbench.jobs.factory import open_resources
@@ -325,9 +326,12 @@ def test_a_large_store_is_compared_on_request(open_page: OpenPage, monkeypatch: 
     assert rows["at depth"][0] == "✓ 150 of 150"
 
 
+def candidate(page: AppTest) -> Selectbox[str]:
+    return next(box for box in page.selectbox if box.key and box.key.startswith("inspect:text_evidence:"))
+
+
 def looked_at(page: AppTest) -> str:
-    key = next(box.key for box in page.selectbox if box.key and box.key.startswith("inspect:text_evidence:"))
-    return str(page.session_state[key])
+    return str(candidate(page).value)
 
 
 def test_the_parts_of_the_first_result_sum_to_its_score_in_the_list(open_page: OpenPage) -> None:
@@ -356,6 +360,18 @@ def test_the_followed_memory_is_looked_at_and_its_terms_are_marked(open_page: Op
     marked = re.findall(r"<mark[^>]*>(.*?)</mark>", html(page, "wb-whole").partition('class="wb-whole"')[2])
     assert marked
     assert all(re.match(r"(?i)roll|back|fail|.*deploy", word) for word in marked)
+
+
+def test_the_candidate_is_kept_with_its_new_rank_where_the_ranking_changes(open_page: OpenPage) -> None:
+    """The browser keeps the words of a chosen option: the box with another rank has to be another box."""
+    page = search(open_page(), DEPLOY)
+    first = order(page)[0]
+    box = candidate(tool(page, "Text evidence"))
+    key, shown = box.key, box.options[box.index or 0]
+    box = candidate(configured(page, {"lists.lexical.weight": 0.0}).run())
+    assert order(page)[0] != first == box.value
+    assert box.options[box.index or 0] != shown
+    assert box.key != key
 
 
 def test_tokens_are_compared_on_request(open_page: OpenPage) -> None:

@@ -138,13 +138,13 @@ def _is_run(sample: Sample, names: Sequence[str]) -> str:
 
 
 def _header(sample: Sample) -> list[str]:
-    """The names in the first line of a table, if it has at least one that a format knows."""
+    """The names in the first line of a table, if a format knows at least one of them or the file's name says that it is a table."""
     line = sample.header
     tried = [line.split() if len(line) < 1_000 else [], *(columns_of(line, mark) for mark in DELIMITERS)]
     known = {plain(name) for form in FORMATS.values() for names in form.needs for name in names}
     counted = [(len({plain(name) for name in names} & known), names) for names in tried]
-    best, names = max(counted, key=lambda pair: pair[0])
-    return [name for name in names if name.strip()] if best else []
+    best, names = max(counted, key=lambda pair: (pair[0], len(pair[1])))
+    return [name for name in names if name.strip()] if best or sample.path.suffix.lower() in TABLES else []
 
 
 def _said(sample: Sample, names: Sequence[str]) -> str:

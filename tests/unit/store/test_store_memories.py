@@ -426,7 +426,8 @@ def test_months_have_no_gaps_and_undated_memories_are_counted_apart(store, rows)
 
 def test_length_classes_double_and_counts_leave_deleted_memories_out(store, rows):
     lengths = [Memory(f"m{length}", "x" * length, access_count=1) for length in (1, 49, 50, 99, 100, 399)]
-    store.add(rows([*lengths, Memory("b", "x" * 99, pinned=True, category="fact"), Memory("d", "x")]))
+    new = {"created_at": NOW, "last_accessed": NOW}  # as CEMS writes a memory that it has not returned yet
+    store.add(rows([*lengths, Memory("b", "x" * 99, pinned=True, category="fact", **new), Memory("d", "x")]))
     store.memories.delete("d")
     found = store.memories.statistics()
     assert found.lengths == (("0–49", 2), ("50–99", 3), ("100–199", 1), ("200–399", 1))

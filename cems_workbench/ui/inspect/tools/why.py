@@ -46,8 +46,11 @@ def draw(context: InspectContext) -> None:
     """Draw the choice of a memory, the cause, the path and the counterfactuals."""
     write_stylesheet("why")
     first, second = st.columns([1, 3], vertical_alignment="bottom")
-    about = "A memory is missing if it is not among this many top results; Rank flow and Against production use the same number."
-    k = f"{target_rank(context.trace.config)} (result limit)"
+    about = (
+        "A memory is missing if it is not among this many top results; empty: the result limit. Rank flow and Against production use "
+        "the same number."
+    )
+    k = str(target_rank(context.trace.config))
     first.number_input("Should be in the first", 1, 1000, None, placeholder=k, **remembered(state.TARGET, about))
     said, help = _judged_line(context)
     memory_id = choose_memory.draw(context, "why", box=second, said=said, help=help)

@@ -111,7 +111,6 @@ def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
         return inner.get((row[1], row[2].chunk), (None, None))[place]
 
     columns: list[Column[ListedHit]] = [Column("#", lambda row: row[0], 40), Column("memory", memory_of, 84)]
-    columns += stale_columns(trace, rows, memory_of)
     if any(hit.chunk is not None for _, _, hit in rows):
         columns.append(Column("chunk", chunk, 62, help="Chunk by which it was found; empty: the whole memory"))
         if any(hit.chunk_rank for _, _, hit in rows):
@@ -131,6 +130,7 @@ def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
     used = f"Score used by threshold and fusion{made}; empty: cut or off"
     columns += [
         Column("normalised", lambda row: row[2].normalized, 84, "%.4f", used),
+        *stale_columns(trace, rows, memory_of),
         Column("content", lambda row: _text(trace, row[1], row[2].chunk), "medium"),
     ]
     follow_table(rows, columns, followed, memory=memory_of, height=330, key=f"inspect:list:{name}")
