@@ -21,13 +21,14 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ParsedInput
 from cems_workbench.store.caches import Corrections, ReplyCache, ScoreCache
 from cems_workbench.store.chunks import Chunks
-from cems_workbench.store.configs import Configs, Holdouts, Links
+from cems_workbench.store.configs import Configs, Holdouts
 from cems_workbench.store.database import FILE_NAME, Database
 from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions, ImportReport, import_input
 from cems_workbench.store.imports import Imports
 from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.labels import Decisions, Labels
 from cems_workbench.store.language import Language, TextRules
+from cems_workbench.store.links import Links
 from cems_workbench.store.memories import Memories
 from cems_workbench.store.queries import Queries
 from cems_workbench.store.query_sets import QuerySets
