@@ -84,11 +84,6 @@ class SupersessionReport(Result):
         """What was left out."""
         return self.left_out
 
-    @property
-    def found(self) -> SupersessionReport:
-        """The proposals with spans and texts: the report itself."""
-        return self
-
     def to_json(self) -> dict[str, Any]:
         """The proposals as plain values, as `supersessions --json` prints them."""
         return plain_fields(self, "total compared memories minimum notes") | {
@@ -143,7 +138,7 @@ def proposed_edges(
 
 
 def supersessions(
-    store: OpenStore, *, most: int = 200, minimum: float | None = None, contradiction_model: str | None = None
+    store: OpenStore, *, most: int = MOST, minimum: float | None = None, contradiction_model: str | None = None
 ) -> SupersessionReport:
     """Propose which memories supersede earlier ones, as the command `supersessions` does; nothing is stored.
 
