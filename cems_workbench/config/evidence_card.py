@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.platform.parsing import json_values, read_text
 
 
@@ -71,7 +71,7 @@ class EvidenceCard(BaseModel):
 
     @property
     def text(self) -> str:
-        looks = "never opened" if self.looks == 0 else f"opened {self.looks} time{'s' if self.looks > 1 else ''}"
+        looks = "never opened" if self.looks == 0 else f"opened {counted(self.looks, 'times')}"
         versions = ", ".join(f"{name} {version}" for name, version in self.versions.items())
         how = "UNLABELLED, proposed beside" if self.unlabelled else "tuned against"
         what = f"{self.baseline} kept, none of" if self.kept else f"{how} {self.baseline} with"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.platform.parsing import decimal_number
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, Query
 from cems_workbench.store.judgments import capped
@@ -126,7 +126,7 @@ def with_stated_grades(parsed: ParsedInput, grades: Mapping[str, int] | None) ->
 
 def _notes(stated: _Stated, grades: Mapping[str, int], kept: int) -> list[str]:
     used = [
-        f"{key} is grade {grade} ({_many(count, 'row')})"
+        f"{key} is grade {grade} ({counted(count, 'rows')})"
         for key, grade in grades.items()
         if (count := stated.used[key])
     ]
@@ -135,12 +135,8 @@ def _notes(stated: _Stated, grades: Mapping[str, int], kept: int) -> list[str]:
     if unused:
         notes.append(f"--grade: no rating is {', '.join(capped(unused, 'more'))}")
     if kept:
-        notes.append(f"{_many(kept, 'whole number')} that --grade does not name became grades as they are")
+        notes.append(f"{counted(kept, 'whole numbers')} that --grade does not name became grades as they are")
     return notes
-
-
-def _many(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _end(key: str, text: str, left_out: str) -> Decimal:
@@ -160,6 +156,6 @@ def _unmapped(parsed: ParsedInput) -> list[str]:
     if not fractions or not parsed.judgments:
         return []
     return [
-        f"{_many(len(parsed.judgments), 'rating')} in whole numbers became grades as they are, beside {_many(len(fractions), 'fraction')}, "
-        f"such as {fractions[0].value}: if all are of one scale, state the grades of all of them with --grade"
+        f"{counted(len(parsed.judgments), 'ratings')} in whole numbers became grades as they are, beside "
+        f"{counted(len(fractions), 'fractions')}, such as {fractions[0].value}: if all are of one scale, state the grades of all of them with --grade"
     ]

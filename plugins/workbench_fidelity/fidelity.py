@@ -536,7 +536,7 @@ def bad_rows(recording: Recording) -> str | None:
     if not recording.errors:
         return None
     count = len(recording.errors)
-    more = f" ({count - 1} more such row{'s' if count > 2 else ''})" if count > 1 else ""
+    more = f" ({counted(count - 1, 'more such rows')})" if count > 1 else ""
     return f"left out: {recording.errors[0]}{more}"
 
 

@@ -8,7 +8,7 @@ from math import isfinite
 import streamlit as st
 from streamlit.runtime.uploaded_file_manager import UploadedFile
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.log_sampling import Strategy, distinct, sampled
 from cems_workbench.formats import log_format, logs, read
 from cems_workbench.formats.logs import askings, not_recorded
@@ -99,6 +99,6 @@ def finite(score: float | None) -> float | None:
 
 def _rejected(errors: Sequence[RowError]) -> None:
     if errors:
-        st.caption(f":orange[⚠] {len(errors):,} row{'s' if len(errors) != 1 else ''} of the log left out:")
+        st.caption(f":orange[⚠] {counted(len(errors), 'rows')} of the log left out:")
         rows = [(error.row, error.field, error.reason) for error in errors]
         draw_values(("row", "field", "reason"), rows, key="evaluate:log_errors", most=6)

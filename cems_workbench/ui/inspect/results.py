@@ -241,7 +241,7 @@ def facts_of(
     if memory.created_at is not None and as_of is not None:
         when = memory.created_at.date().isoformat()
         days = (as_of - memory.created_at).days
-        age = f"{days} day{'s' if days != 1 else ''} old" if days else "today"
+        age = f"{counted(days, 'days')} old" if days else "today"
         age = LATER if written_later(memory, as_of) else age
         facts.append(Fact(f"Created {when}", age))
     if memory.pinned:
@@ -251,8 +251,8 @@ def facts_of(
     if memory.priority != 1.0:
         facts.append(Fact("Adjust multiplies its score by this", f"priority {memory.priority:g}"))
     if tokens is not None:
-        counted = token_count_text(trace.config.assembly)
-        facts.append(Fact(f"Its share of the token budget. {counted}", f"{tokens} tokens"))
+        by = token_count_text(trace.config.assembly)
+        facts.append(Fact(f"Its share of the token budget. {by}", f"{tokens} tokens"))
     return facts
 
 

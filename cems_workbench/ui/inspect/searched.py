@@ -23,7 +23,7 @@ from cems_workbench.analysis.stage_mistakes import KnownMistake
 from cems_workbench.analysis.text_evidence import found_chunk
 from cems_workbench.analysis.why.path import memory_path
 from cems_workbench.config import asks_source
-from cems_workbench.errors import WorkbenchError
+from cems_workbench.errors import WorkbenchError, counted
 from cems_workbench.jobs.query_grades import query_grades
 from cems_workbench.jobs.traces import traced_mistakes, traced_path, traced_query
 from cems_workbench.pipeline import Evidence, Trace, replay
@@ -280,7 +280,7 @@ def _draw_head(trace: Trace) -> str:
     """Draw the number of results, the figures of the search, and the choice of the ranking's form; the chosen form."""
     count = len(trace.results)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:head"):
-        st.markdown(f"## {count} result{'s' if count != 1 else ''}", width="content")
+        st.markdown(f"## {counted(count, 'results')}", width="content")
         figures, help = (_recorded_figures(trace), None) if trace.external else _figures(trace)
         st.caption(f"{figures} · [What happened, and why ↓](#{SECTIONS})", help=help)
         return switch("Form of the ranking", state.FORMS, state.FORM)

@@ -10,7 +10,7 @@ from typing import Any
 
 import streamlit as st
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.memories import parse_memory
 from cems_workbench.jobs.importing import FileImport, import_options, took_nothing
@@ -114,7 +114,7 @@ def draw_report(imports: Sequence[FileImport], key: str, file: str) -> None:
     if not errors:
         return
     head, button = st.columns([4, 1], vertical_alignment="bottom")
-    head.markdown(f"## {len(errors):,} row{'s' if len(errors) != 1 else ''} left out, or taken in part")
+    head.markdown(f"## {counted(len(errors), 'rows')} left out, or taken in part")
     if len(errors) > MAX_ERROR_ROWS:
         head.caption(f"The first {MAX_ERROR_ROWS:,} are shown; the CSV has all of them.")
     more: dict[str, Any] = {"help": "All rows that were left out, or taken in part, with reasons.", "width": "stretch"}

@@ -15,7 +15,7 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.supersession import stored_standings
-from cems_workbench.errors import WorkbenchError
+from cems_workbench.errors import WorkbenchError, counted
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueProgress
 from cems_workbench.jobs.background import FOREGROUND
 from cems_workbench.pipeline.resources import Resources
@@ -111,7 +111,7 @@ def dates_text(memory: Memory, asked: datetime) -> str:
     if days == 0:
         parts.append("on the day of the query")
     else:
-        parts.append(f"{abs(days):,} day{'' if abs(days) == 1 else 's'} {'before' if days > 0 else 'after'} the query")
+        parts.append(f"{counted(abs(days), 'days')} {'before' if days > 0 else 'after'} the query")
     return ", ".join(parts)
 
 

@@ -326,7 +326,7 @@ def _draw_connected(report: ConnectReport) -> None:
         html.draw("memories/source_said.html", lines=snapshot.lines)
         count = len(snapshot.problems) + snapshot.more_problems
         if count:
-            st.markdown(f"## {count:,} row{'s' if count != 1 else ''} left out, or taken in part")
+            st.markdown(f"## {counted(count, 'rows')} left out, or taken in part")
             if snapshot.more_problems:
                 st.caption(f"The first {len(snapshot.problems):,} are listed.")
             draw_table(snapshot.problems, PROBLEMS, key="memories:source:problems", most=12)

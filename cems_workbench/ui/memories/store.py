@@ -13,7 +13,7 @@ from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.analysis.near_duplicates import MAX_MEMORIES, NearDuplicates, near_duplicates
-from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError
+from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, counted
 from cems_workbench.jobs.diagnosis import source_checks
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
@@ -326,8 +326,7 @@ def _near(resources: Resources, place: DeltaGenerator) -> None:
         st.caption(f"No pair reaches {threshold:.2f}, not counting exact duplicates.{limited}")
         return
     shown = f" The {len(closest.pairs)} closest are shown." if len(closest.pairs) < closest.total else ""
-    count = f"{closest.total:,} pair{'s' if closest.total != 1 else ''}"
-    st.caption(f"{count} with a cosine of at least {threshold:.2f}.{shown}{limited}")
+    st.caption(f"{counted(closest.total, 'pairs')} with a cosine of at least {threshold:.2f}.{shown}{limited}")
     st.html(near_html(near))
 
 
