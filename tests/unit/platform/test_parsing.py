@@ -130,7 +130,7 @@ NOT_ATOMIC = {
     "store/search/chroma.py": "the number of changes",
     "store/search/directory.py": "a new index, in a directory that becomes current when complete",
     "serve/server.py": "the name of its process, for the system",
-    "store/team.py": "claims on cards, worthless once their process has ended",
+    "store/claims.py": "claims on cards, worthless once their process has ended",
     "store/database.py": "the count of commits",
     "jobs/traces.py": "rows of a file that is written atomically",
     "formats/base/files.py": "an unpacked copy, in a temporary directory",
