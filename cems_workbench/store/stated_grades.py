@@ -157,5 +157,6 @@ def _unmapped(parsed: ParsedInput) -> list[str]:
         return []
     return [
         f"{counted(len(parsed.judgments), 'ratings')} in whole numbers became grades as they are, beside "
-        f"{counted(len(fractions), 'fractions')}, such as {fractions[0].value}: if all are of one scale, state the grades of all of them with --grade"
+        f"{counted(len(fractions), 'fractions')}, such as {fractions[0].value}: if all are of one scale, "
+        "state the grades of all of them with --grade"
     ]
