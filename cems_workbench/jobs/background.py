@@ -1,8 +1,5 @@
 """Work in threads that pages poll: the evidence of judged queries, a tuning search, and the first labelling queue of a store.
 
-Background work pauses while a page works for a user: both need all cores and the one reranker, and with a gather in the background a typed
-query took 1.4 times as long until the order of its lists was painted.
-
 Evidence goes into an `EvidenceMemory`, a query at a time, and reranker scores into the store's cache, so that a stopped gather resumes.
 The queue is of the largest query set: the first results of the default preset without reranker and judge, so that the first card appears
 within seconds.
@@ -12,8 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
@@ -21,6 +17,7 @@ from cems_workbench.config import PipelineConfig, asks_source, preset, with_valu
 from cems_workbench.config.forms.yaml_form import DEFAULT
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.evidence_memory import EvidenceMemory, MemoryKey
+from cems_workbench.jobs.foreground import FOREGROUND
 from cems_workbench.jobs.labelling import QueuePlan, assemble
 from cems_workbench.jobs.query_set_evidence import QuerySelection
 from cems_workbench.jobs.tuning import MAIN_SEARCH, PlannedSearch, SearchResult, run_search, with_stability
@@ -29,51 +26,6 @@ from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Query
 from cems_workbench.tuning.optimizer import Trial, Watch
-
-QUIET_S = 2.0
-"""Background jobs resume after so much idle time: the browser still draws, and another key may follow."""
-MAX_WAIT_S = 5.0
-"""Maximum pause of one background step: foreground work may take minutes, and then both proceed."""
-
-
-class ForegroundGate:
-    """Counts the foreground work of a process, and lets background threads wait for it; thread-safe."""
-
-    def __init__(self, quiet_s: float = QUIET_S, max_wait_s: float = MAX_WAIT_S) -> None:
-        """Seconds, see `QUIET_S` and `MAX_WAIT_S`."""
-        self._quiet, self._most = quiet_s, max_wait_s
-        self._changed = threading.Condition()
-        self.active = 0
-        """Number of foreground tasks in progress."""
-        self._ended = float("-inf")
-
-    @contextmanager
-    def foreground_work(self) -> Iterator[None]:
-        """The block is foreground work."""
-        with self._changed:
-            self.active += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self.active -= 1
-                self._ended = time.monotonic()
-                self._changed.notify_all()
-
-    def wait_while_busy(self) -> None:
-        """Wait for `quiet_s` without foreground work, at most `max_wait_s`. Never called with a lock held."""
-        latest = time.monotonic() + self._most
-        with self._changed:
-            while (now := time.monotonic()) < latest:
-                until = latest if self.active else min(latest, self._ended + self._quiet)
-                if until <= now:
-                    return
-                self._changed.wait(until - now)
-
-
-FOREGROUND = ForegroundGate()
-"""The gate of this process; its pages enter it."""
-
 
 EVIDENCE_THREAD, SEARCH_THREAD, QUEUE_THREAD = "judged-queries", "tune", "ready-queue"
 

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from cems_workbench.analysis.proposed_edges import MINIMUM, ProposedEdge
 from cems_workbench.analysis.supersession_signals import Field, Span
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.jobs.background import FOREGROUND
+from cems_workbench.jobs.foreground import FOREGROUND
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store.relations import Verdict

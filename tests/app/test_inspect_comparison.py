@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from cems_workbench import pipeline
 from cems_workbench.cli.main import commands
 from cems_workbench.config import difference, preset, with_values
-from cems_workbench.jobs.background import FOREGROUND
+from cems_workbench.jobs.foreground import FOREGROUND
 from cems_workbench.pipeline import Trace, gather, replay
 from cems_workbench.pipeline.effects import as_of_effect, project_effect
 from cems_workbench.store.judgments import Judgments

@@ -17,7 +17,7 @@ from cems_workbench.jobs.factory import open_resources
 from cems_workbench.models import tokens
 from cems_workbench.pipeline.effects import folded_words, idle_parameters
 from cems_workbench.pipeline.gather import Request
-from cems_workbench.pipeline.understanding import SHIPPED, read_dictionary
+from cems_workbench.pipeline.understanding import SHIPPED, read_dictionary, write_dictionary
 from cems_workbench.records import Chunk, Memory, ParsedInput
 from cems_workbench.settings import Settings
 from cems_workbench.store.text_rule import searched_text
@@ -392,7 +392,7 @@ def test_the_dictionary_opens_and_a_saved_entry_is_searched(open_page: Callable[
     path: Path = session.resources().dictionary_path
     try:
         assert read_dictionary(path) == dict(SHIPPED)
-        toolbar.write_dictionary(path, {"wired": "plugged in"})
+        write_dictionary(path, {"wired": "plugged in"})
         set_state(page, gathered=None)
         page.run()
         evidence = evidence_of(page)

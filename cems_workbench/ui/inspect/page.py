@@ -13,9 +13,8 @@ from cems_workbench.pipeline.effects import Effect, as_of_effect, idle_parameter
 from cems_workbench.pipeline.list_sources import cosine_remarks
 from cems_workbench.ui.inspect import baseline, state
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
-from cems_workbench.ui.inspect.picker_tables import draw_picker
 from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
-from cems_workbench.ui.inspect.toolbar import draw_transfer, draw_typos
+from cems_workbench.ui.inspect.toolbar import draw_dictionary, draw_picker, draw_transfer, draw_typos
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page, plain, render
 from cems_workbench.ui.kit.widgets import empty, errors_shown, progress_in, remembered
@@ -96,8 +95,6 @@ def _draw_toolbar(request: Request | None, resources: Resources) -> None:
     config = state.present_config()
     draw_picker(resources)
     if config.expansion.backend == "dictionary":
-        from cems_workbench.ui.inspect.toolbar import draw_dictionary
-
         draw_dictionary(resources)
     if config.query.typo_correction.enabled:
         draw_typos(resources)

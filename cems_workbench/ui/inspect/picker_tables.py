@@ -1,7 +1,4 @@
-"""Tables of the query picker: judged, recorded and traced queries. The picker imports them when it is opened.
-
-Query picker: judged queries and recorded queries of a log, failing ones first.
-"""
+"""Tables of the query picker: judged, recorded and traced queries, failing ones first. The picker imports them when it is opened."""
 
 from __future__ import annotations
 
@@ -14,7 +11,6 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.grades import K, QueryStatus, query_statuses
 from cems_workbench.jobs.evidence_memory import judged_queries
 from cems_workbench.jobs.recorded_answers import failing_first, nearness, productions_of
-from cems_workbench.jobs.traced_sets import traced_sets
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import Query, RecordedAnswer
@@ -22,7 +18,6 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.fetch_evidence import evidence_memory, evidence_of
 from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.tables import Column, draw_table
-from cems_workbench.ui.kit.widgets import errors_shown, opened_popover
 
 Row = TypeVar("Row")
 SET = "inspect:picker_set"
@@ -30,34 +25,15 @@ ALL_JUDGED = ""
 """Choice of the judged queries of all sets."""
 
 
-def draw_picker(resources: Resources) -> None:
-    """Draw a popover with all judged and recorded queries; selecting a row searches it. While closed, they are only counted."""
-    judged = resources.store.judgments.count_queries("human")
-    traced = traced_sets(resources.store)
-    recorded = {name: count for name, count in resources.store.recorded_answers.sets().items() if name not in traced}
-    if not judged and not recorded and not traced:
-        return
-    counted = [
-        f"{count} {kind}"
-        for kind, count in (("judged", judged), ("recorded", sum(recorded.values())), ("traced", sum(traced.values())))
-        if count
-    ]
-    box = opened_popover(
-        f"{' · '.join(counted)} queries",
-        state.PICKER,
-        ":material/checklist:",
-        "Queries of this store that people judged, that a live system received, or that were traced in another pipeline.",
-        type="tertiary",
-    )
-    if box is not None:
-        with box, errors_shown():
-            chosen = _chosen_set(judged, recorded, traced)
-            if chosen in traced:
-                draw_traced(chosen, resources)
-            elif chosen == ALL_JUDGED:
-                draw_judged(resources)
-            else:
-                draw_recorded(chosen, resources)
+def draw_queries(judged: int, recorded: Mapping[str, int], traced: Mapping[str, int], resources: Resources) -> None:
+    """Draw the choice of a set, and its queries; given are the judged queries, and those of the recorded and the traced sets."""
+    chosen = _chosen_set(judged, recorded, traced)
+    if chosen in traced:
+        draw_traced(chosen, resources)
+    elif chosen == ALL_JUDGED:
+        draw_judged(resources)
+    else:
+        draw_recorded(chosen, resources)
 
 
 def _chosen_set(judged: int, recorded: Mapping[str, int], traced: Mapping[str, int]) -> str:

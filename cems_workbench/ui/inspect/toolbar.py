@@ -1,4 +1,4 @@
-"""Popovers of the toolbar: expansion dictionary, typo corrections, and export and import of the config."""
+"""Popovers of the toolbar: query picker, expansion dictionary, typo corrections, and export and import of the config."""
 
 from __future__ import annotations
 
@@ -9,20 +9,37 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.config import FORM_TITLES, FORMS, PipelineConfig, difference, field_spec, file_name, import_config
-from cems_workbench.config.evidence_card import card_reference, cited_card, parse_card
 from cems_workbench.errors import InputError, counted
-from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.understanding import read_dictionary, write_dictionary
+from cems_workbench.jobs.traced_sets import traced_sets
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import differences
 from cems_workbench.ui.kit.html import plain, render, uploaded_text
 from cems_workbench.ui.kit.tables import Column, draw_table
-from cems_workbench.ui.kit.widgets import download, opened_popover
+from cems_workbench.ui.kit.widgets import download, errors_shown, opened_popover
 
 if TYPE_CHECKING:
     from streamlit.runtime.uploaded_file_manager import UploadedFile
 
+    from cems_workbench.pipeline.resources import Resources
     from cems_workbench.store import LearnedPair
+
+
+def draw_picker(resources: Resources) -> None:
+    """Draw a popover with all judged and recorded queries; selecting a row searches it. While closed, they are only counted."""
+    judged = resources.store.judgments.count_queries("human")
+    traced = traced_sets(resources.store)
+    recorded = {name: count for name, count in resources.store.recorded_answers.sets().items() if name not in traced}
+    if not judged and not recorded and not traced:
+        return
+    counts = (("judged", judged), ("recorded", sum(recorded.values())), ("traced", sum(traced.values())))
+    label = f"{' · '.join(f'{count} {kind}' for kind, count in counts if count)} queries"
+    help = "Queries of this store that people judged, that a live system received, or that were traced in another pipeline."
+    box = opened_popover(label, state.PICKER, ":material/checklist:", help, type="tertiary")
+    if box is not None:
+        from cems_workbench.ui.inspect.picker_tables import draw_queries
+
+        with box, errors_shown():
+            draw_queries(judged, recorded, traced, resources)
 
 
 def draw_dictionary(resources: Resources) -> None:
@@ -32,6 +49,8 @@ def draw_dictionary(resources: Resources) -> None:
     box = opened_popover(title, key, ":material/menu_book:", help, type="tertiary")
     if box is None:
         return
+    from cems_workbench.pipeline.understanding import read_dictionary
+
     with box:
         try:
             entries = read_dictionary(resources.dictionary_path)
@@ -64,6 +83,8 @@ def entries_of(rows: Sequence[Mapping[str, str | None]]) -> dict[str, str]:
 
 
 def _save(resources: Resources, entries: dict[str, str]) -> None:
+    from cems_workbench.pipeline.understanding import write_dictionary
+
     try:
         write_dictionary(resources.dictionary_path, entries)
     except InputError as error:
@@ -171,6 +192,8 @@ def draw_import(resources: Resources, place: str = "inspect:") -> None:
 
 
 def _offer(upload: UploadedFile, card: UploadedFile | None, resources: Resources, place: str) -> None:
+    from cems_workbench.config.evidence_card import card_reference, cited_card, parse_card
+
     try:
         text = uploaded_text(upload)
         result = import_config(text, state.present_config(), source=upload.name)

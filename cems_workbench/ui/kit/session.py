@@ -25,8 +25,8 @@ from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ct
 from cems_workbench.errors import StoreError, WorkbenchError
 from cems_workbench.jobs import access
 from cems_workbench.jobs.access import RIGHTS, Role, allowed_path
-from cems_workbench.jobs.background import FOREGROUND
 from cems_workbench.jobs.factory import embedder, for_store, open_resources, servers
+from cems_workbench.jobs.foreground import FOREGROUND
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.settings import Settings

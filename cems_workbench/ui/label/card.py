@@ -17,7 +17,7 @@ from markupsafe import Markup
 from cems_workbench.analysis.supersession import stored_standings
 from cems_workbench.errors import WorkbenchError, counted
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueProgress
-from cems_workbench.jobs.background import FOREGROUND
+from cems_workbench.jobs.foreground import FOREGROUND
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import ENGLISH, GradeScale, Memory
 from cems_workbench.store.search.tokenizer import stop_words

@@ -18,10 +18,10 @@ from cems_workbench.jobs.background import (
     STABILITY,
     BackgroundEvidence,
     BackgroundSearch,
-    ForegroundGate,
     may_start_unasked,
 )
 from cems_workbench.jobs.evidence_memory import EvidenceMemory
+from cems_workbench.jobs.foreground import ForegroundGate
 from cems_workbench.jobs.tuning import run_search
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.pipeline.scoring import RERANKING
