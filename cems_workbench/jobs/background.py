@@ -1,4 +1,5 @@
-"""Work in threads that pages poll: the evidence of judged queries, a tuning search, and the first labelling queue of a store.
+"""Work in threads that pages poll: the evidence of judged queries, a tuning search, the first labelling queue of a store, and its Chroma
+collection.
 
 Evidence goes into an `EvidenceMemory`, a query at a time, and reranker scores into the store's cache, so that a stopped gather resumes.
 The queue is of the largest query set: the first results of the default preset without reranker and judge, so that the first card appears
@@ -27,7 +28,7 @@ from cems_workbench.progress import Cancelled
 from cems_workbench.records import Query
 from cems_workbench.tuning.optimizer import Trial, Watch
 
-EVIDENCE_THREAD, SEARCH_THREAD, QUEUE_THREAD = "judged-queries", "tune", "ready-queue"
+EVIDENCE_THREAD, SEARCH_THREAD, QUEUE_THREAD, CHROMA_THREAD = "judged-queries", "tune", "ready-queue", "chroma"
 
 
 @dataclass(eq=False)
@@ -207,3 +208,46 @@ class BackgroundQueue(BackgroundWork):
     def work(self) -> None:
         """Gather, and keep the queue."""
         self.resources.store.queues.save(assemble(self.plan, self.resources, self._watch))
+
+
+SLICE_S = 2.0
+"""Seconds after which Chroma's writer lets others have the indexes: an edit waits for them, as does an import of another process."""
+
+
+class _Interrupted(Exception):
+    """Ends a slice between two batches."""
+
+
+@dataclass(eq=False)
+class BackgroundChroma(BackgroundWork):
+    """Brings the store's Chroma collection up to date with what is searched, and leaves its client open; `done` and `total` count entries.
+
+    It works in slices, between which it holds no lock; what a slice wrote is kept.
+    """
+
+    resources: Resources
+    version: int | None = field(default=None, init=False)
+    """The content version that the collection was brought to, or is being brought to."""
+    _until: tuple[int, float] | None = field(default=None, init=False)
+    """Where the slice began, and when it ends; None before its first batch."""
+
+    THREAD: ClassVar[str] = CHROMA_THREAD
+    STOPPED: ClassVar[str] = "stopped"
+
+    def work(self) -> None:
+        """Write what is outstanding, at a pause of the pages."""
+        indexes, embedder = self.resources.store.indexes, self.resources.embedder
+        while self.version != self.resources.indexed:
+            FOREGROUND.wait_while_busy()
+            self.version, self._until = self.resources.indexed, None
+            try:
+                indexes.graph(embedder, self._watch)
+            except _Interrupted:
+                self.version = None
+
+    def _watch(self, label: str, done: int, total: int) -> None:
+        super()._watch(label, done, total)
+        if self._until is None:
+            self._until = done, time.monotonic() + SLICE_S
+        elif done > self._until[0] and (FOREGROUND.active or time.monotonic() > self._until[1]):
+            raise _Interrupted

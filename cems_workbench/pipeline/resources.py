@@ -221,6 +221,18 @@ class Resources:
         self.refresh(progress)
         return self.store.indexes.full_text(self.embedder.dimension, progress)
 
+    @property
+    def indexed(self) -> int | None:
+        """The content version that searches are of; None before the first."""
+        return self._indexes and self._indexes[0]
+
+    @property
+    def graph_open(self) -> bool:
+        """Whether this process has Chroma's graph of the vectors open and current: a query of it then loads and writes nothing."""
+        with suppress(ModelError):  # a server that does not say which model it has
+            return self.store.indexes.open_graph(self.embedder.model_id) is not None
+        return False
+
     def graph(self, progress: Progress = silent) -> None:
         """Make or refresh Chroma's graph of the store's vectors."""
         self.refresh(progress)

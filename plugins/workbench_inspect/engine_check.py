@@ -1,9 +1,6 @@
 """An answer of an index, here or in a running system, beside the exact one: how far from it, why, and which settings mend it.
 
-Exact is cos(q, m) for every embedding m that passes the query's filter. The recall at k is found / k: of the k exactly nearest, those among
-the first k of the answer; if several tie with the k-th, any of them counts.
-
-Source: the recall of ANN-Benchmarks (Aumüller et al. 2020).
+Exact is cos(q, m) for every embedding m that passes the query's filter.
 """
 
 from __future__ import annotations
@@ -14,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from cems_workbench.analysis.graph_lists import ExactRanking, Recall, recall_at
 from cems_workbench.config import PipelineConfig, list_depths, with_values
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.gather import MAX_DEPTH, Request, engine_depths, search_filter
@@ -28,46 +26,9 @@ BLOCK_ROWS = 2_000
 """Embeddings per block."""
 NEAR_DEPTH = 10
 """Depth of the separate recall of the first hits."""
-COSINE_TOLERANCE = 1e-6
-"""Cosines closer than this are equal: single precision has about 7 digits."""
 
-Hits = Sequence[tuple[str, float]]
 Embeddings = Callable[[Sequence[str]], Mapping[str, Float32]]
 """For each memory its vector, shape (dimension,), or those of its chunks, shape (chunks, dimension)."""
-
-
-@dataclass(frozen=True, eq=False)
-class ExactRanking:
-    """Every memory that has an embedding, nearest first, ties by id, with its cosine (N)."""
-
-    ids: tuple[str, ...]
-    cosines: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-
-@dataclass(frozen=True, slots=True)
-class Missed:
-    """A memory that belongs to the first k and is not in the answer: its exact rank (1-based) and cosine."""
-
-    memory_id: str
-    rank: int
-    cosine: float
-
-
-@dataclass(frozen=True, slots=True)
-class Recall:
-    """How many of the `k` exactly nearest are among the first k of an answer, and the missed memories, nearest first."""
-
-    k: int
-    found: int
-    missed: tuple[Missed, ...]
-
-    @property
-    def value(self) -> float:
-        """found / k; 1 for k = 0."""
-        return self.found / self.k if self.k else 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,30 +71,13 @@ def exact_ranking(
     return ExactRanking(tuple(names[i] for i in order), cosines[order])
 
 
-def recall_at(exact: ExactRanking, answer: Hits, k: int) -> Recall:
-    """The recall of the answer's first k hits; k is at most the number of memories."""
-    k = max(0, min(k, len(exact)))
-    if not k:
-        return Recall(0, 0, ())
-    last = float(exact.cosines[k - 1])
-    given = {memory_id for memory_id, _ in answer[:k]}
-    sure = int((exact.cosines > last + COSINE_TOLERANCE).sum())
-    tied = range(sure, int((exact.cosines >= last - COSINE_TOLERANCE).sum()))
-    places = k - sure
-    filled = min(places, sum(exact.ids[i] in given for i in tied))
-    absent = [i for i in range(sure) if exact.ids[i] not in given]
-    absent += [i for i in tied if exact.ids[i] not in given][: places - filled]
-    missed = tuple(Missed(exact.ids[i], i + 1, float(exact.cosines[i])) for i in absent)
-    return Recall(k, k - len(absent), missed)
-
-
-def largest_difference(exact: ExactRanking, answer: Hits) -> float:
+def largest_difference(exact: ExactRanking, answer: Sequence[tuple[str, float]]) -> float:
     """The largest distance of a score in the answer from the exact cosine; 0 for an empty answer."""
     known = dict(zip(exact.ids, exact.cosines.tolist(), strict=True))
     return max((abs(score - known[memory_id]) for memory_id, score in answer if memory_id in known), default=0.0)
 
 
-def compare(exact: ExactRanking, answer: Hits, depth: int) -> IndexComparison:
+def compare(exact: ExactRanking, answer: Sequence[tuple[str, float]], depth: int) -> IndexComparison:
     """The hits of `depth` memories compared with the exact ones."""
     return IndexComparison(
         recall_at(exact, answer, NEAR_DEPTH), recall_at(exact, answer, depth), largest_difference(exact, answer)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import streamlit as st
 
+from cems_workbench.analysis.graph_lists import ExactRanking, Missed, Recall
 from cems_workbench.config import list_depths
 from cems_workbench.config.model import candidate_set_size
 from cems_workbench.pipeline.evidence import RankedList
@@ -26,10 +27,7 @@ from cems_workbench.ui.kit.widgets import errors_shown, progress_bar
 from workbench_inspect.engine_check import (
     EngineCheck,
     EngineComparison,
-    ExactRanking,
     IndexComparison,
-    Missed,
-    Recall,
     cause,
     check_engine,
     compare,

@@ -80,6 +80,7 @@ def open_page(
         (fetch_evidence, "FLUSH_SECONDS"),
     ):
         monkeypatch.setattr(module, pause, 0.0)  # no browser is here to paint
+    monkeypatch.setattr(session, "_keep_chroma", lambda opened, state: None)  # Chroma is for the tests that ask for it
     monkeypatch.setattr(cems_workbench.jobs.factory, "embedder", loaded_once)
     SampleEmbedder.known = sample_vectors
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,27 @@ def test_many_queries_are_counted_on_request_only(
     page = press(page, "memories:across:count")
     assert uses("m002").uses.sentence("m002") in markdown(page)
     assert uses("m002").uses.sentence("m002") in markdown(checked(page.run()))
+
+
+def test_lists_and_the_grid_show_what_the_graph_missed_once_it_is_open(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = show(search(open_page(), DEPLOY), "Lists")
+    assert "is opened in the background" in captions(page) and "graph #" not in table_with(page, "raw")
+    session.resources().graph()
+    ranked = list(dict.fromkeys(hit.memory_id for hit in evidence_of(page).lists[0].hits))
+    missed = ranked[2]  # the graph itself, cut short
+    whole = VectorIndex.approximate
+    monkeypatch.setattr(VectorIndex, "approximate", lambda *asked: [hit for hit in whole(*asked) if hit[0] != missed])
+    page = checked(page.run())
+    assert f"graph: {len(ranked) - 1} of the {len(ranked)} nearest; {missed} missed" in captions(page)
+    table = table_with(page, "graph #").drop_duplicates("memory").set_index("memory")["graph #"]
+    assert table.isna()[missed] and table[ranked[0]] == 1 and table[ranked[3]] == 3
+    page.session_state["inspect:form"] = "Side by side"
+    data = json.loads(unescape(html(page.run(), "wb-sbs-data").partition("hidden>")[2].partition("</div>")[0]))
+    column = next(column for column in data["columns"] if column["key"] == "vector:0 graph")
+    place = data["memory_id"].index(missed)
+    assert (column["rank"][place], column["missed"][place]) == (None, 3)
 
 
 BLAME = "Blame"

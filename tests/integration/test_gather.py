@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cems_workbench.analysis.graph_lists import recall_at
 from cems_workbench.analysis.why.path import cause, memory_path
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
@@ -32,7 +33,7 @@ from cems_workbench.store import ANY, Filter
 from cems_workbench.store.search.vector_index import VectorIndex
 from cems_workbench.store.text_rule import searched_text
 from tests.thoroughly import THOROUGH, partly, some
-from workbench_inspect.engine_check import embeddings_of, exact_ranking, largest_difference, recall_at
+from workbench_inspect.engine_check import embeddings_of, exact_ranking, largest_difference
 from workbench_inspect.words_in_common import embedder_room, lexical_evidence, read_until
 
 QUERY = "how do we roll back a failed deploy?"

@@ -26,7 +26,7 @@ from cems_workbench.errors import StoreError, StoreLockedError, counted
 from cems_workbench.models.embedder_match import other_dimension, other_model
 from cems_workbench.models.protocol import Embedder, Float32
 from cems_workbench.platform.process_lock import Holder, SharedLock
-from cems_workbench.progress import Progress, silent
+from cems_workbench.progress import Cancelled, Progress, silent
 from cems_workbench.store import chunks, language, memories, sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 IndexMark = tuple[str | None, VectorRecord | None]
 """The directory of the lexical index, and the record of the vectors."""
+CLOSE_WAIT_S = 10.0
+"""Seconds that closing waits for a thread that works on the indexes."""
 OLLAMA_PREFIX, REVISION_SEPARATOR = "ollama:", "@"
 """Ids of Ollama models end with a revision, which changes when the model is pulled again."""
 
@@ -117,6 +119,8 @@ class DerivedIndexes:
     def __init__(self, path: Path, database: Database, store_id: str, chroma_url: str | None, hidden: set[str]) -> None:
         self._path, self._chroma_url = path, chroma_url
         self._chroma: ChromaDirectory | None = None
+        self._graphs: dict[str, tuple[VectorRecord, Collection]] = {}
+        self._closed = False
         self._lexical_directory = SegmentDirectory(path / "lexical")
         self._full_text_directory = SegmentDirectory(path / "ts_rank")
         self._vector_files: dict[str, VectorFiles] = {}
@@ -137,6 +141,10 @@ class DerivedIndexes:
         """Damaged indexes that were rebuilt since the store was opened, a line each."""
 
     def close(self) -> None:
+        """Stops what writes to Chroma after the present batch."""
+        self._closed, self._graphs = True, {}
+        if self._refresh_lock.acquire(timeout=CLOSE_WAIT_S):
+            self._refresh_lock.release()
         if self._chroma is not None:
             self._chroma.close()
         self._build_lock.close()
@@ -469,19 +477,37 @@ class DerivedIndexes:
                 raise
 
     def graph(self, embedder: Embedder, progress: Progress = silent) -> Collection:
-        """Chroma's copy of an embedder's vectors, refreshed. Raises what `progress` raises, and StoreError."""
+        """Chroma's copy of an embedder's vectors, refreshed. Raises what `progress` raises, StoreError, and Cancelled once it is closed."""
+        known = self.open_graph(embedder.model_id)
+        if known is not None:
+            return known
         with self._exclusive():
             return self._refresh_graph(embedder.model_id, progress)
+
+    def open_graph(self, embedder_id: str) -> Collection | None:
+        """Chroma's copy of an embedder's vectors if this process has it open and current; None otherwise, and nothing is loaded."""
+        known = self._graphs.get(embedder_id)
+        return known[1] if known and known[0] == self._database.read(records).get(embedder_id) else None
 
     def _refresh_graph(self, embedder_id: str, progress: Progress) -> Collection:
         from cems_workbench.store.search import graph
 
+        until_closed = partial(self._until_closed, progress)
+        until_closed(graph.LABEL, 0, 1)
         files = self._files(embedder_id)
         record, vectors = files.record(), files.open()
         if record is None or vectors is None:
             raise StoreError(f"there are no vectors of {embedder_id}")
         name = self._collection_name(embedder_id)
-        return graph.refresh(self._database, self._chroma_directory(), name, embedder_id, record, vectors, progress)
+        place = self._chroma_directory()
+        collection = graph.refresh(self._database, place, name, embedder_id, record, vectors, until_closed)
+        self._graphs[embedder_id] = record, collection
+        return collection
+
+    def _until_closed(self, progress: Progress, label: str, done: int, total: int) -> None:
+        if self._closed:
+            raise Cancelled
+        progress(label, done, total)
 
     def _chroma_directory(self) -> ChromaDirectory:
         """The place of Chroma's copies, which most processes never open."""

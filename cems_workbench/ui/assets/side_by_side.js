@@ -312,6 +312,9 @@ class SideBySide {
   number(number, column) {
     const rank = column.rank[number] ?? null, score = column.score[number] ?? null;
     const parts = column.parts.map((part, place) => [place, part.label, column.values[place][number] ?? null]).filter(part => part[2] !== null);
+    const missed = column.missed?.[number] ?? null;
+    if (missed !== null)
+      return [`${column.title}: missed; compared exactly it is at rank ${missed}`, () => [make('span', 'wb-sbs-drop', '✕ missed')]];
     if (rank === null && score === null && !parts.length) {
       const words = column.kind === 'list' ? `${column.title}: not in this list` : `${column.title}: no score`;
       return [words, () => [make('span', 'wb-sbs-none', '–')]];

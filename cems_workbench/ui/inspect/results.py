@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
 from markupsafe import Markup
 from streamlit.components.v2.types import ComponentRenderer
 
+from cems_workbench.analysis.graph_lists import GraphList
 from cems_workbench.analysis.known_mistakes import known_mistakes
 from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.analysis.side_by_side import Column, side_by_side
@@ -31,7 +33,7 @@ from cems_workbench.pipeline.stages.abstain import switched_off as answering_all
 from cems_workbench.pipeline.stages.fusion import FusionRow
 from cems_workbench.pipeline.stages.lists import shown_only
 from cems_workbench.records import Memory
-from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect import graph, state
 from cems_workbench.ui.inspect.baseline import delta_sign, delta_text, lost_results_html
 from cems_workbench.ui.inspect.context import token_count_text
 from cems_workbench.ui.kit.charts import part_colour
@@ -274,18 +276,25 @@ def draw_side_by_side(
     grades: Mapping[str, int] | None = None,
     followed: str | None = None,
     against: RankComparison | None = None,
+    by_graph: Mapping[str, GraphList] | None = None,
 ) -> None:
     """Draw the ranking of a trace as a grid; a click or Enter on a row follows its memory.
 
     `grades` are human judgments by id. The `followed` memory is marked and stays in view. Moves are relative to what first ranked
-    the candidates, or to the pinned baseline (`against`).
+    the candidates, or to the pinned baseline (`against`). `by_graph` are the vector lists as Chroma's graph gives them:
+    a column each that misses memories.
     """
-    draw("inspect/side_by_side.html", results=trace.results, data=message(trace, grades or {}, followed, against))
+    data = message(trace, grades or {}, followed, against, by_graph or {})
+    draw("inspect/side_by_side.html", results=trace.results, data=data)
     _component()(key=KEY, on_follow_change=_follow)
 
 
 def message(
-    trace: Trace, grades: Mapping[str, int], followed: str | None, against: RankComparison | None = None
+    trace: Trace,
+    grades: Mapping[str, int],
+    followed: str | None,
+    against: RankComparison | None = None,
+    by_graph: Mapping[str, GraphList] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """What the grid draws, as plain values: the columns of `SideBySide.to_columns`, and what the page adds to them.
 
@@ -293,7 +302,12 @@ def message(
     """
     table = side_by_side(trace, grades, None if against is None else against.before)
     fused = next((column for column in table.columns if column.kind == "fusion"), None)
-    return table.to_columns() | {
+    data = table.to_columns()
+    for at, column in reversed(list(enumerate(table.columns, 1))):
+        found = by_graph.get(column.list or "")
+        if found is not None and found.recall.missed:  # else it would repeat the list
+            data["columns"].insert(at, _graph_column(column, table.memory_ids, found))
+    return data | {
         "query": trace.evidence.query,
         "label": f"The ranking side by side: {len(table)} memories, a column for each stage",
         "compared": table.moved_from if against is None else f"in the baseline {against.name}",
@@ -303,7 +317,9 @@ def message(
         else None,
         "grades": {str(grade): words for grade, words in GRADES.items()},
         "stages": {stage.name: stage.title for stage in trace.run.stages},
-        "help": HELP | {column.key: _help(trace, column) for column in table.columns},
+        "help": HELP
+        | {column.key: _help(trace, column) for column in table.columns}
+        | {f"{name} graph": f"{found.line}. {graph.HELP}" for name, found in by_graph.items()},
         "colours": [] if fused is None else [part_colour(part.kind, part.list) for part in fused.parts],
     }
 
@@ -313,6 +329,19 @@ HELP = {
     "memory": "The memory, its id, and its grade for this query if people gave one. A click or Enter follows it and opens its text; arrow "
     "keys, Page up and down, Ctrl+Home and Ctrl+End move between rows, Home and End within one",
 }
+
+
+def _graph_column(of: Column, memory_ids: Sequence[str], found: GraphList) -> dict[str, Any]:
+    """The ranks in the graph's answer beside a list; `missed` has the exact ranks of those that it lacks."""
+    missed = {one.memory_id: one.rank for one in found.recall.missed}
+    return {
+        "key": f"{of.list} graph",
+        "title": f"graph {(of.list or '').partition(':')[2]}".removesuffix(" 0"),
+        **{"stage": of.stage, "kind": "list", "list": None, "parts": (), "values": ()},
+        "rank": [found.ranks.get(memory_id) for memory_id in memory_ids],
+        "score": [None] * len(memory_ids),
+        "missed": [missed.get(memory_id) for memory_id in memory_ids],
+    }
 
 
 def _help(trace: Trace, column: Column) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
@@ -32,6 +32,9 @@ from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.ui.kit.html import plain
+
+if TYPE_CHECKING:
+    from cems_workbench.jobs.background import BackgroundChroma
 
 State = TypeVar("State")
 
@@ -181,16 +184,21 @@ def ask() -> None:
 WARM_UP_DELAY_S = 2.0
 """Delay before models are loaded: loading holds the interpreter lock and would delay the first paint."""
 
-OF_A_QUERY = ("cems_workbench.ui.inspect.searched", "cems_workbench.ui.inspect.views.contributions")
-"""Imports of the first query's page."""
+OF_A_QUERY = (
+    "cems_workbench.ui.inspect.searched",
+    "cems_workbench.ui.inspect.views.contributions",
+    "cems_workbench.jobs.background",
+)
+"""Imports of the first query's page, and of what writes the Chroma collection."""
 
 
 @dataclass
 class WarmUpState:
-    """State of the background loading of models and indexes."""
+    """State of the background loading of models and indexes, and what then writes the Chroma collection."""
 
     state: Literal["cold", "loading", "ready", "failed"] = "cold"
     problem: str = ""
+    chroma: BackgroundChroma | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -295,10 +303,14 @@ def switch(folder: str, *, create: bool) -> Resources:
 
 
 def warm_up(opened: Resources) -> None:
-    """Load models and indexes in the background, once; called after the page is drawn so that it is shown first."""
+    """Load models and indexes in the background, once, then keep the Chroma collection up to date.
+
+    Called after the page is drawn so that it is shown first; a page that edits the store is drawn after it.
+    """
     state = warm_up_state()
     with state.lock:
         if state.state != "cold":
+            _keep_chroma(opened, state)
             return
         state.state = "loading"
     threading.Thread(target=_load, args=(opened, state), name="warm-up", daemon=True).start()
@@ -311,7 +323,31 @@ def _load(opened: Resources, state: WarmUpState) -> None:
             importlib.import_module(name)
         opened.embedder.encode_query("warm up")
         opened.refresh()
-        state.state = "ready"
+        with state.lock:
+            state.state = "ready"
+            _keep_chroma(opened, state)
     except Exception as error:
         # The next search meets the same error in the foreground and shows it.
         state.state, state.problem = "failed", str(error)
+
+
+def _keep_chroma(opened: Resources, state: WarmUpState) -> None:
+    """Bring the Chroma collection up to date in the background, unless it is that, or the models still load."""
+    writer = state.chroma
+    if state.state == "ready" and (writer is None or (writer.over and writer.version != opened.indexed)):
+        from cems_workbench.jobs.background import BackgroundChroma
+
+        state.chroma = BackgroundChroma(opened).start()
+
+
+def chroma_line(opened: Resources) -> str:
+    """Why the Chroma collection is not open here, or not current; empty if it is both."""
+    if opened.graph_open:
+        return ""
+    writer = warm_up_state().chroma
+    if writer is None or (writer.over and not writer.problem):
+        return "Chroma’s collection is opened in the background, once the models are loaded"
+    if writer.over:
+        return f"Chroma’s collection cannot be searched: {writer.problem}"
+    done = f": {writer.done:,} of {writer.total:,} entries" if writer.total else ""
+    return f"Chroma’s collection is being brought up to date in the background{done}"

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.analysis.fusion_comparison import compared
+from cems_workbench.analysis.graph_lists import ExactRanking, Missed, recall_at
 from cems_workbench.analysis.near_duplicates import near_pairs
 from cems_workbench.analysis.text_evidence import matches
 from cems_workbench.models.late_interaction import TokenCosines
@@ -30,14 +31,11 @@ from cems_workbench.store.search.tokenizer import tokenize
 from cems_workbench.store.text_rule import searched_text
 from workbench_inspect import engine_check as exact_search
 from workbench_inspect.engine_check import (
-    ExactRanking,
-    Missed,
     cause,
     compare_engine,
     exact_ranking,
     largest_difference,
     limiting,
-    recall_at,
 )
 from workbench_inspect.words_in_common import (
     Room,

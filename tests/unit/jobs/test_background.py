@@ -16,6 +16,7 @@ from cems_workbench.jobs import background, evidence_memory
 from cems_workbench.jobs.access import ROLES, allowed_path, may, require, role_of
 from cems_workbench.jobs.background import (
     STABILITY,
+    BackgroundChroma,
     BackgroundEvidence,
     BackgroundSearch,
     may_start_unasked,
@@ -28,6 +29,7 @@ from cems_workbench.pipeline.scoring import RERANKING
 from cems_workbench.records import Memory, Query
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
+from cems_workbench.store.search import graph
 from tests.planted import planted_file
 from tests.planted_source import Counting
 from tests.small_store import empty_store, parsed, store
@@ -90,6 +92,50 @@ def test_it_stands_still_between_batches_while_a_page_is_at_work(resources, monk
         assert not gather.over and not searched
     gather.wait(30)
     assert gather.over and not gather.problem and searched == ["red cache 0"]
+
+
+@pytest.fixture
+def paused(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> tuple[BackgroundChroma, Any]:
+    """A writer of the Chroma collection that stands still after its first entry of two, and the page at work that it waits for."""
+    foreground, read = ForegroundGate(quiet_s=0, max_wait_s=600), graph.chroma.read_vectors
+    page, opened = foreground.foreground_work(), threading.Event()
+
+    def entry_read(*given: Any) -> Any:
+        if not opened.is_set():
+            page.__enter__()  # somebody opens a page while the first entry is written
+            opened.set()
+        return read(*given)
+
+    monkeypatch.setattr(background, "FOREGROUND", foreground)
+    monkeypatch.setattr(graph.chroma, "read_vectors", entry_read)
+    monkeypatch.setattr(graph, "WRITE_ROWS", 1)
+    resources.refresh()
+    writer = BackgroundChroma(resources).start()
+    assert opened.wait(30)
+    return writer, page
+
+
+def test_chroma_is_written_while_no_page_is_at_work_and_is_then_open(resources, paused) -> None:
+    writer, page = paused
+    resources.store.add(parsed([Memory("m3", "a green hat")]))
+    assert resources.refresh() is not None, "the writer holds no lock while it waits"
+    assert not writer.over and not resources.graph_open
+    page.__exit__(None, None, None)
+    writer.wait(30)
+    assert writer.over and not writer.problem and resources.graph_open
+    assert writer.version == resources.indexed
+    assert resources.store.indexes.graph(resources.embedder).count() == 3
+    resources.store.memories.delete("m1")
+    resources.refresh()
+    assert not resources.graph_open, "the collection is behind"
+
+
+def test_a_store_that_closes_ends_the_writing(resources: Resources, paused: tuple[BackgroundChroma, Any]) -> None:
+    writer, page = paused
+    resources.close()
+    page.__exit__(None, None, None)
+    writer.wait(30)
+    assert writer.over and writer.stopped and writer.problem == "stopped"
 
 
 def test_what_goes_wrong_is_said(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> None:

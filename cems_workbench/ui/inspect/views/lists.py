@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import streamlit as st
 
+from cems_workbench.analysis.graph_lists import GraphList
 from cems_workbench.config import PipelineConfig, depth_notes
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_sources import (
@@ -23,6 +24,7 @@ from cems_workbench.pipeline.list_sources import (
 )
 from cems_workbench.pipeline.stages.lists import LISTS, ListEntry, ListUse, inner_ranks, shown_only
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
+from cems_workbench.ui.inspect import graph
 from cems_workbench.ui.inspect.context import RAW, InspectContext, about
 from cems_workbench.ui.inspect.results import notes_html
 from cems_workbench.ui.inspect.tables import follow_table, stale_columns
@@ -75,7 +77,7 @@ def draw_lists(context: InspectContext) -> None:
 def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
     """Draw the lists side by side, each with its number of hits used."""
     trace = context.trace
-    fields, notes = trace.stage(LISTS).fields, trace.evidence.notes
+    fields, notes, by_graph = trace.stage(LISTS).fields, trace.evidence.notes, graph.compared(context)
     for column, entry in zip(st.columns(len(entries)), entries, strict=True):  # the stylesheet wraps them
         whose, meaning = (
             ("", "") if trace.external else (answered_by(notes, entry.name), score_meaning(notes, entry.name))
@@ -90,11 +92,15 @@ def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
         help = about(entry.name) + (f"\n\n{plain(meaning)}" if meaning else "")
         with column:
             st.markdown(f"**{plain(list_label(entry.name))}**  {use}", help=help)
-            _draw_list(trace, entry.name, context.followed)
+            _draw_list(trace, entry.name, context.followed, by_graph.get(entry.name))
+            graph.draw_line(context, entry.name, by_graph)
 
 
-def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
-    """Draw all hits of a gathered list with raw score (or date) and normalised score; cut hits have no normalised score."""
+def _draw_list(trace: Trace, name: str, followed: str | None, by_graph: GraphList | None) -> None:
+    """Draw all hits of a gathered list with raw score (or date) and normalised score; cut hits have no normalised score.
+
+    A vector list has the rank in the answer of Chroma's graph beside its own.
+    """
     source = name.partition(":")[0]
     rows = sorted(
         ((hit.rank, row.memory_id, hit) for row in trace.stage(LISTS).rows for hit in row.lists if hit.list == name),
@@ -111,6 +117,8 @@ def _draw_list(trace: Trace, name: str, followed: str | None) -> None:
         return inner.get((row[1], row[2].chunk), (None, None))[place]
 
     columns: list[Column[ListedHit]] = [Column("#", lambda row: row[0], 40), Column("memory", memory_of, 84)]
+    if by_graph is not None:
+        columns.insert(1, Column("graph #", lambda row: by_graph.ranks.get(row[1]), 66, help=graph.HELP))
     if any(hit.chunk is not None for _, _, hit in rows):
         columns.append(Column("chunk", chunk, 62, help="Chunk by which it was found; empty: the whole memory"))
         if any(hit.chunk_rank for _, _, hit in rows):
