@@ -209,7 +209,7 @@ class OpenStore(Result):
                 one.size,
                 len(measurable(sets.queries(one.name), judgments)),
                 one.version,
-                sets.relevant_from(one.name),
+                one.scale.relevant_from,
             )
             for one in sets.latest()
         )

@@ -201,7 +201,11 @@ def losses(served: ServedStore, asked: Losses, context: Context) -> Reply:
     counted = measured_losses(reports, reports[0].evaluation.relevant_from, asked.cutoff, None)
     rows, counts = page([(i, row) for i, one in enumerate(counted.maps) for row in one.rows], asked)
     queries = {query.qid: query for one in reports for query in one.batch.queries}
-    told = [(i, in_words([row], configs[i], asked.cutoff, evidence_of(reports[i]))[0]) for i, row in rows]
+    of_config = {
+        i: iter(in_words([row for at, row in rows if at == i], config, asked.cutoff, evidence_of(reports[i])))
+        for i, config in enumerate(configs)
+    }
+    told = [(i, next(of_config[i])) for i, _ in rows]
     change = counted.differences[0] if counted.differences else None
     return reply(
         **counts,

@@ -71,8 +71,10 @@ class QuerySets:
     @persistent
     def queries(self, name: str, version: int | None = None) -> list[Query]:
         """The queries of a version of a set (by default the latest), by qid. Raises StoreError."""
-        self.get(name, version)
-        return [query for query, _ in read_of(self._team, members, name, version)]
+        found = [query for query, _ in read_of(self._team, members, name, version)]
+        if not found:  # which raises for an unknown set
+            self.get(name, version)
+        return found
 
     @persistent
     def put(self, name: str, queries: Sequence[Query], source: str, scale: GradeScale | None = None) -> QuerySet:

@@ -163,6 +163,7 @@ def dump_config(config: PipelineConfig, header: str = "") -> str:
     return commented(header) + _yaml(nested(config))
 
 
+@lru_cache(maxsize=16)  # it takes 10 ms
 def portable_yaml(config: PipelineConfig) -> str:
     """The config as YAML of `portable_values`: what is hashed and what evidence keeps."""
     return _yaml(portable_values(config))
