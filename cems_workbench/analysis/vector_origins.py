@@ -22,24 +22,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cems_workbench.analysis.edited_evidence import Edit, answered_elsewhere, edited_evidence
-from cems_workbench.analysis.why.path import MemoryPath, memory_path
-from cems_workbench.config import PipelineConfig
 from cems_workbench.models.embedder_match import MATCH_COSINE, cosine
 from cems_workbench.models.protocol import Embedder, Float32
-from cems_workbench.pipeline import replay
-from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.pipeline.gather import Request, gather_scores
 from cems_workbench.pipeline.list_sources import list_label, ordinal
-from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store.search.entries import EntryId
 from cems_workbench.store.sources import CONTENT, UNPROVEN, SampleText
+
+if TYPE_CHECKING:
+    from cems_workbench.analysis.why.path import MemoryPath
+    from cems_workbench.config import PipelineConfig
+    from cems_workbench.pipeline.evidence import Evidence, Request
+    from cems_workbench.pipeline.resources import Resources
 
 Kind = Literal["zeros", "shared", "other form", "swapped", "near", "far", "other model"]
 KINDS: Mapping[Kind, str] = {
@@ -296,6 +295,12 @@ def stored_vector(
     memory = resources.store.memories.get(path.memory_id)
     if named is None or memory is None:
         return None
+    # `doctor` compares vectors without what ranks.
+    from cems_workbench.analysis.edited_evidence import Edit, answered_elsewhere, edited_evidence
+    from cems_workbench.analysis.why.path import memory_path
+    from cems_workbench.pipeline import replay
+    from cems_workbench.pipeline.gather import gather_scores
+
     found, of_source = named
     vectors = [ranked for ranked in evidence.lists if ranked.source == "vector"]
     if any(answered_elsewhere(evidence, ranked.name) for ranked in vectors):

@@ -160,7 +160,7 @@ def print_table(
 
     if title:
         say(title, err=err)
-    console = Console(highlight=False, markup=False, stderr=err)
+    console = Console(highlight=False, markup=False, emoji=False, stderr=err)
     cells = [[_cell(row[i]) for row in rows] for i in range(len(columns))]
     numeric = [all(isinstance(row[i], (int, float)) or row[i] is None for row in rows) for i in range(len(columns))]
     for group, widths in _layout(columns, cells, console.width):

@@ -387,7 +387,7 @@ def processor_check(settings: Settings) -> Check:
         if available():
             agreements[MODEL_ID] = MiniLMJudge().agreement
         if settings.served_embedder is None and isinstance(embeds := embedder(settings), MiniLMEmbedder):
-            agreements[embeds.resolved.model_id] = embeds.network.agreement
+            agreements[embeds.resolved.model_id] = embeds.agreement
     except ModelError as error:
         return Check(name, "warning", f"the packaged models were not compared with what is recorded of them: {error}")
     findings = [f"{model}: {agreement}" for model, agreement in agreements.items()]

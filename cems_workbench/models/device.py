@@ -28,6 +28,7 @@ from contextlib import suppress
 from ctypes.util import find_library
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -273,11 +274,7 @@ def first_agreeing(
 
     `of` identifies the network and what is recorded of it; `errors` are a session's differences from that, none if nothing is recorded.
     """
-    import onnxruntime
-
-    parts = (processor().encode(), onnxruntime.__version__.encode(), repr(ways).encode(), *of)
-    path = _cache_folder() / f"agreement-{hashlib.sha256(bytes(1).join(parts)).hexdigest()[:24]}.json"
-    if (kept := _kept(path)) is not None:
+    if (kept := kept_agreement(of, ways)) is not None:
         return opened(kept.way), kept
     for way in ways:
         session, worst = opened(way), None
@@ -288,8 +285,32 @@ def first_agreeing(
         agreement = Agreement(way, worst)
         if worst is not None and not agreement.inexact:
             break
-    _keep(path, agreement)
+    _keep(_path(of, ways), agreement)
     return session, agreement
+
+
+def kept_agreement(of: Sequence[bytes], ways: Sequence[Way] = WAYS) -> Agreement | None:
+    """What `first_agreeing` found in an earlier process; None if it was not asked. It loads no network."""
+    try:
+        read = json.loads(_path(of, ways).read_bytes())
+        return Agreement(Way(bool(read["ordered"]), bool(read["precise"])), float(read["error"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _path(of: Sequence[bytes], ways: Sequence[Way]) -> Path:
+    parts = (processor().encode(), _version().encode(), repr(ways).encode(), *of)
+    return _cache_folder() / f"agreement-{hashlib.sha256(bytes(1).join(parts)).hexdigest()[:24]}.json"
+
+
+def _version() -> str:
+    """That of onnxruntime, which is imported only where it is installed under another name, such as onnxruntime-gpu."""
+    if "onnxruntime" not in sys.modules:
+        with suppress(PackageNotFoundError):
+            return version("onnxruntime")
+    import onnxruntime
+
+    return str(onnxruntime.__version__)
 
 
 @cache
@@ -308,14 +329,6 @@ def processor() -> str:
 def _cache_folder() -> Path:
     """Where what was found is kept; not absolute without a home folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "cems-workbench"
-
-
-def _kept(path: Path) -> Agreement | None:
-    try:
-        read = json.loads(path.read_bytes())
-        return Agreement(Way(bool(read["ordered"]), bool(read["precise"])), float(read["error"]))
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _keep(path: Path, agreement: Agreement) -> None:

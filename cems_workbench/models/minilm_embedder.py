@@ -22,6 +22,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +38,7 @@ from cems_workbench.models.device import (
     Way,
     first_agreeing,
     framing_tokens,
+    kept_agreement,
     possible,
     require_driver,
     session_options,
@@ -153,6 +155,14 @@ class MiniLMEmbedder(TokenEmbedder):
         return f"embedder {self.resolved.model_id}: {agreement}" if agreement and agreement.inexact else ""
 
     @property
+    def agreement(self) -> Agreement | None:
+        """How its vectors come out on this processor, as found before, else now. Raises ModelError when the weights cannot be loaded."""
+        with suppress(OSError):
+            if (kept := kept_agreement(*_asked(self._folder, self.resolved.model_id))) is not None:
+                return kept
+        return self.network.agreement
+
+    @property
     def network(self) -> Network:
         """Raises ModelError in one line when the weights cannot be loaded."""
         # Two threads that need it at once must not load it twice.
@@ -253,17 +263,15 @@ class MiniLMEmbedder(TokenEmbedder):
 def loaded(folder: Path, asked: str, model_id: str = PACKAGED_ID, ways: Sequence[Way] | None = None) -> Network:
     """Graph, weights and tokenizer of a folder. Raises ModelError in one line for every fault in the files."""
     eight_bits = model_id == EIGHT_BIT_ID
-    # In single precision a last digit stays one, and Softmax is part of another operator.
-    ways = ways or (WAYS if eight_bits else WAYS[:1])
     try:
         tokenizer = tokenizer_of((folder / "tokenizer.json").read_bytes())
         added = tokenizer.get_added_tokens_decoder()
         special = frozenset(number for number, token in added.items() if token.special)
         first, last = framing_tokens(tokenizer)
         weights = folder / WEIGHTS
-        graph = (EIGHT_BIT_GRAPH if eight_bits else GRAPH).read_bytes()
+        of, ways = _asked(folder, model_id, ways)
+        graph, recorded, *_ = of
         made = quantized(matrices(weights), read_evening()) if eight_bits else None
-        recorded, found = RECORDED.read_bytes() if RECORDED.is_file() else b"", weights.stat()
 
         def opened(way: Way) -> Network:
             return Network(open_session(graph, weights, made, way), tokenizer, special, first, last)
@@ -274,11 +282,21 @@ def loaded(folder: Path, asked: str, model_id: str = PACKAGED_ID, ways: Sequence
                     for text, vector in zip(kept["texts"].tolist(), kept[model_id], strict=True):
                         yield float(np.abs(network.vector(text) - vector).max())
 
-        of = [graph, recorded, model_id.encode(), f"{weights.resolve()} {found.st_size} {found.st_mtime_ns}".encode()]
-        network, agreement = first_agreeing(of, opened, errors, ways if recorded else ways[-1:])
+        network, agreement = first_agreeing(of, opened, errors, ways)
     except Exception as error:  # the three libraries raise their own exceptions, without a common base
         raise ModelError(f"embedder {asked} cannot be loaded: {one_line(str(error))}") from error
     return replace(network, agreement=agreement)
+
+
+def _asked(folder: Path, model_id: str, ways: Sequence[Way] | None = None) -> tuple[list[bytes], Sequence[Way]]:
+    """What `first_agreeing` is asked: graph, recorded vectors and what else identifies the network; the ways to try. Raises OSError."""
+    eight_bits, weights = model_id == EIGHT_BIT_ID, folder / WEIGHTS
+    recorded, found = RECORDED.read_bytes() if RECORDED.is_file() else b"", weights.stat()
+    graph = (EIGHT_BIT_GRAPH if eight_bits else GRAPH).read_bytes()
+    # In single precision a last digit stays one, and Softmax is part of another operator.
+    ways = ways or (WAYS if eight_bits else WAYS[:1])
+    place = f"{weights.resolve()} {found.st_size} {found.st_mtime_ns}"
+    return [graph, recorded, model_id.encode(), place.encode()], ways if recorded else ways[-1:]
 
 
 def open_session(graph: bytes, weights: Path, made: Mapping[str, np.ndarray] | None = None, way: Way = WAYS[0]) -> Any:

@@ -21,6 +21,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -35,6 +36,7 @@ from cems_workbench.models.device import (
     Way,
     first_agreeing,
     framing_tokens,
+    kept_agreement,
     session_options,
     tokenizer_of,
     with_softmax,
@@ -98,7 +100,10 @@ class MiniLMJudge:
 
     @property
     def agreement(self) -> Agreement | None:
-        """How its scores come out on this processor. Raises ModelError when the weights cannot be loaded."""
+        """How its scores come out on this processor, as found before, else now. Raises ModelError when the weights cannot be loaded."""
+        with suppress(OSError):
+            if (kept := kept_agreement(*Files.read(self._folder).asked())) is not None:
+                return kept
         return self._weights().agreement
 
     def _weights(self) -> Weights:
@@ -160,39 +165,60 @@ def loaded(folder: Path, ways: Sequence[Way] = WAYS) -> Weights:
     import onnxruntime
 
     try:
-        model, recorded = (folder / MODEL).resolve(), recorded_digest(folder)
-        digest, mapped = recorded or digest_of(folder), bool(recorded) and model.name == MODEL
+        files = Files.read(folder)
         tokenizer = tokenizer_of((folder / TOKENIZER).read_bytes())
         first, between = framing_tokens(tokenizer)
-        graph = (folder / NETWORK if mapped else model).read_bytes()
         scale = calibrated(json.loads((folder / "calibration.json").read_bytes()))
-        pairs = recorded_pairs(folder, digest)
 
         def opened(way: Way) -> Weights:
             options = session_options(way)
-            if mapped:
+            if files.mapped:
                 # onnxruntime maps the weights that network.onnx says are in this folder.
                 options.add_session_config_entry(
-                    "session.model_external_initializers_file_folder_path", str(model.parent)
+                    "session.model_external_initializers_file_folder_path", str((folder / MODEL).resolve().parent)
                 )
                 # Precise mode is one of the extended optimisations; there is nothing else to optimise.
                 levels = onnxruntime.GraphOptimizationLevel
                 options.graph_optimization_level = levels.ORT_ENABLE_EXTENDED if way.precise else levels.ORT_DISABLE_ALL
             session = onnxruntime.InferenceSession(
-                with_softmax(graph, way) if mapped else graph, options, providers=["CPUExecutionProvider"]
+                with_softmax(files.graph, way) if files.mapped else files.graph,
+                options,
+                providers=["CPUExecutionProvider"],
             )
-            return Weights(session, tokenizer, first, between, scale, digest)
+            return Weights(session, tokenizer, first, between, scale, files.digest)
 
         def errors(weights: Weights) -> Iterator[float]:
-            for query, text, logit in pairs:
+            for query, text, logit in files.pairs:
                 raw = weights.pair(weights.ids(query), text).raw
                 yield math.inf if raw is None else abs(raw - logit)
 
-        of = [graph if mapped else b"", digest.encode(), repr(pairs).encode()]
-        weights, agreement = first_agreeing(of, opened, errors, ways if pairs else ways[-1:])
+        of, ways = files.asked(ways)
+        weights, agreement = first_agreeing(of, opened, errors, ways)
     except Exception as error:  # onnxruntime and tokenizers raise their own exceptions, without a common base
         raise ModelError(f"{MODEL_ID} cannot be loaded: {one_line(str(error))}") from error
     return replace(weights, agreement=agreement)
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """The graph that is run, whether its weights are mapped from model.onnx, `digest_of` them, and what is recorded of them."""
+
+    graph: bytes
+    mapped: bool
+    digest: str
+    pairs: list[tuple[str, str, float]]
+
+    @classmethod
+    def read(cls, folder: Path) -> Files:
+        """Raises OSError."""
+        model, recorded = (folder / MODEL).resolve(), recorded_digest(folder)
+        digest, mapped = recorded or digest_of(folder), bool(recorded) and model.name == MODEL
+        return cls((folder / NETWORK if mapped else model).read_bytes(), mapped, digest, recorded_pairs(folder, digest))
+
+    def asked(self, ways: Sequence[Way] = WAYS) -> tuple[list[bytes], Sequence[Way]]:
+        """What `first_agreeing` is asked: what identifies the network, and the ways to try."""
+        of = [self.graph if self.mapped else b"", self.digest.encode(), repr(self.pairs).encode()]
+        return of, ways if self.pairs else ways[-1:]
 
 
 def recorded_pairs(folder: Path, digest: str) -> list[tuple[str, str, float]]:

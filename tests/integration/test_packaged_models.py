@@ -422,3 +422,11 @@ def test_the_first_way_without_an_error_is_kept(own_cache: None, monkeypatch: py
     monkeypatch.setattr(device, "processor", lambda: "another")
     assert first_agreeing([b"network"], open_in, lambda _: [0.0, 0.2])[1] == device.Agreement(WAYS[-1], 0.2)
     assert opened[3:] == [*WAYS]
+
+
+def test_how_the_models_run_here_is_told_without_loading_them(own_cache: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`doctor` tells it; what an earlier process found is read."""
+    found = [minilm_judge.loaded(FOLDER).agreement, MiniLMEmbedder(resolve(PACKAGED_ID)).network.agreement]
+    for module in (minilm_judge, minilm_embedder):
+        monkeypatch.setattr(module, "loaded", None)
+    assert [MiniLMJudge().agreement, MiniLMEmbedder(resolve(PACKAGED_ID)).agreement] == found

@@ -523,6 +523,40 @@ def test_starting_up_loads_nothing_heavy(module: str) -> None:
     assert not unwanted, f"{module} loads {', '.join(unwanted)}"
 
 
+def test_the_first_page_loads_what_it_draws(tmp_path: Path) -> None:
+    """The page of a store with a memory, drawn in a fresh process; the background loads models two seconds later."""
+    code = """
+import os, sys
+from pathlib import Path
+from streamlit.testing.v1 import AppTest
+from cems_workbench.records import Memory, ParsedInput
+from cems_workbench.store import Store
+with Store.open(Path(os.environ["CEMS_WORKBENCH_STORE"])) as store:
+    store.add(ParsedInput("tea", "test", (Memory(id="m", content="tea"),)))
+before = set(sys.modules)
+page = AppTest.from_file("app.py", default_timeout=60).run()
+print(*(set(sys.modules) - before))
+assert not page.exception and page.text_input(key="inspect:query")
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CEMS_WORKBENCH_STORE": str(tmp_path / "store")}
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    loaded = set(run.stdout.split())
+    assert f"{PACKAGE}.ui.inspect.toolbar" in loaded
+    later = ("analysis", "evaluation", "formats", "tuning", "jobs.background", "pipeline.gather", "ui.inspect.views")
+    unwanted = {name for name in loaded if name.startswith(tuple(f"{PACKAGE}.{part}" for part in later))}
+    unwanted |= loaded & {"onnxruntime", "tokenizers", "torch", "plotly", "rapidfuzz"}
+    assert not unwanted, f"the first page loads {', '.join(sorted(unwanted))}"
+
+
+def test_doctor_loads_nothing_that_ranks() -> None:
+    loaded = loaded_by(f"{PACKAGE}.jobs.diagnosis")
+    later = ("analysis.why", "analysis.edited_evidence", "tuning", "pipeline.gather", "formats")
+    unwanted = {name for name in loaded if name.startswith(tuple(f"{PACKAGE}.{part}" for part in later))}
+    unwanted |= loaded & {"onnxruntime", "tokenizers", "rapidfuzz"}
+    assert not unwanted, f"doctor loads {', '.join(sorted(unwanted))}"
+
+
 def test_postgresqls_text_search_is_imported_only_in_functions() -> None:
     """By what a config asks for; the modules over it import it at their head, and are imported in functions themselves."""
     over = ("store.search.postgres", "pipeline.lexical_engines.ts_rank_cd")
