@@ -112,12 +112,12 @@ def _undo(number: Path | None, store: Path | None, as_json: bool) -> None:
         raise InputError(f"--undo: {said!r} is not the number of an import; the command imports lists them")
     with progress_bar(as_json) as progress, closing(open_resources(settings_for(store), create=False)) as resources:
         done = undo_import(resources.store, int(said) if said else None, progress)
-        _, problem = refresh(resources, progress)
+        _, problem, late = refresh(resources, progress)
         total = resources.store.memories.count()
     undone = {"removed": dict(done.removed), "restored": dict(done.restored), "stay": list(done.stay)}
     report = Report(
         lines=[f"import {done.event.number} ({done.event.name}) is undone: {done.done_words}"],
-        notes=[*done.stay, f"{total} memories in the store"],
+        notes=[*done.stay, *([late] if late else []), f"{total} memories in the store"],
         values={**plain_event(done.event), **undone, "memories_in_store": total, "problem": problem or None},
     )
     present(report, as_json)
@@ -247,7 +247,7 @@ def reindex_command(
     memory_ids: list[str] | None = None,
     store: StoreOption = None,
     mismatched: bool = False,
-    graph: bool = False,
+    chroma: bool = False,
     as_json: JsonOption = False,
 ) -> None:
     """Re-embed with the configured model.
@@ -263,18 +263,19 @@ def reindex_command(
         named = mismatched_memories(resources.store, resources.embedder, progress) if mismatched else []
         resources.store.sources.re_embed([*(memory_ids or ()), *named])
         report = resources.embed_anew(progress)
-        if graph:
-            resources.store.indexes.graph(resources.embedder, progress)
+        indexes, embedder = resources.store.indexes, resources.embedder.model_id
+        late = indexes.renew_chroma(embedder, progress) if chroma else indexes.catch_up_chroma(embedder, progress)
         told = resources.store.notices
         to_search = first_search(resources.store, given_options(store=store))
-        embedder, total = resources.embedder.model_id, resources.store.memories.count()
+        total = resources.store.memories.count()
     embedded = report.embedded if report else 0
     found = Report(
         notes=[
             *(note for note in (report.notes if report else ()) if note not in told),
+            *([late] if late else []),
             f"{total} memories in the store, {embedded} texts embedded now by {embedder}",
         ],
-        values={"embedder": embedder, "memories_in_store": total, "embedded": embedded},
+        values={"embedder": embedder, "memories_in_store": total, "embedded": embedded, "chroma": late or None},
     )
     present(found, as_json)
     if not as_json:

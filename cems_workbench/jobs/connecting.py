@@ -156,9 +156,10 @@ class ConnectReport(Report):
     problem: str = ""
 
 
-def _connected(sources: Sequence[SnapshotReport], problem: str = "") -> ConnectReport:
+def _connected(sources: Sequence[SnapshotReport], problem: str = "", late: str = "") -> ConnectReport:
     title, several = ", ".join(one.address for one in sources), len(sources) > 1
     notes = [f"{one.address}: {line}" if several else line for one in sources for line in one.lines]
+    notes += [late] if late else []
     values = {"sources": list(map(asdict, sources)), "problem": problem or None}
     return ConnectReport(title, (), [one.table for one in sources], notes, values, sources, problem)
 
@@ -227,7 +228,7 @@ def connect(
         resources.refresh(progress)
     except (ModelError, StoreError) as failure:  # the import itself is complete
         return _connected(imported, str(failure))
-    return _connected(imported)
+    return _connected(imported, late=resources.store.indexes.catch_up_chroma(resources.embedder.model_id, progress))
 
 
 def forget(resources: Resources, settings: Settings, address: str) -> int:

@@ -165,7 +165,7 @@ def import_inputs(
             given = given.restrict_to(brought)
         return given
 
-    refreshed, unsearchable = refresh(resources, progress, read_given)
+    refreshed, unsearchable, late = refresh(resources, progress, read_given)
     total, cut, language = store.memories.count(), store.chunks.statistics(), store.language.choice()
     sets = {one.name: one for report in reports for one in report.query_sets}
     notes = [
@@ -179,6 +179,7 @@ def import_inputs(
     notes += [f"not imported from {path.name or path}: {line}" for line in skipped]
     notes += [f"{Path(report.source).name}: {note}" for report in reports for note in report.notes]
     notes += [*changed, *(line for line in (refreshed.notes if refreshed else ()) if line not in store.notices)]
+    notes += [late] if late else []
     if not briefly:
         notes += [*([str(cut)] if cut.chunks else []), f"language: {language}"]
     # Without any that are embedded they were known, came with vectors, or an app that has the store open was quicker.
@@ -230,14 +231,18 @@ def shortened(name: str) -> str:
 
 def refresh(
     resources: Resources, progress: Progress, given: Callable[[], PrecomputedVectors | None] = lambda: None
-) -> tuple[RefreshReport | None, str]:
-    """Refresh the indexes; the report, and a line if they could not be: what is in the store stays there all the same."""
+) -> tuple[RefreshReport | None, str, str]:
+    """Refresh the indexes, and write to Chroma: the report, and a line if they could not be, and one of what Chroma lacks.
+
+    What is in the store stays there all the same.
+    """
     try:
-        return resources.refresh(progress, given()), ""
+        report = resources.refresh(progress, given())
     except EmbedderMismatchError as refusal:
-        return None, f"not embedded: {refusal}"
+        return None, f"not embedded: {refusal}", ""
     except (InputError, ModelError) as refusal:
-        return None, f"not embedded yet, the next search continues: {refusal}"
+        return None, f"not embedded yet, the next search continues: {refusal}", ""
+    return report, "", resources.store.indexes.catch_up_chroma(resources.embedder.model_id, progress)
 
 
 def took_nothing(reports: Iterable[ImportReport]) -> str:

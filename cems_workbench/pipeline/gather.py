@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -21,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 from cems_workbench.config import PipelineConfig, asks_source, list_depths
 from cems_workbench.config.model import candidate_set_size
 from cems_workbench.config.sections import ADDED_LISTS, ENGINE_LISTS
-from cems_workbench.errors import InputError, WorkbenchError, counted, short
+from cems_workbench.errors import InputError, StoreError, WorkbenchError, counted, short
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.tokens import TokenCounts
@@ -252,7 +253,8 @@ def gather_lists(
     search.ask_engine()
     by_engine = search.by_engines()
     if config.lists.vector.index == "graph" and config.lists.candidate_set.mode == "all":
-        resources.graph(progress)
+        with suppress(StoreError):  # reported by the lists, which are then exact
+            resources.graph(progress)
     lists = search.by_meaning_and_words(understood.lexical, by_engine)
     if not any(name == "vector" for _, name in search.live):
         ours = ", ".join(ranked.name for ranked in lists if ranked.source == "vector")
@@ -405,8 +407,11 @@ class _Searches:
             else:
                 hits = resources.indexes.vectors.search_chunks(vector, depth, where)
                 if section.index == "graph":
-                    exact, hits = hits, resources.indexes.vectors.graph_chunks(vector, depth, where)
-                    self.warnings.append(f"vector:{i}: {graph_loss(exact, hits)}")
+                    try:
+                        exact, hits = hits, resources.indexes.vectors.graph_chunks(vector, depth, where)
+                        self.warnings.append(f"vector:{i}: {graph_loss(exact, hits)}")
+                    except StoreError as error:
+                        self.warnings.append(f"vector:{i}: exact, as the graph cannot be searched: {error}")
             lists.append(RankedList(f"vector:{i}", "vector", i, _hits(hits)))
             if hybrid:
                 lists.append(RankedList(f"lexical:{i}", "lexical", i, _hits(lexical)))

@@ -1,20 +1,22 @@
-"""Chroma access: clients (embedded or server) and one collection per store and embedder.
-
-Directory of Chroma's embedded database, which holds copies of the store's vectors for its HNSW graph.
+"""Chroma access: clients (embedded or server), one collection per store and embedder, and what a folder holds, read without Chroma.
 
 A process that dies while it writes leaves a mark; the next one then reads every vector in a subprocess first, because a damaged file can
-crash the library, and so does a refresh that takes vectors from it. A damaged database is deleted: everything in it
-can be made again from the store's vectors.
+crash the library, and so does a refresh that takes vectors from it. A folder that cannot be read stays as it is until somebody asks
+for a new one (`reindex --chroma`): then it is moved aside.
 """
 
 from __future__ import annotations
 
-import logging
-import shutil
+import importlib.metadata
+import itertools
+import json
+import os
+import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -44,6 +46,7 @@ HNSW: dict[str, Any] = {
 }
 
 BATCH_SIZE = 2_000
+DAMAGED = "damaged"
 READ_FAILED, WRITE_FAILED = "the vectors cannot be read", "the vectors cannot be written"
 
 
@@ -127,6 +130,55 @@ def create_collection(client: ClientAPI, name: str, embedder_id: str) -> Collect
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a collection holds: its id, its number of records and, of a folder, who wrote it.
+
+    `seq` is Chroma's number of the last write to it, `since` the keys that were written after the one asked for, `form` the versions of the
+    database's tables and of chromadb.
+    """
+
+    id: str
+    count: int
+    seq: int | None = None
+    since: tuple[str, ...] = ()
+    form: str = ""
+
+
+def held_in(path: Path, name: str, after: int) -> Held | None:
+    """What the collection `name` of a folder holds, and what was written after number `after`; None without one.
+
+    Reads the folder's database and loads no Chroma. Raises StoreError if it cannot be read.
+    """
+    if not (path / DATABASE).exists():
+        return None
+    # Writable, so that what a killed process left half done is rolled back, as Chroma itself would do.
+    address = f"{(path / DATABASE).absolute().as_uri()}?mode=rw"
+    try:
+        # Closing the file ends the locks that Chroma has on it in this process, so not while that writes.
+        with _file_lock, closing(sqlite3.connect(address, uri=True, timeout=30)) as database:
+            tables = database.execute("SELECT dir || ' ' || max(version) FROM migrations GROUP BY dir ORDER BY dir")
+            form = ", ".join(table for (table,) in tables)
+            both = "collections AS c JOIN segments AS s ON collection = c.id"
+            ours = f"SELECT collection, s.id FROM {both} WHERE name = ? AND scope = 'METADATA'"
+            found = database.execute(ours, [name]).fetchall()
+            if not found:
+                return None
+            collection, segment = found[0]
+            (count,) = database.execute("SELECT count(*) FROM embeddings WHERE segment_id = ?", [segment]).fetchone()
+            applied, queued = "max_seq_id WHERE segment_id = ?", "embeddings_queue WHERE topic LIKE ?"
+            last = f"SELECT max(seq_id) FROM (SELECT seq_id FROM {applied} UNION SELECT seq_id FROM {queued})"
+            (seq,) = database.execute(last, [segment, f"%{collection}"]).fetchone()
+            keys: list[tuple[str]] = []
+            if (seq or 0) != after:
+                written = "SELECT embedding_id FROM embeddings WHERE segment_id = ? AND seq_id > ?"
+                keys = database.execute(written, [segment, after]).fetchall()
+    except (sqlite3.Error, OSError, ValueError) as error:
+        raise StoreError(f"{READ_FAILED}: {path / DATABASE}: {_first_line(error)}") from error
+    form += f"; chromadb {importlib.metadata.version('chromadb')}"
+    return Held(str(collection), int(count), int(seq or 0), tuple(key for (key,) in keys), form)
+
+
 def read_vectors(collection: Collection, keys: Sequence[str] | None = None) -> Iterator[tuple[str, Float32]]:
     """(key, vector) of every entry, or of the existing ones among `keys`, read in batches. Raises StoreError."""
     if keys is None:
@@ -152,8 +204,9 @@ DUMMY_ID = "-"
 """An id that need not exist, requested to make a client load its graph."""
 VERIFY_TIMEOUT_S, VERIFY_BYTES_PER_S = 300.0, 10e6
 """Timeout of reading every vector: the longer of VERIFY_TIMEOUT_S and the time at this rate (46e6 were measured)."""
-log = logging.getLogger(__name__)
 _open_lock = threading.RLock()
+_file_lock = threading.RLock()
+"""Held while Chroma writes, and while a folder's database is read without it."""
 
 
 class _SharedFiles:
@@ -169,14 +222,14 @@ class _SharedFiles:
         self.lock = SharedLock(path.with_name(".chroma.lock"), f"index {path}", self._sync, lambda: None)
         self.clients: list[ChromaDirectory] = []
         """The directories with an open client."""
-        self.write_interrupted = False
-        """Whether a process died during a write and the vectors were not verified since."""
+        self.interrupted = ""
+        """The mark of a process that died during a write, until the vectors are verified; then how that failed."""
         self._change_file = path.with_name(".chroma.changes")
         self._change_number: int | None = None
 
     def _sync(self) -> None:
         """After acquiring the lock: release clients that other processes' writes made stale."""
-        changes, self.write_interrupted = self._read()
+        changes, self.interrupted = self.read()
         if self._change_number not in (None, changes):
             # A copy: a released directory removes itself.
             for directory in list(self.clients):
@@ -193,24 +246,25 @@ class _SharedFiles:
             yield
         finally:
             # The mark of an earlier crash stays until every vector is verified.
-            self._write("broken off" if self.write_interrupted else "")
+            self._write(self.interrupted and "broken off")
 
-    def mark_intact(self) -> None:
-        """Record that the database was verified or deleted."""
-        if self.write_interrupted:
-            self.write_interrupted = False
-            self._write("")
+    def mark(self, problem: str = "") -> None:
+        """Record that the database was verified or moved aside, or the problem of verifying it."""
+        if self.interrupted != problem:
+            self.interrupted = problem
+            self._write(problem)
 
-    def _read(self) -> tuple[int, bool]:
+    def read(self) -> tuple[int, str]:
+        """The change number, and the mark."""
         try:
-            number, _, state = self._change_file.read_text("ascii").partition(" ")
-            return int(number), bool(state.strip())
+            number, _, state = self._change_file.read_text("utf-8").partition(" ")
+            return int(number), state.strip()
         except (OSError, ValueError):
-            return 0, False
+            return 0, ""
 
     def _write(self, state: str) -> None:
         with suppress(OSError):
-            self._change_file.write_text(f"{self._change_number or 0} {state}", "ascii")
+            self._change_file.write_text(f"{self._change_number or 0} {state}", "utf-8")
 
 
 _shared_files: dict[Path, _SharedFiles] = {}
@@ -233,16 +287,30 @@ class ChromaDirectory:
         return self.url is not None or (self.path / DATABASE).exists()
 
     def verify(self) -> None:
-        """Read every vector of the embedded database in a subprocess, once; delete it if that fails. Raises StoreError."""
+        """Read every vector of the embedded database in a subprocess, once. Raises StoreError if that fails."""
         if self._files is None or self._verified or not self.exists():
             return
         with self._lock():
-            size = sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
-            timeout_s = max(VERIFY_TIMEOUT_S, size / VERIFY_BYTES_PER_S)
-            if problem := run_in_subprocess(__name__, str(self.path), seconds=timeout_s).problem:
-                self.discard(problem)
-            self._files.mark_intact()
+            problem = run_in_subprocess(__name__, str(self.path), seconds=self._timeout_s()).problem
+            self._files.mark(problem and f"{DAMAGED}: {problem}")
+            if problem:
+                raise StoreError(f"{self.path} is {DAMAGED}: {problem}")
             self._verified = True
+
+    def dump(self, name: str, folder: str) -> str:
+        """`dump` the collection `name` in a subprocess; returns why that failed, or an empty string."""
+        with self._lock():
+            return run_in_subprocess(__name__, str(self.path), name, folder, seconds=self._timeout_s()).problem
+
+    def _timeout_s(self) -> float:
+        size = sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
+        return max(VERIFY_TIMEOUT_S, size / VERIFY_BYTES_PER_S)
+
+    @property
+    def damage(self) -> str:
+        """How reading every vector failed, if it was tried after a process died while it wrote; else empty."""
+        mark = self._files.read()[1] if self._files is not None else ""
+        return mark if mark.startswith(DAMAGED) else ""
 
     @contextmanager
     def client(self, *, writing: bool = False) -> Iterator[ClientAPI]:
@@ -307,25 +375,23 @@ class ChromaDirectory:
                 self._inode = None
                 self._files.clients.remove(self)
 
-    def discard(self, reason: str) -> None:
-        """Delete the database. Raises StoreError."""
-        with self._lock(), self._files.writing() if self._files else nullcontext(), _open_lock:
+    def move_aside(self) -> Path:
+        """Rename the folder; returns its new path. Raises StoreError."""
+        assert self._files is not None
+        with self._lock(), self._files.writing(), _open_lock:
             self.release()
-            log.warning("the copy of the vectors in Chroma was damaged (%s) and is made again", reason)
-            _remove(self.path)
-            if self._files:
-                self._files.mark_intact()
+            number = next(n for n in itertools.count(1) if not os.path.lexists(f"{self.path}.{n}"))
+            try:
+                aside = self.path.rename(f"{self.path}.{number}")
+            except OSError as error:
+                raise StoreError(f"{self.path} cannot be moved aside: {error.strerror}") from error
+            self._files.mark()
+            return aside
 
     def _open_embedded(self, files: _SharedFiles) -> ClientAPI:
-        if files.write_interrupted:
+        if files.interrupted:
             self.verify()
-        try:
-            client = connect(self.path, None)
-        except StoreError as error:
-            if not self.path.exists():
-                raise
-            self.discard(str(error))
-            client = connect(self.path, None)
+        client = connect(self.path, None)
         files.clients.append(self)
         self._inode = _inode(self.path)
         return client
@@ -356,7 +422,7 @@ class SharedCollection:
 
     @contextmanager
     def _current(self, *, writing: bool = False) -> Iterator[Collection]:
-        with self._directory.client(writing=writing) as client:
+        with self._directory.client(writing=writing) as client, _file_lock if writing else nullcontext():
             collection, owner = self._handle
             if owner is not client:
                 found = find_collection(client, self.name)
@@ -378,14 +444,16 @@ def _inode(path: Path) -> int:
         return 0
 
 
-def _remove(path: Path) -> None:
-    try:
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be removed: {error.strerror}") from error
+def dump(collection: Collection, folder: Path) -> None:
+    """Write every record of a collection to numbered files in `folder`: ids, texts and metadata as JSON, vectors as an array."""
+    with store_errors(READ_FAILED):
+        keys = collection.get(include=[])["ids"]
+        for number, start in enumerate(range(0, len(keys), BATCH_SIZE)):
+            some: Any = collection.get(
+                ids=keys[start : start + BATCH_SIZE], include=["documents", "metadatas", "embeddings"]
+            )
+            np.save(folder / f"{number}.npy", np.asarray(some.pop("embeddings"), np.float32))
+            (folder / f"{number}.json").write_text(json.dumps([some["ids"], some["documents"], some["metadatas"]]))
 
 
 def read_all_vectors(path: Path) -> None:
@@ -406,7 +474,12 @@ def read_all_vectors(path: Path) -> None:
 if __name__ == "__main__":
     try:
         with convert_panics():
-            read_all_vectors(Path(sys.argv[1]))
+            if sys.argv[2:]:
+                found = find_collection(connect(Path(sys.argv[1]), None), sys.argv[2])
+                if found is not None:
+                    dump(found, Path(sys.argv[3]))
+            else:
+                read_all_vectors(Path(sys.argv[1]))
     except Exception as problem:
-        print(f"{problem}".splitlines()[0] if str(problem) else type(problem).__name__, file=sys.stderr)
+        print(_first_line(problem), file=sys.stderr)
         sys.exit(1)

@@ -7,9 +7,13 @@ recreated one is not mistaken for the lost one.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cems_workbench.models.protocol import Float32
 from cems_workbench.store.rows import column, scalar, staged, table_of
@@ -21,6 +25,7 @@ from cems_workbench.store.search.entries import (
     Entry,
     EntryId,
     entry_id,
+    read,
 )
 
 if TYPE_CHECKING:
@@ -46,14 +51,101 @@ def pending(cursor: duckdb.DuckDBPyConnection, collection: str, among: Sequence[
     return _compare(cursor, live, f"SELECT * FROM embedded WHERE collection = $there {of}", among, there=collection)
 
 
-def difference(
-    cursor: duckdb.DuckDBPyConnection, collection: str, copy_name: str, among: Sequence[str] | None = None
-) -> Pending:
-    """What a copy of `collection` lacks, by memory: of all entries, or those of the memories `among`."""
-    of = "" if among is None else f"AND memory_id {AMONG}"
-    own = f"SELECT *, 0 AS size FROM embedded WHERE collection = $own {of}"
-    there = f"SELECT * FROM embedded WHERE collection = $there {of}"
-    return _compare(cursor, own, there, among, own=collection, there=copy_name)
+_OTHERS = ", ".join(
+    f"coalesce(CAST(m.{name} AS VARCHAR), chr(30))"
+    for name in ("session", "author", "created_at", "updated_at", "tags")
+)
+_AS_WRITTEN = f"""
+    SELECT e.memory_id, e.seq, md5(concat_ws(chr(31), e.vector_hash, e.text_sha, {_OTHERS})) AS text_sha, e.project, e.scope, 0 AS size,
+    m.session, m.author, m.created_at, m.updated_at, m.tags
+    FROM embedded AS e JOIN memories AS m ON m.id = e.memory_id WHERE e.collection = $own
+"""
+"""The entries of a collection as a copy in Chroma has them: `text_sha` is of text, vector and metadata."""
+_LIVE = f"AND (e.memory_id, e.seq) IN (SELECT memory_id, seq FROM ({LIVE_ENTRIES}))"
+
+
+def difference(cursor: duckdb.DuckDBPyConnection, collection: str, copy_name: str) -> Pending:
+    """What a copy of `collection` lacks, by memory."""
+    there = "SELECT * FROM embedded WHERE collection = $there"
+    return _compare(cursor, f"{_AS_WRITTEN} {_LIVE}", there, None, own=collection, there=copy_name)
+
+
+def live_entries(cursor: duckdb.DuckDBPyConnection, collection: str) -> set[EntryId]:
+    """The entries of a collection that are still in the store."""
+    rows = cursor.execute(f"SELECT memory_id, seq FROM ({_AS_WRITTEN} {_LIVE})", {"own": collection}).fetchall()
+    return {entry_id(*row) for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An entry as a copy has it: its text, the hash of all of it, and its metadata without absent values."""
+
+    id: EntryId
+    text: str
+    text_sha: str
+    project: str | None
+    scope: str
+    metadata: dict[str, Any]
+
+
+def as_written(
+    cursor: duckdb.DuckDBPyConnection, collection: str, entry_ids: Sequence[EntryId]
+) -> dict[EntryId, Record]:
+    """The records of these entries of a collection; those that are not live are absent."""
+    texts = {entry.id: entry.text for entry in read(cursor, entry_ids)}
+    with staged(cursor, "staged_places", table_of(_PLACE, [(key, _seq(seq)) for key, seq in entry_ids])):
+        rows = cursor.execute(
+            f"{_AS_WRITTEN} AND (memory_id, seq) IN (SELECT memory_id, seq FROM staged_places)", {"own": collection}
+        ).fetchall()
+    found: dict[EntryId, Record] = {}
+    for memory_id, seq, sha, project, scope, _, session, author, created, updated, tags in rows:
+        own = entry_id(memory_id, seq)
+        of = {
+            "memory": memory_id,
+            "chunk": own[1],
+            "project": project,
+            "scope": scope,
+            "session": session,
+            "author": author,
+        }
+        of |= {
+            name: when and f"{when.isoformat()}Z" for name, when in (("created_at", created), ("updated_at", updated))
+        }
+        # Chroma refuses an empty list.
+        metadata = {**of, "tags": json.loads(tags) or None}
+        if own in texts:
+            found[own] = Record(own, texts[own], sha, project, scope, metadata)
+    return found
+
+
+def restamp(cursor: duckdb.DuckDBPyConnection, collection: str, copy_name: str, entry_ids: Sequence[EntryId]) -> None:
+    """Record that a copy has these entries as the collection has them."""
+    with staged(cursor, "staged_places", table_of(_PLACE, [(key, _seq(seq)) for key, seq in entry_ids])):
+        cursor.execute(
+            f"UPDATE embedded AS c SET text_sha = w.text_sha FROM ({_AS_WRITTEN}) AS w WHERE c.collection = $there "
+            "AND c.memory_id = w.memory_id AND c.seq = w.seq AND (c.memory_id, c.seq) IN (SELECT memory_id, seq FROM staged_places)",
+            {"own": collection, "there": copy_name},
+        )
+
+
+def void(cursor: duckdb.DuckDBPyConnection, collection: str, entry_ids: Sequence[EntryId]) -> None:
+    """Record that these are about to be written or removed, so that nobody knows what is there."""
+    with staged(cursor, "staged_places", table_of(_PLACE, [(key, _seq(seq)) for key, seq in entry_ids])):
+        cursor.execute(
+            "UPDATE embedded SET text_sha = '' WHERE collection = ? AND (memory_id, seq) IN (SELECT memory_id, seq FROM staged_places)",
+            [collection],
+        )
+        cursor.execute(
+            "INSERT INTO embedded (collection, memory_id, seq, text_sha, scope, vector_hash) SELECT $name, memory_id, seq, '', '', 0 "
+            "FROM staged_places ANTI JOIN (SELECT memory_id, seq FROM embedded WHERE collection = $name) USING (memory_id, seq)",
+            {"name": collection},
+        )
+
+
+def voided(cursor: duckdb.DuckDBPyConnection, collection: str) -> list[EntryId]:
+    """What was about to be written or removed."""
+    rows = cursor.execute("SELECT memory_id, seq FROM embedded WHERE collection = ? AND text_sha = ''", [collection])
+    return [entry_id(*row) for row in rows.fetchall()]
 
 
 def _compare(
@@ -97,17 +189,6 @@ def memories_among(cursor: duckdb.DuckDBPyConnection, collection: str, ids: Sequ
     return column(cursor, among, [collection, list(ids)])
 
 
-def copy(cursor: duckdb.DuckDBPyConnection, source: str, target: str, entry_ids: Sequence[EntryId]) -> None:
-    """Record for `target` what is recorded for `source` of these entries."""
-    with staged(cursor, "staged_places", table_of(_PLACE, [(key, _seq(seq)) for key, seq in entry_ids])):
-        cursor.execute(
-            "INSERT INTO embedded (collection, memory_id, seq, text_sha, project, scope, vector_hash) "
-            "SELECT ?, memory_id, seq, text_sha, project, scope, vector_hash FROM embedded WHERE collection = ? "
-            "AND (memory_id, seq) IN (SELECT memory_id, seq FROM staged_places)",
-            [target, source],
-        )
-
-
 def set_hashes(cursor: duckdb.DuckDBPyConnection, collection: str, hashes: Mapping[EntryId, int]) -> None:
     """Replace the recorded hashes of existing vectors."""
     rows = [(key, _seq(seq), each) for (key, seq), each in hashes.items()]
@@ -129,6 +210,23 @@ def vector_hash(vector: Float32) -> int:
     return int.from_bytes(hashlib.blake2b(vector.tobytes(), digest_size=8).digest(), "little", signed=True)
 
 
+def sketches(vectors: Float32) -> NDArray[np.int64]:
+    """Two projections of each vector as one number: Chroma rounds vectors, so that no hash of bytes proves what it returns."""
+    lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    fixed = np.random.default_rng(vectors.shape[1]).normal(size=(vectors.shape[1], 2))
+    pairs = np.ascontiguousarray(vectors.astype(np.float64) / lengths @ fixed, np.float32)
+    return pairs.view(np.int64)[:, 0]
+
+
+def alike(sketch: int, other: int) -> bool:
+    """Whether two sketches may be of the same vector, rounded."""
+    both = np.array([sketch, other], np.int64).view(np.float32)
+    return bool(np.abs(both[:2] - both[2:]).max() <= SKETCH_TOLERANCE)
+
+
+SKETCH_TOLERANCE = 1e-5
+
+
 def recorded_entries(cursor: duckdb.DuckDBPyConnection, collection: str) -> set[EntryId]:
     rows = cursor.execute("SELECT memory_id, seq FROM embedded WHERE collection = ?", [collection]).fetchall()
     return {entry_id(*row) for row in rows}
@@ -139,7 +237,7 @@ def count(cursor: duckdb.DuckDBPyConnection, collection: str) -> int:
 
 
 def record(
-    cursor: duckdb.DuckDBPyConnection, collection: str, entries: Sequence[Entry], hashes: Mapping[EntryId, int]
+    cursor: duckdb.DuckDBPyConnection, collection: str, entries: Sequence[Entry | Record], hashes: Mapping[EntryId, int]
 ) -> None:
     """Record that these entries' vectors, with these hashes, and labels are in `collection`."""
     columns = f"{_PLACE}, text_sha string, project string, scope string, vector_hash int64"

@@ -60,9 +60,15 @@ if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
     from cems_workbench.store.search.chroma import ChromaDirectory
+    from cems_workbench.store.search.graph import ChromaCopy, ChromaState
     from cems_workbench.store.search.postgres import TsRankIndex
 
 log = logging.getLogger(__name__)
+CHROMA_LABEL = "writing to Chroma"
+MOST_AT_ONCE = 200_000
+"""So many changes of Chroma are left to `reindex --chroma`: some 10 minutes."""
+YIELD_S = 0.01
+"""Between two batches, for threads that wait for the build lock."""
 IndexMark = tuple[str | None, VectorRecord | None]
 """The directory of the lexical index, and the record of the vectors."""
 CLOSE_WAIT_S = 10.0
@@ -121,6 +127,7 @@ class DerivedIndexes:
         self._chroma: ChromaDirectory | None = None
         self._graphs: dict[str, tuple[VectorRecord, Collection]] = {}
         self._closed = False
+        self._copies: dict[str, ChromaCopy] = {}
         self._lexical_directory = SegmentDirectory(path / "lexical")
         self._full_text_directory = SegmentDirectory(path / "ts_rank")
         self._vector_files: dict[str, VectorFiles] = {}
@@ -446,76 +453,127 @@ class DerivedIndexes:
         counts = refresh_vectors(self._database, files, record, embedder, progress, precomputed)
         # Last: a crash before this repeats the refresh, and never skips a change.
         files.complete()
-        if self._chroma_url and files.directory.manifest() is not None:
-            try:
-                self._refresh_graph(embedder.model_id, progress)
-            except StoreError as error:
-                notes.append(f"the Chroma server lacks the latest vectors: {error}")
         return counts, notes
 
     def _reconcile(self, files: VectorFiles, record: VectorRecord, progress: Progress) -> list[str]:
         """Make an embedder's files and records agree after a crash or damage; returns notes."""
         state = files.state(record)
-        recovered, lost = files.reconcile(partial(self._in_chroma, files.embedder_id), progress)
+        copy, elsewhere = self._copy(files.embedder_id), list[EntryId]()
+        recovered, lost = files.reconcile(partial(self._in_chroma, copy, record, elsewhere), progress)
+        copy.recovered(record, elsewhere)
         if state.damage:
-            found = f"{recovered:,} were recovered, {lost:,} are embedded again"
+            found = f"{recovered:,} were recovered from Chroma, {lost:,} are embedded again"
             return [f"the vectors of {files.embedder_id} were damaged ({state.problem}): {found}"]
         return []
 
-    def _in_chroma(self, embedder_id: str, entry_ids: Sequence[EntryId]) -> Iterator[tuple[EntryId, Float32]]:
-        """Those of these vectors that Chroma has; none if it cannot be read."""
-        from cems_workbench.store.search import graph
-
-        directory, name = self._chroma_directory(), self._collection_name(embedder_id)
-        record = self._files(embedder_id).record()
+    def _in_chroma(
+        self, copy: ChromaCopy, record: VectorRecord, found: list[EntryId], entry_ids: Sequence[EntryId]
+    ) -> Iterator[tuple[EntryId, Float32]]:
+        """Those of these vectors that Chroma has, which are added to `found`; none if it cannot be read."""
         try:
-            if record is not None:
-                yield from graph.stored_vectors(self._database, directory, name, record, entry_ids)
+            for entry, vector in copy.stored_vectors(record, entry_ids):
+                found.append(entry)
+                yield entry, vector
         except StoreError:
             # A server may be back later; what cannot be read here is embedded again, and reported.
-            if directory.url:
+            if self._chroma_url:
                 raise
 
-    def graph(self, embedder: Embedder, progress: Progress = silent) -> Collection:
-        """Chroma's copy of an embedder's vectors, refreshed. Raises what `progress` raises, StoreError, and Cancelled once it is closed."""
-        known = self.open_graph(embedder.model_id)
-        if known is not None:
-            return known
+    def chroma_state(self, embedder_id: str) -> ChromaState:
+        """What the store's Chroma collection of an embedder holds and lacks; no Chroma is loaded for that."""
+        return self._copy(embedder_id).state(self._files(embedder_id).record())
+
+    def catch_up_chroma(self, embedder_id: str, progress: Progress = silent, most: int | None = MOST_AT_ONCE) -> str:
+        """Write to the store's Chroma collection what it lacks, unless these are more than `most` changes; loads nothing if it is current.
+
+        Returns one line about what was left undone and why, or an empty string. Raises what `progress` raises; what was written stays.
+        """
+        copy = self._copy(embedder_id)
+        try:
+            self._write_chroma(copy, progress, most)
+        except StoreError as error:
+            return copy.refused(str(error)).line
+        return "" if self._is_complete(copy) else self.chroma_state(embedder_id).line
+
+    def renew_chroma(self, embedder_id: str, progress: Progress = silent) -> str:
+        """As `catch_up_chroma` without a limit; a collection that cannot be written to, or lacks nothing, is replaced by a new one.
+
+        A folder that cannot be read is moved aside, which the returned line says.
+        """
+        copy, said = self._copy(embedder_id), ""
+        try:
+            try:
+                if not self._is_complete(copy):
+                    self._write_chroma(copy, progress, None)
+                    return ""
+            except StoreError:
+                log.info("the Chroma collection %s is replaced", copy.name, exc_info=True)
+            self._graphs.pop(embedder_id, None)
+            with self._exclusive():
+                said = copy.renew()
+            self._write_chroma(copy, progress, None)
+        except StoreError as error:
+            return f"Chroma at {copy.place}: {error}"
+        return said
+
+    def compare_chroma(self, embedder_id: str, progress: Progress = silent) -> tuple[int, list[str]]:
+        """Compare every record of Chroma with the store's: their number, and a line for each kind of difference. Raises StoreError."""
         with self._exclusive():
-            return self._refresh_graph(embedder.model_id, progress)
+            record, vectors = self._files(embedder_id).record(), self._files(embedder_id).open()
+            if record is None or vectors is None:
+                return 0, []
+            return self._copy(embedder_id).compare(record, vectors, progress)
+
+    def _is_complete(self, copy: ChromaCopy) -> bool:
+        record = self._files(copy.embedder_id).record()
+        return record is None or not record.files or copy.complete_for(record)
+
+    def _write_chroma(self, copy: ChromaCopy, progress: Progress, most: int | None) -> int:
+        """Returns how many changes are left: none unless they are more than `most`. Raises Cancelled once it is closed."""
+        files, done, left = self._files(copy.embedder_id), 0, 0
+        while True:
+            if self._closed:
+                raise Cancelled
+            if self._is_complete(copy):
+                return 0
+            progress(CHROMA_LABEL, done, done + left)
+            # For each batch, so that a refresh need not wait for all.
+            with self._exclusive():
+                record, vectors = files.record(), files.open()
+                if record is None or vectors is None or not files.consistent(record):
+                    return 0
+                written, left = copy.write(record, vectors, most)
+            done += written
+            if not written:
+                return left
+            time.sleep(YIELD_S)
+
+    def graph(self, embedder: Embedder, progress: Progress = silent) -> Collection:
+        """The store's Chroma collection, brought up to date to search its graph. Raises as `_write_chroma` does, and StoreError."""
+        copy = self._copy(embedder.model_id)
+        if self._write_chroma(copy, progress, MOST_AT_ONCE):
+            raise StoreError(self.chroma_state(embedder.model_id).line)
+        record, collection = self._files(embedder.model_id).record(), copy.collection()
+        if record is not None:
+            self._graphs[embedder.model_id] = record, collection
+        return collection
 
     def open_graph(self, embedder_id: str) -> Collection | None:
-        """Chroma's copy of an embedder's vectors if this process has it open and current; None otherwise, and nothing is loaded."""
+        """The collection if this process has it open with the vectors that are searched; None otherwise, and nothing is loaded."""
         known = self._graphs.get(embedder_id)
         return known[1] if known and known[0] == self._database.read(records).get(embedder_id) else None
 
-    def _refresh_graph(self, embedder_id: str, progress: Progress) -> Collection:
-        from cems_workbench.store.search import graph
-
-        until_closed = partial(self._until_closed, progress)
-        until_closed(graph.LABEL, 0, 1)
-        files = self._files(embedder_id)
-        record, vectors = files.record(), files.open()
-        if record is None or vectors is None:
-            raise StoreError(f"there are no vectors of {embedder_id}")
-        name = self._collection_name(embedder_id)
-        place = self._chroma_directory()
-        collection = graph.refresh(self._database, place, name, embedder_id, record, vectors, until_closed)
-        self._graphs[embedder_id] = record, collection
-        return collection
-
-    def _until_closed(self, progress: Progress, label: str, done: int, total: int) -> None:
-        if self._closed:
-            raise Cancelled
-        progress(label, done, total)
-
-    def _chroma_directory(self) -> ChromaDirectory:
-        """The place of Chroma's copies, which most processes never open."""
+    def _copy(self, embedder_id: str) -> ChromaCopy:
+        """The Chroma collection of an embedder, which most processes never open."""
         from cems_workbench.store.search.chroma import ChromaDirectory
+        from cems_workbench.store.search.graph import ChromaCopy
 
         if self._chroma is None:
             self._chroma = ChromaDirectory(self._path / "chroma", self._chroma_url)
-        return self._chroma
+        if embedder_id not in self._copies:
+            copy = ChromaCopy(self._database, self._chroma, self._collection_name(embedder_id), embedder_id)
+            self._copies[embedder_id] = copy
+        return self._copies[embedder_id]
 
     def _collection_name(self, embedder_id: str) -> str:
         return f"cems-{self._store_id}-{hashlib.sha256(embedder_id.encode()).hexdigest()[:12]}"

@@ -21,10 +21,9 @@ from cems_workbench.errors import StoreError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.progress import Progress
 from cems_workbench.store.database import Database
-from cems_workbench.store.rows import earlier_identity, read_meta, write_meta
+from cems_workbench.store.rows import earlier_identity, portions, read_meta, write_meta
 from cems_workbench.store.search import embedded, vector_segments
 from cems_workbench.store.search.directory import (
-    SEGMENT,
     DirectoryState,
     Segment,
     SegmentDirectory,
@@ -163,8 +162,8 @@ class VectorFiles:
     def reconcile(self, elsewhere: ReadElsewhere, progress: Progress) -> tuple[int, int]:
         """Make files and records agree: each vector that matches its recorded hash is kept or recovered, the rest loses its record.
 
-        Looked for in intact segments, in other readable ones, and `elsewhere`. Returns the numbers of recovered vectors and of lost ones,
-        which are embedded again. Raises StoreError, and what `progress` raises.
+        Looked for in intact segments and `elsewhere`. Returns the numbers of vectors recovered from there and of lost ones, which are
+        embedded again. Raises StoreError, and what `progress` raises.
         """
         record = self.record()
         assert record is not None
@@ -174,10 +173,6 @@ class VectorFiles:
             discard(path)
             return 0, 0
         intact = [each for each in self.directory.intact_segments() if _opened(path, [each]) is not None]
-        names = {each.name for each in intact}
-        others = [Segment(each.name) for each in path.glob(f"*{SEGMENT}") if each.name not in names]
-        # Opened before the first write, which removes these files.
-        readable = [vectors for each in others if (vectors := _opened(path, [each])) is not None]
         found: set[EntryId] = set()
         stray: set[str] = set()
         for rows in vector_segments.open_vectors(path, intact).blocks(BLOCK_ROWS):
@@ -192,58 +187,33 @@ class VectorFiles:
         found = {entry_id for entry_id in found if entry_id[0] not in stray}
         self._publish(name, intact, list(stray), _NO_ROWS)
         missing = sorted(self._database.read(embedded.recorded_entries, name) - found, key=sort_key)
-        recovered = self._recover(name, readable, elsewhere, missing, progress)
+        recovered = self._recover(name, elsewhere, missing, progress)
         lost = [entry_id for entry_id in missing if entry_id not in recovered]
         with self._database.transaction() as cursor:
             embedded.remove(cursor, name, lost)
         return len(recovered), len(lost)
 
     def _recover(
-        self,
-        name: str,
-        readable: Sequence[SegmentVectors],
-        elsewhere: ReadElsewhere,
-        missing: Sequence[EntryId],
-        progress: Progress,
+        self, name: str, elsewhere: ReadElsewhere, missing: Sequence[EntryId], progress: Progress
     ) -> set[EntryId]:
-        """Write those of the `missing` vectors that are found with their recorded hash; returns them."""
+        """Write those of the `missing` vectors that are found elsewhere; returns them."""
         recovered: set[EntryId] = set()
-        wanted = set(missing)
-
-        def read() -> Iterator[tuple[Sequence[EntryId], Float32, bool]]:
-            for vectors in readable:
-                for rows in vectors.blocks(BLOCK_ROWS):
-                    yield rows.entry_ids, rows.vectors, False
-            for start in range(0, len(missing), BLOCK_ROWS):
-                part = [each for each in missing[start : start + BLOCK_ROWS] if each not in recovered]
-                held = dict(elsewhere(part)) if part else {}
-                if held:
-                    yield list(held), np.stack(list(held.values())), True
-
-        for entry_ids, vectors, verified in read():
+        for some in portions(missing, BLOCK_ROWS):
             progress(RECOVERY_LABEL, len(recovered), len(missing))
-            known = self._recorded(name, entry_ids)
-            hashes = embedded.hashes_of(entry_ids, vectors)
-            kept = [
-                row
-                for row, entry_id in enumerate(entry_ids)
-                if entry_id in wanted
-                and entry_id not in recovered
-                and entry_id in known
-                and (verified or known[entry_id].vector_hash == hashes[entry_id])
-            ]
-            if kept:
-                labels = [known[entry_ids[row]] for row in kept]
+            held = dict(elsewhere(some))
+            if held:
+                known, ids = self._recorded(name, list(held)), list(held)
+                labels = [known[each] for each in ids]
                 rows = VectorRows(
-                    [entry_ids[row] for row in kept],
+                    ids,
                     [each.project for each in labels],
                     [each.scope for each in labels],
-                    vectors[kept],
+                    np.stack(list(held.values())),
                 )
-                own = {entry_id: hashes[entry_id] for entry_id in rows.entry_ids}
                 # Chroma rounds vectors, so the hash may be another.
-                self._replace(rows, rows.entry_ids, partial(embedded.set_hashes, hashes=own))
-                recovered.update(own)
+                hashes = embedded.hashes_of(ids, rows.vectors)
+                self._replace(rows, ids, partial(embedded.set_hashes, hashes=hashes))
+                recovered.update(ids)
         progress(RECOVERY_LABEL, len(missing), len(missing))
         return recovered
 

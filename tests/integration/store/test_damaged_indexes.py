@@ -92,7 +92,9 @@ def test_every_damaged_file_of_an_index_is_found_said_and_made_good(indexed, tmp
             assert damaged == [index] and notice in notices[0], name
 
 
-def test_of_a_damaged_segment_only_what_it_changed_is_embedded_again(indexed, embedder):
+def test_the_vectors_of_a_damaged_segment_are_taken_from_chroma(indexed, embedder):
+    with Store.open(indexed[0]) as store:
+        assert store.indexes.catch_up_chroma(embedder.model_id) == ""
     (segment, *_) = sorted((indexed[0] / "vectors").rglob("*.segment"), key=lambda path: -path.stat().st_size)
     content = bytearray(segment.read_bytes())
     stored = vector_segments.VectorSegment(segment).vectors[3].tobytes()
@@ -100,8 +102,9 @@ def test_of_a_damaged_segment_only_what_it_changed_is_embedded_again(indexed, em
     segment.write_bytes(content)
     embedder.texts.clear()
     damaged, found, notices = repaired(indexed[0], embedder)
-    assert (damaged, found, len(embedder.texts)) == (["vectors"], indexed[1], 1)
-    assert "1 are embedded again" in notices[0]
+    assert (damaged, found[0], embedder.texts) == (["vectors"], indexed[1][0], [])
+    assert found[1] == [(name, pytest.approx(score, abs=1e-6)) for name, score in indexed[1][1]]
+    assert "19 were recovered from Chroma, 0 are embedded again" in notices[0]
 
 
 @pytest.mark.parametrize("copied", [False, True], ids=("as they are", "copied"))
@@ -148,7 +151,7 @@ def test_lost_vectors_are_recovered_from_chroma_or_embedded(indexed, tmp_path, e
         assert found[1] == [(name, pytest.approx(score, abs=1e-6)) for name, score in indexed[1][1]]
 
 
-def test_a_garbage_or_removed_graph_is_made_again(indexed, embedder):
+def test_a_removed_chroma_folder_is_written_again_and_one_of_garbage_on_request(indexed, embedder):
     with Store.open(indexed[0]) as store:
         expected = store.indexes.open(embedder).vectors.approximate(np.ones(16), 5)
     for removed in (False, True):
@@ -157,6 +160,12 @@ def test_a_garbage_or_removed_graph_is_made_again(indexed, embedder):
         else:
             damage(indexed[0] / "chroma" / "chroma.sqlite3", "random", random.Random(1))
         with Store.open(indexed[0]) as store:
+            if not removed:
+                with pytest.raises(StoreError, match=r"file is not a database.*"):
+                    store.indexes.graph(embedder)
+                assert (
+                    "moved to" in store.indexes.renew_chroma(embedder.model_id) and (indexed[0] / "chroma.1").is_dir()
+                )
             assert store.indexes.open(embedder).vectors.approximate(np.ones(16), 5) == expected
 
 

@@ -53,8 +53,12 @@ def opened(server: Server, tmp_path: Path, embedder, rows) -> Iterator[Store]:
     """A store on the server, with vectors of three memories."""
     with Store.open(tmp_path / "store", chroma_url=server.url) as store:
         store.add(rows([Memory(name, text) for name, text in TEXTS.items()]))
-        assert store.indexes.refresh(embedder).embedded == 3
+        assert store.indexes.refresh(embedder).embedded == 3 and caught_up(store, embedder) == ""
         yield store
+
+
+def caught_up(store: Store, embedder) -> str:
+    return store.indexes.catch_up_chroma(embedder.model_id)
 
 
 def nearest(store: Store, embedder, text: str) -> str:
@@ -75,14 +79,14 @@ def test_while_it_is_away_searches_go_on_and_it_gets_what_it_lacks_afterwards(se
     server.stop()
     assert nearest(opened, embedder, "beta") == "b"
     opened.add(rows([Memory("d", "delta")]))
-    report = opened.indexes.refresh(embedder)
-    assert report.embedded == 1 and f"127.0.0.1:{server.port}" in report.notes[0] and "\n" not in report.notes[0]
+    assert opened.indexes.refresh(embedder).embedded == 1
+    said = caught_up(opened, embedder)
+    assert f"127.0.0.1:{server.port}" in said and "\n" not in said
     assert nearest(opened, embedder, "delta") == "d"
     with pytest.raises(StoreError, match=f"127.0.0.1:{server.port}"):
         opened.indexes.open(embedder).vectors.approximate(np.ones(16), 1)
     server.start()
-    report = opened.indexes.refresh(embedder)
-    assert (report.embedded, report.notes) == (0, ())
+    assert caught_up(opened, embedder) == ""
     assert held(server) == {"a", "b", "c", "d"}
 
 
@@ -90,13 +94,15 @@ def test_while_it_is_away_searches_go_on_and_it_gets_what_it_lacks_afterwards(se
 def test_one_that_hangs_is_given_up(server, opened, embedder, rows, monkeypatch):
     monkeypatch.setattr(http_limits, "RESPONSE_TIMEOUT_S", 1.0)
     with Store.open(opened.path, chroma_url=server.url) as store:
+        store.memories.delete("a")
+        store.indexes.refresh(embedder)
         server.process.send_signal(signal.SIGSTOP)
         try:
-            report = store.indexes.refresh(embedder)
-            assert f"127.0.0.1:{server.port}" in report.notes[0] and "did not answer in time" in report.notes[0]
+            said = caught_up(store, embedder)
+            assert f"127.0.0.1:{server.port}" in said and "did not answer in time" in said
         finally:
             server.process.send_signal(signal.SIGCONT)
-        assert nearest(store, embedder, "beta") == "b" and store.indexes.refresh(embedder).notes == ()
+        assert nearest(store, embedder, "beta") == "b" and caught_up(store, embedder) == ""
 
 
 def held(server: Server) -> set[str]:
@@ -107,16 +113,21 @@ def held(server: Server) -> set[str]:
     return set(client.get_collection(collection.name).get(include=[])["ids"])
 
 
-def test_what_somebody_took_away_there_is_written_again(server, opened, embedder, rows):
+def test_what_somebody_took_away_there_is_written_again_on_request_and_a_collection_always(server, opened, embedder):
     import chromadb
 
     client = chromadb.HttpClient("127.0.0.1", server.port)
     (collection,) = client.list_collections()
     client.get_collection(collection.name).delete(ids=["b"])
-    assert opened.indexes.refresh(embedder).embedded == 0 and held(server) == {"a", "b", "c"}
-    client.delete_collection(collection.name)
     opened.memories.delete("a")
-    assert opened.indexes.refresh(embedder).embedded == 0 and held(server) == {"b", "c"}
+    assert opened.indexes.refresh(embedder).embedded == 0
+    said = caught_up(opened, embedder)
+    assert "2 records, and 3 were written here" in said and "reindex --chroma" in said and held(server) == {"a", "c"}
+    assert opened.indexes.renew_chroma(embedder.model_id) == "" and held(server) == {"b", "c"}
+    client.delete_collection(collection.name)
+    opened.memories.delete("c")
+    opened.indexes.refresh(embedder)
+    assert caught_up(opened, embedder) == "" and held(server) == {"b"}
 
 
 @pytest.mark.thorough

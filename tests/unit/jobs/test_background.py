@@ -97,17 +97,17 @@ def test_it_stands_still_between_batches_while_a_page_is_at_work(resources, monk
 @pytest.fixture
 def paused(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> tuple[BackgroundChroma, Any]:
     """A writer of the Chroma collection that stands still after its first entry of two, and the page at work that it waits for."""
-    foreground, read = ForegroundGate(quiet_s=0, max_wait_s=600), graph.chroma.read_vectors
+    foreground, sketches = ForegroundGate(quiet_s=0, max_wait_s=600), graph.embedded.sketches
     page, opened = foreground.foreground_work(), threading.Event()
 
-    def entry_read(*given: Any) -> Any:
+    def entry_written(*given: Any) -> Any:
         if not opened.is_set():
             page.__enter__()  # somebody opens a page while the first entry is written
             opened.set()
-        return read(*given)
+        return sketches(*given)
 
     monkeypatch.setattr(background, "FOREGROUND", foreground)
-    monkeypatch.setattr(graph.chroma, "read_vectors", entry_read)
+    monkeypatch.setattr(graph.embedded, "sketches", entry_written)
     monkeypatch.setattr(graph, "WRITE_ROWS", 1)
     resources.refresh()
     writer = BackgroundChroma(resources).start()
