@@ -110,11 +110,16 @@ class EmbeddedText:
         return whole.strip() if self.escape == "strip" else whole
 
 
+OWN_TEXT = "the workbench's own text"
+"""The name of the text that a store makes of a title and a content (`titled`), where another workbench embedded it."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TakenChunk:
     """A chunk of a running system; `seq` is that system's number, `vector` has shape (dimension,), None if it has none.
 
-    `embedded` are other texts than its own that the vector may be made of, by what they are called.
+    `titled`: it is searched with the title before it, as chunks that are cut here. `embedded` are other texts than its own that the vector
+    may be made of, by what they are called.
     """
 
     seq: int
@@ -122,6 +127,7 @@ class TakenChunk:
     vector: NDArray[np.float32] | None
     start: int | None = None
     embedded: Mapping[str, EmbeddedText] = field(default_factory=dict)
+    titled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

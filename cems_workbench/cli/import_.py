@@ -35,6 +35,8 @@ from cems_workbench.records import TextRule
 from cems_workbench.results import Report, Table
 
 if TYPE_CHECKING:
+    from cems_workbench.jobs.connecting import ConnectReport
+    from cems_workbench.settings import Settings
     from cems_workbench.sources.address import Address
     from cems_workbench.sources.source import SourceInfo
     from cems_workbench.store import ImportReport, Store
@@ -60,6 +62,8 @@ def import_command(
     text_fields: list[str] | None = None,
     text_tokens: int | None = None,
     vectors: Path | None = None,
+    embedder: str | None = None,
+    re_embed: bool = False,
     undo: bool = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -73,7 +77,34 @@ def import_command(
         return
     if path is None:
         raise InputError("name a file or a directory to import; sample_data is the bundled sample")
+    from cems_workbench.jobs import connecting
     from cems_workbench.jobs.factory import open_resources
+
+    if format == "auto" and (address := connecting.folder_address(path, re_embed=re_embed)):
+        others = (
+            query_set,
+            scale,
+            replace,
+            relevant_from,
+            grade,
+            queue,
+            chunks,
+            language,
+            text,
+            text_fields,
+            text_tokens,
+            vectors,
+        )
+        if any(each not in (None, False) for each in others):
+            raise InputError(f"{path} is a folder of Chroma: only --embedder, --re-embed and --store are for one")
+        settings = _embedding(store, embedder)
+        with progress_bar(as_json) as progress, closing(open_resources(settings)) as resources:
+            specs = connecting.source_specs(resources, address)
+            report = connecting.connect(resources, settings, specs, progress, embedder, only_searchable=True)
+            to_search = None if as_json else first_search(resources.store, given_options(store=store))
+        return _present_connected(report, to_search, store, as_json)
+    if embedder is not None or re_embed:
+        raise InputError(f"{path} is no folder of Chroma: --embedder and --re-embed are for one")
     from cems_workbench.jobs.importing import import_inputs, import_options
     from cems_workbench.jobs.traces import inputs_of
     from cems_workbench.store.precomputed_embeddings import require_file
@@ -329,9 +360,7 @@ def connect_command(
             options = ["--mapping", str(mapping)] if mapping is not None else []
             say_next(words_of("connect", spec.address.plain, options=[*options, *given_options(store=store)]))
         return
-    settings = settings_for(store)
-    if embedder is not None:
-        settings = settings.model_copy(update={"embedder": embedder})
+    settings = _embedding(store, embedder)
     with progress_bar(as_json) as progress, closing(open_resources(settings)) as resources:
         specs = connecting.source_specs(resources, address, columns)
         if forget:
@@ -343,6 +372,17 @@ def connect_command(
         specs = [dataclasses.replace(each, address=_with_password(each.address, ask_password)) for each in specs]
         report = connecting.connect(resources, settings, specs, progress, embedder, rows_per_second)
         to_search = None if as_json else first_search(resources.store, given_options(store=store))
+    _present_connected(report, to_search, store, as_json)
+
+
+def _embedding(store: Path | None, embedder: str | None) -> Settings:
+    """The settings, with an embedder if the command names one."""
+    settings = settings_for(store)
+    return settings if embedder is None else settings.model_copy(update={"embedder": embedder})
+
+
+def _present_connected(report: ConnectReport, to_search: list[str] | None, store: Path | None, as_json: bool) -> None:
+    """Print what was taken of sources; exits 2 if rows were left out."""
     present(report, as_json)
     if not as_json:
         for snapshot in report.sources:

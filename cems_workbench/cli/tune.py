@@ -29,6 +29,7 @@ from cems_workbench.cli.options import (
     StoreOption,
     account,
     chosen_config,
+    filled_resources,
     given_options,
     open_existing_store,
     present,
@@ -54,18 +55,32 @@ if TYPE_CHECKING:
 
 
 def export_command(
-    config: Path,
+    config: Path | None = None,
     format: Literal["yaml", "json", "toml", "env", "reranker-env", "ace-env", "mem0", "engram", "python"] = "yaml",
     changes: SetOption = None,
     out: Path | None = None,
     card: Path | None = None,
     evidence: Path | None = None,
     metric: MetricOption = None,
+    chroma: Path | None = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Convert a config to another format.
+    """Convert a config to another format, or write the store's memories as a collection of Chroma.
 
-    Every key is written; parameters that the format cannot express are listed in comments.
+    Every key of a config is written; parameters that the format cannot express are listed in comments.
     """
+    if (config is None) == (chroma is None):
+        raise InputError("name a config to convert, or --chroma DIR for the memories of the store")
+    if config is None:
+        from cems_workbench.jobs.chroma_export import export_chroma
+
+        assert chroma is not None
+        with progress_bar(as_json) as progress, filled_resources(store) as resources:
+            present(export_chroma(resources.store, resources.embedder, chroma, progress), as_json)
+        if not as_json:
+            say_next(words_of("import", chroma, options=["--store", unused("other")]))
+        return
     from cems_workbench.config import card_path
     from cems_workbench.jobs.exporting import exported, with_figures
 

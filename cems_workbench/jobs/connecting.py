@@ -15,7 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -27,7 +29,9 @@ from cems_workbench.jobs.embedder_match import (
     NOT_COMPARED,
     SourceMatch,
     match_source,
+    match_texts,
     naming,
+    taken_texts,
     vector_origins,
 )
 from cems_workbench.models.embedder_match import candidates
@@ -42,12 +46,13 @@ from cems_workbench.results import Report, Table
 from cems_workbench.settings import Settings
 from cems_workbench.sources import connect as sources
 from cems_workbench.sources.address import FROM_ADDRESS, Address, parse, parse_saved
+from cems_workbench.sources.chroma import MARKER
+from cems_workbench.sources.collection import NO_VECTORS, VECTORS
 from cems_workbench.sources.source import Batch, RowProblem, Source, SourceError, SourceInfo
 from cems_workbench.store import Store
 from cems_workbench.store.rows import NO_ROWS, RowCounts
 from cems_workbench.store.sources import (
     CONTENT,
-    NO_VECTORS,
     PREFIX_FORMS,
     UNPROVEN,
     ImportRows,
@@ -88,7 +93,7 @@ class SnapshotReport:
     """Rows with the id of another row, which are left out."""
     replaced: Mapping[str, int] = field(default_factory=dict)
     """Memories of other sources that had the same ids, by address."""
-    lengths: VectorLengths = NO_VECTORS
+    lengths: VectorLengths = field(default_factory=VectorLengths)
     """The lengths of all vectors that the store has of the source."""
     origins: VectorOrigins | None = None
     """Which of them are not of their texts; None of a source without vectors."""
@@ -111,7 +116,7 @@ class SnapshotReport:
         read = f"{self.read:,} memories read in {self.seconds:.1f} s, {self.vectors:,} vectors"
         without = f"{self.without:,} of the texts read have no vector, so they are in no vector list"
         if self.probe.dimension is None:
-            without = "the source has no vectors: its texts are embedded here, by the store's embedder"
+            without = "no vectors of the source: its texts are embedded here, by the store's embedder"
         counted = {
             "expired there; imported with valid_until, and left out of searches with supersession.expired: drop": self.expired,
             "deleted there; imported as deleted, to be restored on Memories": self.deleted_there,
@@ -210,10 +215,13 @@ def connect(
     progress: Progress = silent,
     embedder: str | None = None,
     rows_per_second: float | None = None,
+    *,
+    only_searchable: bool = False,
 ) -> ConnectReport:
     """Import these sources, identify the embedder of their vectors, and search with it from now on.
 
-    `embedder` is the setting of the embedder that the caller says made them. `resources` keep the secrets in memory.
+    `embedder` is the setting of the embedder that the caller says made them. `resources` keep the secrets in memory. `only_searchable`
+    imports nothing of a source whose vectors the store's embedder did not make, unless `embedder` names another.
     Raises InputError and what `take_snapshot` raises; what was imported by then stays.
     """
     before = factory.for_store(settings, resources.store).embedder
@@ -221,7 +229,9 @@ def connect(
     try:
         for spec in specs:
             resources.know_address(spec.address)
-            imported.append(_import_source(resources, settings, spec, progress, embedder, rows_per_second))
+            imported.append(
+                _import_source(resources, settings, spec, progress, embedder, rows_per_second, only_searchable)
+            )
     finally:
         follow_embedder(resources, settings, before)
     try:
@@ -256,13 +266,22 @@ def _import_source(
     progress: Progress,
     stated: str | None,
     rows_per_second: float | None,
+    only_searchable: bool,
 ) -> SnapshotReport:
     """The snapshot of one source, and what is known of its embedder."""
     store = resources.store
-    with closing(sources.open_source(spec.address, spec.mapping)) as source:
-        report = take_snapshot(
-            store, source, datetime.now(UTC), progress, spec.mapping, spec.address.secret_from, rows_per_second
-        )
+    known = {each.address: each.embedder for each in store.sources.read()}
+    address, secret_from = spec.address.plain, spec.address.secret_from
+    first = resources.embedder if only_searchable and not (stated or known.get(address)) else None
+    try:
+        with closing(sources.open_source(spec.address, spec.mapping)) as source:
+            when = datetime.now(UTC)
+            report = take_snapshot(store, source, when, progress, spec.mapping, secret_from, rows_per_second, first)
+    except InputError:
+        for each in store.sources.read():
+            if each.address == address and address not in known:
+                store.sources.forget(each.id)
+        raise
     record = next(each for each in store.sources.read() if each.id == report.source_id)
     setting = stated or record.embedder or settings.embedder
     loaded = resources.embedder if setting == factory.for_store(settings, store).embedder else None
@@ -284,11 +303,14 @@ def take_snapshot(
     mapping: Mapping[str, Any] | None = None,
     secret_from: str = "",
     rows_per_second: float | None = None,
+    made_by: QueryEmbedder | None = None,
 ) -> SnapshotReport:
     """Refresh the source's memories in the store. `when` is the start of the snapshot.
 
     At most `rows_per_second` rows (chunks, or memories without chunks) are read on average: a batch is read at once, and the next one when
     its time has come. Relations are not limited: they are one statement, whose own time limit would expire.
+
+    With `made_by` nothing is written, and InputError raised, if this embedder did not make the vectors of the first rows.
 
     Each batch is one commit. Raises what `progress` raises, SourceError if the source fails and StoreError if its vectors do not fit the
     store's; earlier batches stay, and the next snapshot resumes after them.
@@ -296,6 +318,8 @@ def take_snapshot(
     started = time.perf_counter()
     progress("asking the source", 0, 0)
     probe = source.probe()
+    if made_by is not None and not probe.memories:
+        raise InputError(f"{source.address} has no rows; nothing was imported")
     source_id = store.sources.begin(source.address, asdict(probe), probe.dimension, mapping, secret_from, when)
     counts: Counter[str] = Counter()
     seen: list[pa.Array] = []
@@ -325,6 +349,9 @@ def take_snapshot(
             for batch, rows in rows_of:
                 seen += [pa.array(batch.seen, pa.string())] if batch.seen else []
                 problems += batch.problems[: MAX_PROBLEMS - len(problems)]
+                if made_by is not None and batch.taken:
+                    require_made_by(made_by, source.address, probe, batch.taken)
+                    made_by = None
                 replaced.update(store.sources.of_others(source_id, rows.ids))
                 written = store.sources.put(source_id, rows)
                 texts, have = _texts(batch.taken)
@@ -368,6 +395,31 @@ def take_snapshot(
         replaced=replaced,
         lengths=store.sources.vector_lengths(source_id),
     )
+
+
+def require_made_by(embedder: QueryEmbedder, address: str, probe: SourceInfo, taken: Sequence[TakenMemory]) -> None:
+    """Raise InputError unless these memories have no vectors, or those of this embedder. Raises ModelError."""
+    if probe.dimension is None:
+        return
+    found = f"has vectors of {probe.dimension:,} numbers, and {embedder.model_id} makes {embedder.dimension:,}"
+    if probe.dimension == embedder.dimension:
+        match = match_texts(taken_texts(taken), embedder)
+        if not match.asked or match.proven or match.likely:
+            return
+        found = f"has vectors of another embedder than {embedder.model_id}: {match}"
+    named = f"; it names {probe.model}" if probe.model else ""
+    raise InputError(
+        f"{address} {found}{named}; nothing was imported: --embedder MODEL names the one that made them "
+        f"({candidates(probe.dimension)}), --re-embed takes the texts alone and embeds them"
+    )
+
+
+def folder_address(path: Path, *, re_embed: bool = False) -> str | None:
+    """The address of a folder that Chroma wrote, or of a collection in one; None of any other path."""
+    folder = path.parent if path.name == MARKER else path
+    if folder.is_file() or not any((each / MARKER).is_file() for each in (folder, folder.parent)):
+        return None
+    return f"chroma:{quote(str(folder.absolute()))}{f'?{VECTORS}={NO_VECTORS}' if re_embed else ''}"
 
 
 @contextmanager

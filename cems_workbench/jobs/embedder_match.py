@@ -12,7 +12,7 @@ others.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +21,7 @@ from cems_workbench.analysis.vector_origins import Mismatch, VectorOrigins, orig
 from cems_workbench.models.embedder_match import MATCH_COSINE, EmbedderMatch, cosine, match, of_cosines
 from cems_workbench.models.protocol import Embedder
 from cems_workbench.progress import Progress, silent
+from cems_workbench.records import TakenChunk, TakenMemory
 from cems_workbench.store import Store
 from cems_workbench.store.sources import CONTENT, PREFIX_FORMS, TITLE_FORMS, SampleText, SourceRecord
 
@@ -216,6 +217,19 @@ def match_texts(sample: Sequence[SampleText], embedder: Embedder, known: str = C
     form = max(tried, key=lambda name: (int(hits[name].sum()), float(np.median(by_form[name]))))
     also = tuple(name for name in tried if (hits[name] & ~hits[form]).any())
     return replace(_whole(sample, embedder, form, tuple(tried)), also=also)
+
+
+def taken_texts(taken: Iterable[TakenMemory]) -> list[SampleText]:
+    """A sample of the texts that have a vector, before they are in a store, one of each memory."""
+    found = []
+    for each in taken:
+        parts = each.chunks or (TakenChunk(0, each.memory.content, each.vector, embedded=each.embedded),)
+        part = next(
+            (part for part in parts if part.vector is not None and part.vector.any() and part.text.strip()), None
+        )
+        if part is not None and part.vector is not None:
+            found.append(SampleText((each.memory.id, None), part.text, each.memory.title, part.vector, part.embedded))
+    return found[:: max(1, len(found) // SAMPLE_TEXTS)][:SAMPLE_TEXTS]
 
 
 def _forms(sample: Sequence[SampleText], known: str) -> Iterator[str]:

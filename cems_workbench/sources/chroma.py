@@ -1,6 +1,6 @@
 """Chroma: a collection on a server, or in a directory that Chroma wrote.
 
-    chroma://HOST[:8000]/COLLECTION   chroma+https://HOST/COLLECTION?tenant=T&database=D   chroma:/DIRECTORY/COLLECTION?user=ID
+    chroma://HOST[:8000]/COLLECTION   chroma+https://HOST/COLLECTION?tenant=T&database=D   chroma:/DIRECTORY/COLLECTION?user=ID&vectors=none
 
 The key is sent as `x-chroma-token` and as a Bearer token; a user before the @ selects basic authentication. Chroma's client migrates and
 rewrites what it opens, so a directory is read from a copy. The settings of the HNSW (or SPANN) index belong to the collection: Chroma has
@@ -22,7 +22,7 @@ from cems_workbench.formats.base.memory_fields import SHARED_WORDS
 from cems_workbench.formats.base.payload import Payload
 from cems_workbench.platform.http_limits import connection_reason
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.collection import SCORES, ClientHit, ClientQuery, CollectionSource, Row
+from cems_workbench.sources.collection import SCORES, VECTORS, ClientHit, ClientQuery, CollectionSource, Row
 from cems_workbench.sources.connect import check_options
 from cems_workbench.sources.server_or_directory import ServerOrDirectoryClient
 from cems_workbench.sources.source import Distance, Setting, SourceError, SourceInfo
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from chromadb.api.client import Client
     from chromadb.api.models.Collection import Collection
 
-OPTIONS = ("tenant", "database", "user")
+OPTIONS = ("tenant", "database", "user", VECTORS)
+MARKER = "chroma.sqlite3"
+"""A file that every directory of Chroma has."""
 PORT = 8000
 ID_PAGE_ROWS = 50_000
 """Rows per request for ids."""
@@ -60,7 +62,7 @@ def _headers(address: Address) -> dict[str, str]:
 
 
 class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
-    marker_file = "chroma.sqlite3"
+    marker_file = MARKER
 
     def server(self, timeout: float) -> Client:
         from cems_workbench.platform.http_limits import chroma_client

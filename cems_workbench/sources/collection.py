@@ -38,7 +38,7 @@ from cems_workbench.formats.base.payload import (
     user_path,
     value_at,
 )
-from cems_workbench.records import DELETED_MARK
+from cems_workbench.records import DELETED_MARK, OWN_TEXT, EmbeddedText, Relation
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.connect import ask
 from cems_workbench.sources.rows import SAMPLE_ROWS, Page, PagedSnapshot, embedded_texts, fields_note, usable_vector
@@ -71,6 +71,12 @@ HAYSTACK_ID = "id"
 """Where Haystack keeps a document's id on Qdrant, whose points are named by UUIDs made of it."""
 NOT_NAMED = ("_node_content", "_node_type", "text_lemmatized", "hash", "id")
 """What libraries keep for themselves: a note of what was not read does not name it."""
+OWN_FIELDS = {"document": "memory", "number": "chunk"}
+OWN_NAMES = (*NOT_NAMED, "content", "length", "start", "relations")
+OWN_SEPARATOR = "\x1f"
+"""What is between memory and chunk in the ids of rows that this workbench wrote."""
+VECTORS, NO_VECTORS = "vectors", "none"
+"""The option of an address, with its value, that leaves the vectors of the rows: their texts are embedded here."""
 MARKER_VERSION = "3"
 """Part of every marker: another version makes every row count as changed."""
 
@@ -183,6 +189,8 @@ class _Schema:
     fields: Mapping[str, str]
     chunked: bool
     without_text: int
+    own: bool = False
+    """Whether the rows are of this workbench (`store/search/chroma_records.py`)."""
     id: str | None = None
     """The path of the id that the library gives its rows, where the product has another one for them."""
     expires: str | None = None
@@ -210,6 +218,9 @@ class CollectionSource:
         """Open it with `client`. Raises InputError for a mapping that does not fit and SourceError if it cannot be reached."""
         self._address, self._mapping, self._timeout = address, mapping, timeout
         self._names = names_of(mapping)
+        self._embedded_here = VECTORS in address.options
+        if address.options.get(VECTORS, NO_VECTORS) != NO_VECTORS:
+            raise InputError(f"{address.plain}: {VECTORS} may be {NO_VECTORS} alone")
         self._client = client(address, timeout)
         self._client.text_of = lambda row: text_of(row.text, row.payload, self._names)
         if "user" in address.options:
@@ -241,7 +252,7 @@ class CollectionSource:
 
     def probe(self) -> SourceInfo:
         """The collection; its fields are recognised from a sample. Raises SourceError."""
-        found = self._ask(self._client.describe)
+        found = self._described()
         missing, notes = list(found.missing), list(found.notes)
         if self._client.owner is not None:
             notes.append(f"only the rows of {self._client.owner.values[0]}, by {self._client.owner.field}")
@@ -253,12 +264,16 @@ class CollectionSource:
             )
             if (unread := unread_note(use.unread)) is not None:
                 notes.append(unread)
-            if use.id:
+            if use.own:
+                notes.append(
+                    "the rows are of another store of this workbench: its memories and chunks are taken as they were"
+                )
+            elif use.id:
                 notes.append(f"a memory's id is {use.id}, as the library that wrote the rows names them")
             if use.expires:
                 notes.append(f"the live list leaves out what is past its {use.expires}, as mem0 does")
-            if use.chunked:
-                memories = len(self._entries([]))
+            memories = len(self._entries([])) if use.chunked else memories
+            if use.chunked and not use.own:
                 names = f"{use.fields['document']} and {use.fields['number']}"
                 notes.append(
                     f"rows are chunks of documents by {names}; a document's content is its chunks one below the other, "
@@ -271,16 +286,23 @@ class CollectionSource:
             ]
             if use.without_text:
                 missing.append(f"{use.without_text} of the first rows have no text; such rows are not taken")
-        if found.model is None:
+        if found.model is None and not self._embedded_here:
             notes.append("the source does not name the model of its vectors: some are compared with the embedder's")
-        missing.append("no relations between memories but what superseded_by names, so no others are followed")
+        if not memories or not self._use.own:
+            missing.append("no relations between memories but what superseded_by names, so no others are followed")
         return replace(found, memories=memories, missing=tuple(missing), notes=tuple(notes))
+
+    def _described(self) -> SourceInfo:
+        found = self._ask(self._client.describe)
+        if not self._embedded_here:
+            return found
+        return replace(found, vectors=0, dimension=None, model=None, lists=(), settings=())
 
     @contextmanager
     def snapshot(self) -> Iterator[CollectionSnapshot]:
         """Its memories; a vector database has no snapshots, so rows may change while others are read. Raises SourceError."""
         problems: list[RowProblem] = []
-        found = self._ask(self._client.describe)
+        found = self._described()
         yield CollectionSnapshot(self, found, self._entries(problems), problems)
 
     def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
@@ -356,10 +378,13 @@ class CollectionSource:
     def _use(self) -> _Schema:
         rows = self._ask(lambda: self._client.sample(SAMPLE_ROWS))
         payloads = [row.payload for row in rows]
+        own = bool(rows) and not self._names.given and all(map(_is_own, rows))
+        if own:
+            self._names = names_of(OWN_FIELDS)
         places = [chunk_key(payload, self._names) for payload in payloads]
-        chunked = bool(places) and None not in places and len(set(places)) == len(places)
+        chunked = own or (bool(places) and None not in places and len(set(places)) == len(places))
         without = sum(text_of(row.text, row.payload, self._names) is None for row in rows)
-        found = used_names(payloads, self._names)
+        found = {**used_names(payloads, self._names), **(OWN_FIELDS if own else {})}
         if any(row.text for row in rows) and (not self._mapping or "content" not in self._mapping):
             found.pop("content", None)
         expires = found.get("valid_until", "")
@@ -367,9 +392,12 @@ class CollectionSource:
             found,
             chunked,
             without,
-            HAYSTACK_ID if payloads and all(map(_is_haystack, payloads)) else None,
+            own,
+            OWN_FIELDS["document"] if own else HAYSTACK_ID if payloads and all(map(_is_haystack, payloads)) else None,
             expires if expires.rpartition(".")[2] == EXPIRATION_DATE else None,
-            tuple(path for payload in payloads for path in unread(payload, self._names, NOT_NAMED)),
+            tuple(
+                path for payload in payloads for path in unread(payload, self._names, OWN_NAMES if own else NOT_NAMED)
+            ),
         )
 
     def _entries(self, problems: list[RowProblem]) -> list[_Entry]:
@@ -404,6 +432,8 @@ class CollectionSnapshot(PagedSnapshot):
     _entries: Sequence[_Entry]
     _problems: list[RowProblem]
     _page_rows: int = FIRST_PAGE_ROWS
+    _relations: list[Relation] = field(default_factory=list)
+    """Of rows of this workbench."""
 
     @cached_property
     def _form(self) -> bytes:
@@ -425,6 +455,9 @@ class CollectionSnapshot(PagedSnapshot):
                 end += 1
             yield self._page(self._entries[start:end])
             start = end
+
+    def relations(self) -> Iterator[Sequence[Relation]]:
+        yield from [self._relations] if self._relations else super().relations()
 
     def _page(self, entries: Sequence[_Entry]) -> Page:
         source = self._source
@@ -451,6 +484,8 @@ class CollectionSnapshot(PagedSnapshot):
                 payload = parts[0][1].payload
                 markers.append((DELETED_MARK if is_deleted(payload) else "") + whole.hexdigest())
                 self.note_state(memory_id, payload)
+                if source._use.own:
+                    self._relations += _relations(memory_id, payload, problems)
 
         def read(places: Sequence[int]) -> tuple[list[TakenMemory], list[RowProblem]]:
             found: list[RowProblem] = []
@@ -479,7 +514,10 @@ class CollectionSnapshot(PagedSnapshot):
 
     def _made(self, memory_id: str, parts: _Parts, marker: str, problems: list[RowProblem]) -> TakenMemory | None:
         """The memory of these rows; None, with a problem, if it cannot be stored."""
-        (number, first, _), content = parts[0], "\n".join(text for *_, text in parts)
+        (number, first, _), own = parts[0], self._source._use.own
+        texts = [_own_text(row, text) if own else text for _, row, text in parts]
+        whole = first.payload.get("content") if own else None
+        content = whole if isinstance(whole, str) else "\n".join(texts)
         if problem := too_long(memory_id, len(content.encode())):
             problems.append(problem)
             return None
@@ -491,16 +529,23 @@ class CollectionSnapshot(PagedSnapshot):
         problems += found
         if number is None:
             vector = self._vector(first, problems)
-            return TakenMemory(memory, marker, vector=vector, embedded=embedded_texts(first.payload, content))
+            embedded = _before(parts[0][2], content) if own else embedded_texts(first.payload, content)
+            return TakenMemory(memory, marker, vector=vector, embedded=embedded)
         chunks, start = [], 0
-        for number, row, text in parts:
-            embedded = embedded_texts(row.payload, text)
-            chunks.append(TakenChunk(number or 0, text, self._vector(row, problems), start, embedded))
+        for (number, row, searched), text in zip(parts, texts, strict=True):
+            if own:
+                place = row.payload.get("start")
+                start = place if isinstance(place, int) else None  # type: ignore[assignment]
+            embedded = _before(searched, text) if own else embedded_texts(row.payload, text)
+            vector = self._vector(row, problems)
+            chunks.append(TakenChunk(number or 0, text, vector, start, embedded, titled=text != searched))
             # The newline between two chunks.
             start += len(text) + 1
         return TakenMemory(memory, marker, tuple(chunks))
 
     def _vector(self, row: Row, problems: list[RowProblem]) -> Vector | None:
+        if self._source._embedded_here:
+            return None
         dimension = self._found.dimension
         if row.vector is not None and dimension is not None and row.vector.shape != (dimension,):
             raise SourceError(
@@ -517,6 +562,32 @@ def _digest(row: Row) -> tuple[bytes, int]:
     # Little-endian on every machine: the marker is stored.
     vector = b"" if row.vector is None else np.ascontiguousarray(row.vector, "<f4").tobytes()
     return hashlib.blake2b(said + b"\0" + vector, digest_size=16).digest(), len(said) + len(vector)
+
+
+def _is_own(row: Row) -> bool:
+    """Whether a row is as this workbench writes them: its id is that of its memory, or begins with it."""
+    memory = row.payload.get("memory")
+    return isinstance(memory, str) and f"{row.id}{OWN_SEPARATOR}".startswith(f"{memory}{OWN_SEPARATOR}")
+
+
+def _own_text(row: Row, text: str) -> str:
+    """The content or chunk of such a row: the end of its text."""
+    length = row.payload.get("length")
+    return text[-length:] if isinstance(length, int) and 0 < length < len(text) else text
+
+
+def _relations(memory_id: str, payload: Payload, problems: list[RowProblem]) -> Iterator[Relation]:
+    """The edges from the memory of such a row."""
+    for edge in payload.get("relations") or ():
+        try:
+            kind, target, weight, author = json.loads(edge)
+            yield Relation(memory_id, str(target), str(kind), float(weight), author)
+        except (TypeError, ValueError):
+            problems.append(RowProblem(memory_id, "relations", "has an edge that cannot be read; it was left out"))
+
+
+def _before(searched: str, text: str) -> dict[str, EmbeddedText]:
+    return {OWN_TEXT: EmbeddedText(searched[: -len(text)])} if searched.endswith(text) else {}
 
 
 def _is_haystack(payload: Payload) -> bool:

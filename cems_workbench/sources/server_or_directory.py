@@ -93,7 +93,8 @@ def choose_collection(address: Address, name: str, collections: Sequence[str]) -
         raise InputError(f"{address.plain} has no collection {name}; {hint}: {listed}")
     if len(collections) == 1:
         return collections[0]
-    raise InputError(f"{address.plain} names no collection; there are: {listed}")
+    first = f"{address.plain.partition('?')[0].rstrip('/')}/{sorted(collections)[0]}"
+    raise InputError(f"{address.plain} names no collection: add its name, as in {first}; there are: {listed}")
 
 
 def find_directory(address: Address, marker_file: str) -> tuple[Path, str]:

@@ -7,7 +7,7 @@ indexed as one text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -225,10 +225,13 @@ def take_back(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> None:
 
 
 def given_tables(
-    given: Mapping[str, Sequence[Chunk]], shas: Mapping[str, str], sha: Callable[[str], str]
+    given: Mapping[str, Sequence[tuple[Chunk, bool, str]]], shas: Mapping[str, str]
 ) -> tuple[pa.Table, pa.Table]:
-    """Chunks of memories, by id, as `put_given` takes them; `shas` are of the contents of these memories, `sha` is `text_sha`."""
-    rows = [(chunk, True, False, sha(chunk.text)) for own in given.values() for chunk in own]
+    """Chunks of memories, by id, as `put_given` takes them: each with whether its title is before it, and the sha of its searched text.
+
+    `shas` are of the contents of these memories.
+    """
+    rows = [(chunk, True, titled, sha) for own in given.values() for chunk, titled, sha in own]
     return _table(rows), _marks([(memory_id, GIVEN, digest) for memory_id, digest in shas.items()], FROM_SOURCE)
 
 

@@ -22,6 +22,7 @@ from cems_workbench.errors import StoreError
 from cems_workbench.records import (
     DEFAULT_TEXT_RULE,
     DELETED_MARK,
+    OWN_TEXT,
     Chunk,
     EmbeddedText,
     Relation,
@@ -50,7 +51,7 @@ from cems_workbench.store.rows import (
     write_meta,
 )
 from cems_workbench.store.search.entries import WHOLE_MEMORY, EntryId, entry_id
-from cems_workbench.store.text_rule import searched_text
+from cems_workbench.store.text_rule import chunk_text, searched_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -212,12 +213,12 @@ class ImportRows:
         chunks, cut = given_tables(
             {
                 each.memory.id: [
-                    Chunk(each.memory.id, i, chunk.text, chunk.start) for i, chunk in enumerate(_ordered(each))
+                    (Chunk(each.memory.id, i, chunk.text, chunk.start), chunk.titled, sha(_searched(each, chunk, rule)))
+                    for i, chunk in enumerate(_ordered(each))
                 ]
                 for each in taken
             },
             {each.memory.id: sha(each.memory.content) for each in taken},
-            sha,
         )
         return cls(
             ids=ids,
@@ -669,7 +670,7 @@ def embedded_texts(cursor: duckdb.DuckDBPyConnection, parts: Sequence[TextPart])
         if form == CONTENT and AROUND in (around := own.get((part.id[0], None), {})):
             return around[AROUND].of(part.content)
         # A chunk that is cut here has its title before it as the chunk rule says.
-        if form is None or (form == CONTENT and part.id[1] is not None):
+        if form in (None, OWN_TEXT) or (form == CONTENT and part.id[1] is not None):
             return part.text
         texts: Mapping[str, EmbeddedText] = own.get(part.id, {})
         texts = texts if form in texts else first.get(part.id[0], {})
@@ -757,6 +758,10 @@ def _record(row: tuple[Any, ...], counts: tuple[int, int]) -> SourceRecord:
     return SourceRecord(id_, address, read, json.loads(probe), *made_by, begun, to_aware(taken_at), *counts, text_form)
 
 
+def _searched(taken: TakenMemory, chunk: TakenChunk, rule: TextRule) -> str:
+    return chunk_text(taken.memory, chunk.text, rule) if chunk.titled else chunk.text
+
+
 def _ordered(taken: TakenMemory) -> list[TakenChunk]:
     return sorted(taken.chunks, key=lambda chunk: chunk.seq)
 
@@ -769,7 +774,7 @@ def _vectors(
             yield each.memory.id, WHOLE_MEMORY, None, sha(searched_text(each.memory, rule)), each.vector
         for i, chunk in enumerate(_ordered(each)):
             if chunk.vector is not None:
-                yield each.memory.id, i, chunk.seq, sha(chunk.text), chunk.vector
+                yield each.memory.id, i, chunk.seq, sha(_searched(each, chunk, rule)), chunk.vector
 
 
 def _markers_table(ids: Sequence[str], markers: Sequence[str]) -> pa.Table:

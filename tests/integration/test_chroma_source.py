@@ -210,7 +210,9 @@ def test_collections_that_are_there_are_named(client, port) -> None:
     client.create_collection("other", embedding_function=None)
     with pytest.raises(InputError, match=r"no collection noted; did you mean notes\? There are: notes, other"):
         open_source(address(port, "noted"))
-    with pytest.raises(InputError, match="names no collection; there are: notes, other"):
+    with pytest.raises(
+        InputError, match=r"names no collection: add its name, as in \S+/notes; there are: notes, other"
+    ):
         open_source(address(port, ""))
 
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cems_workbench.errors import StoreError, StoreLockedError, counted
 from cems_workbench.models.embedder_match import other_dimension, other_model
@@ -37,6 +37,7 @@ from cems_workbench.store.rows import (
 )
 from cems_workbench.store.search import (
     TS_RANK_VERSION,
+    chroma_records,
     embedded,
     entries,
     lexical_merge,
@@ -402,6 +403,10 @@ class DerivedIndexes:
             for entry in entries.read(cursor, entry_ids):
                 texts.setdefault(entry.id[0], {})[entry.id[1]] = entry.text
         return texts
+
+    def chroma_records(self, keys: Sequence[EntryId]) -> list[tuple[EntryId, str, dict[str, Any]]]:
+        """(entry, text, metadata) as a collection of Chroma has them, of the live ones among these entries."""
+        return self._database.read(chroma_records.read, keys)
 
     def vocabulary(self) -> Vocabulary:
         """The words of the live memories with their document frequency, computed once per content version."""
