@@ -210,44 +210,28 @@ class BackgroundQueue(BackgroundWork):
         self.resources.store.queues.save(assemble(self.plan, self.resources, self._watch))
 
 
-SLICE_S = 2.0
-"""Seconds after which Chroma's writer lets others have the indexes: an edit waits for them, as does an import of another process."""
-
-
-class _Interrupted(Exception):
-    """Ends a slice between two batches."""
+CHROMA_ROWS = 128
+"""Records written to Chroma at a time: it keeps the interpreter to itself meanwhile, so that no page is drawn."""
 
 
 @dataclass(eq=False)
 class BackgroundChroma(BackgroundWork):
-    """Brings the store's Chroma collection up to date with what is searched, and leaves its client open; `done` and `total` count entries.
-
-    It works in slices, between which it holds no lock; what a slice wrote is kept.
-    """
+    """Brings the store's Chroma collection up to date with what is searched, and leaves it open; `done` and `total` count its changes."""
 
     resources: Resources
     version: int | None = field(default=None, init=False)
     """The content version that the collection was brought to, or is being brought to."""
-    _until: tuple[int, float] | None = field(default=None, init=False)
-    """Where the slice began, and when it ends; None before its first batch."""
 
     THREAD: ClassVar[str] = CHROMA_THREAD
     STOPPED: ClassVar[str] = "stopped"
 
     def work(self) -> None:
         """Write what is outstanding, at a pause of the pages."""
-        indexes, embedder = self.resources.store.indexes, self.resources.embedder
         while self.version != self.resources.indexed:
-            FOREGROUND.wait_while_busy()
-            self.version, self._until = self.resources.indexed, None
-            try:
-                indexes.graph(embedder, self._watch)
-            except _Interrupted:
-                self.version = None
+            self._watch("", 0, 0)
+            self.version = self.resources.indexed
+            self.resources.store.indexes.graph(self.resources.embedder, self._watch, rows=CHROMA_ROWS)
 
     def _watch(self, label: str, done: int, total: int) -> None:
+        FOREGROUND.wait_while_busy()
         super()._watch(label, done, total)
-        if self._until is None:
-            self._until = done, time.monotonic() + SLICE_S
-        elif done > self._until[0] and (FOREGROUND.active or time.monotonic() > self._until[1]):
-            raise _Interrupted

@@ -163,10 +163,10 @@ def _recall(of: Recall) -> str:
 
 
 ANSWERS: list[Column[Checked]] = [
-    Column("answer", lambda row: row[0], 150, help="The list compared with the exact nearest memories"),
-    Column("how", lambda row: row[1], 320, help="How the list was computed"),
-    Column("at 10", lambda row: _recall(row[2].near), 90, help="Of the 10 nearest, those among its first 10"),
-    Column("at depth", lambda row: _recall(row[2].deep), 110, help="Of the nearest, those in it, at its depth"),
+    Column("answer", lambda row: row[0], 110, help="The list compared with the exact nearest memories"),
+    Column("how", lambda row: row[1], 210, help="How the list was computed"),
+    Column("at 10", lambda row: _recall(row[2].near), 84, help="Of the 10 nearest, those among its first 10"),
+    Column("at depth", lambda row: _recall(row[2].deep), 104, help="Of the nearest, those in it, at its depth"),
     Column("score off by", lambda row: row[2].off, 90, "%.1e", "Largest difference of a score from the exact one"),
 ]
 

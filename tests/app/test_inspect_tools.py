@@ -168,7 +168,7 @@ def test_lists_and_the_grid_show_what_the_graph_missed_once_it_is_open(
     open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = show(search(open_page(), DEPLOY), "Lists")
-    assert "is opened in the background" in captions(page) and "graph #" not in table_with(page, "raw")
+    assert "is brought up to date in the background" in captions(page) and "graph #" not in table_with(page, "raw")
     session.resources().graph()
     ranked = list(dict.fromkeys(hit.memory_id for hit in evidence_of(page).lists[0].hits))
     missed = ranked[2]  # the graph itself, cut short

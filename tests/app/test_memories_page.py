@@ -15,6 +15,7 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import preset
 from cems_workbench.errors import StoreError
 from cems_workbench.formats import read
+from cems_workbench.jobs.background import BackgroundChroma
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.store import Store
@@ -24,7 +25,7 @@ from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
 
 from .inspect_page import STATE, state_of
-from .pages import OpenPage, all_html, captions, checked, plainly
+from .pages import OpenPage, all_html, captions, checked, html, plainly
 
 
 @pytest.fixture(scope="session")
@@ -356,3 +357,24 @@ def test_a_damaged_block_met_while_a_page_is_drawn_is_one_line(
     assert [plainly(error.value) for error in page.error] == [
         "store s is damaged: workbench.duckdb cannot be read (block 7); doctor --recover-to NEW_STORE"
     ]
+
+
+def test_the_store_view_tells_of_the_chroma_collection_and_of_what_failed(open_memories: OpenPage) -> None:
+    page = open_memories(view="Store")
+    resources = session.resources()
+    resources.store.memories.delete("m002")
+    resources.refresh()
+    table = html(page.run(), "wb-mem-table")
+    assert "Chroma" in table and "behind" in table and "not written yet: reindex --chroma" in table
+    assert "is brought up to date in the background, once the models are loaded." in captions(page)
+    writer = BackgroundChroma(resources).start()
+    writer.wait(60)
+    assert writer.over and not writer.problem and writer.total
+    table = html(page.run(), "wb-mem-table")
+    assert "behind" not in table and str(resources.store.path / "chroma") in table
+    assert "in the background" not in captions(page)
+    resources.store.memories.delete("m001")
+    resources.refresh()
+    writer.problem = "it is damaged"
+    session.warm_up_state().chroma = writer
+    assert "graph cannot be searched: it is damaged." in captions(page.run())

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
 
 META_PREFIX = "graph:"
-WRITE_ROWS = 1_024
-"""Records written at a time, in a second or two, for which a refresh waits."""
 RECORDS_PER_MINUTE = 25_000
 AGAIN = "reindex --chroma"
 _NAMED = 3
@@ -124,8 +122,8 @@ class ChromaCopy:
         version = self._database.cached_content_version()
         return bool(self._saved().complete == [version, record.files] and self.directory.exists())
 
-    def write(self, record: VectorRecord, vectors: SegmentVectors, most: int | None) -> tuple[int, int]:
-        """Write the next changes; returns how many, and how many are left. None is written if there are more than `most`.
+    def write(self, record: VectorRecord, vectors: SegmentVectors, most: int | None, rows: int) -> tuple[int, int]:
+        """Write the next `rows` changes; returns how many, and how many are left. None is written if there are more than `most`.
 
         Raises StoreError, also if another client wrote to the collection.
         """
@@ -153,8 +151,8 @@ class ChromaCopy:
                 embedded.remove_collection(cursor, gone)
             self._planned = (version, record, saved.collection), remove, add
         if left:
-            saved = self._write(saved, self.collection(), record, vectors, remove[:WRITE_ROWS], add[:WRITE_ROWS])
-            del remove[:WRITE_ROWS], add[:WRITE_ROWS]
+            saved = self._write(saved, self.collection(), record, vectors, remove[:rows], add[:rows])
+            del remove[:rows], add[:rows]
         rest = len(remove) + len(add)
         with self._database.transaction() as cursor:
             self._save(cursor, replace(saved, complete=[] if rest else [version, record.files]))

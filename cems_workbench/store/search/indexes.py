@@ -68,6 +68,8 @@ log = logging.getLogger(__name__)
 CHROMA_LABEL = "writing to Chroma"
 MOST_AT_ONCE = 200_000
 """So many changes of Chroma are left to `reindex --chroma`: some 10 minutes."""
+WRITE_ROWS = 1_024
+"""Records written at a time, in a second or two, for which a refresh waits."""
 YIELD_S = 0.01
 """Between two batches, for threads that wait for the build lock."""
 IndexMark = tuple[str | None, VectorRecord | None]
@@ -533,8 +535,11 @@ class DerivedIndexes:
         record = self._files(copy.embedder_id).record()
         return record is None or not record.files or copy.complete_for(record)
 
-    def _write_chroma(self, copy: ChromaCopy, progress: Progress, most: int | None) -> int:
-        """Returns how many changes are left: none unless they are more than `most`. Raises Cancelled once it is closed."""
+    def _write_chroma(self, copy: ChromaCopy, progress: Progress, most: int | None, rows: int = WRITE_ROWS) -> int:
+        """Write it, `rows` at a time. Returns how many changes are left: none unless they are more than `most`.
+
+        Raises Cancelled once it is closed.
+        """
         files, done, left = self._files(copy.embedder_id), 0, 0
         while True:
             if self._closed:
@@ -547,16 +552,16 @@ class DerivedIndexes:
                 record, vectors = files.record(), files.open()
                 if record is None or vectors is None or not files.consistent(record):
                     return 0
-                written, left = copy.write(record, vectors, most)
+                written, left = copy.write(record, vectors, most, rows)
             done += written
             if not written:
                 return left
             time.sleep(YIELD_S)
 
-    def graph(self, embedder: Embedder, progress: Progress = silent) -> Collection:
+    def graph(self, embedder: Embedder, progress: Progress = silent, rows: int = WRITE_ROWS) -> Collection:
         """The store's Chroma collection, brought up to date to search its graph. Raises as `_write_chroma` does, and StoreError."""
         copy = self._copy(embedder.model_id)
-        if self._write_chroma(copy, progress, MOST_AT_ONCE):
+        if self._write_chroma(copy, progress, MOST_AT_ONCE, rows):
             raise StoreError(self.chroma_state(embedder.model_id).line)
         record, collection = self._files(embedder.model_id).record(), copy.collection()
         if record is not None:

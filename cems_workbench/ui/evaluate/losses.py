@@ -193,7 +193,7 @@ def _layout(flow: Flow, leaving: Sequence[_Leaving], scale: float, narrow: bool)
     notes = [
         *((one.end, one.label, one.lines, f"{one.count:,}", 6) for one in leaving),
         (end, flow.returned * scale / 2, [f"{flow.returned:,}  in the", f"first {flow.k}"], f"{flow.returned:,}", 8),
-        (0, flow.relevant * scale / 2, [f"{flow.relevant:,}", "relevant"], f"{flow.relevant:,}", 6),
+        (0, min(flow.relevant * scale / 2, ROW_PX), [f"{flow.relevant:,}", "relevant"], f"{flow.relevant:,}", 6),
     ]
     above, below = 8 if narrow else 34, 8
     across = {

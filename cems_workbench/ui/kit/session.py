@@ -340,14 +340,21 @@ def _keep_chroma(opened: Resources, state: WarmUpState) -> None:
         state.chroma = BackgroundChroma(opened).start()
 
 
+def chroma_writer(opened: Resources) -> BackgroundChroma | None:
+    """What brings the Chroma collection up to date, or did; None until the models are loaded."""
+    state = warm_up_state()
+    with state.lock:
+        _keep_chroma(opened, state)
+        return state.chroma
+
+
 def chroma_line(opened: Resources) -> str:
     """Why the Chroma collection is not open here, or not current; empty if it is both."""
     if opened.graph_open:
         return ""
     writer = warm_up_state().chroma
-    if writer is None or (writer.over and not writer.problem):
-        return "Chroma’s collection is opened in the background, once the models are loaded"
-    if writer.over:
-        return f"Chroma’s collection cannot be searched: {writer.problem}"
-    done = f": {writer.done:,} of {writer.total:,} entries" if writer.total else ""
-    return f"Chroma’s collection is being brought up to date in the background{done}"
+    if writer is not None and writer.over and writer.problem:
+        return f"Chroma’s graph cannot be searched: {writer.problem}"
+    if writer is None or not writer.total:
+        return "Chroma’s collection is brought up to date in the background, once the models are loaded"
+    return f"Chroma’s collection is being written in the background: {writer.done:,} of {writer.total:,} changes"

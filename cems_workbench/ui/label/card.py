@@ -21,7 +21,7 @@ from cems_workbench.jobs.foreground import FOREGROUND
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import ENGLISH, GradeScale, Memory
 from cems_workbench.store.search.tokenizer import stop_words
-from cems_workbench.ui.kit.html import plain, render
+from cems_workbench.ui.kit.html import capital, plain, render
 from cems_workbench.ui.kit.tables import HELP
 from cems_workbench.ui.label import state
 
@@ -184,7 +184,7 @@ def _draw_grades(scale: GradeScale, resources: Resources, reviewer: str, card_no
             on_click=state.answer,
             args=(resources, reviewer, card_no, grade),
         )
-        column.caption(plain(rest))
+        column.caption(plain(capital(rest)))
 
 
 def split_meaning(meaning: str) -> tuple[str, str]:

@@ -31,12 +31,18 @@ from cems_workbench.ui.memories.sources import language_name, title_box
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+    from cems_workbench.store.search.graph import ChromaState
+
 
 INDEXES = {
     "lexical": ("Words", "BM25 ranks memories by the words they share with a query; rare words count more."),
     "vectors": (
         "Meaning",
         "The embedding model turns texts into vectors; texts with similar meaning are close together.",
+    ),
+    "chroma": (
+        "Chroma",
+        "Texts, vectors and metadata as a collection that any client of Chroma reads; searches go on exactly without it.",
     ),
 }
 """Label and description of each kind of index."""
@@ -99,6 +105,25 @@ def indexes_html(states: Sequence[IndexState]) -> Markup:
     return html.render("memories/indexes.html", columns=HELP["memories:indexes:columns"], indexes=rows)
 
 
+def chroma_row(state: ChromaState, embedder_id: str | None, version: int) -> IndexState:
+    """The Chroma collection as a row of the indexes."""
+    note = state.place if state.current else state.line
+    return IndexState(
+        f"chroma {embedder_id}", version if state.current else None, version, state.current, state.records or 0, note
+    )
+
+
+def _chroma(resources: Resources) -> None:
+    """Draw the progress of what brings the Chroma collection up to date, or why it does not."""
+    writer = session.chroma_writer(resources)
+    if writer is not None and not writer.over:
+        text = "Chroma’s collection is brought up to date: {done:,} of {total:,} changes written"
+        help = "What is written is kept. The rest follows after the next change, or when the app is opened again."
+        widgets.watch_work(lambda: {"chroma": writer}, "chroma", "memories:chroma:stop", text, "Stop", help)
+    elif line := session.chroma_line(resources):
+        st.caption(f"{plain(line)}.")
+
+
 def indexes(resources: Resources, place: DeltaGenerator) -> None:
     """Draw the health of both indexes, with Refresh and Rebuild."""
     st.markdown("## Search indexes", help=HELP["memories:indexes"])
@@ -106,7 +131,11 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     states = resources.store.indexes.states(model)
     if problem:
         st.error(plain(problem), icon=":material/block:")
-    st.html(indexes_html(states))
+    collection = None if model is None else resources.store.indexes.chroma_state(model)
+    copies = [] if collection is None else [chroma_row(collection, model, resources.store.content_version)]
+    st.html(indexes_html([*states, *copies]))
+    if collection is not None and not collection.current:
+        _chroma(resources)
     embedder = resources.embedder
     model = f"{embedder.line}, {embedder.place}" if isinstance(embedder, TokenEmbedder) else embedder.line
     html.draw("memories/embedder.html", model=model, meaning=INDEXES["vectors"][1])

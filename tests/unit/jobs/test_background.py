@@ -29,7 +29,7 @@ from cems_workbench.pipeline.scoring import RERANKING
 from cems_workbench.records import Memory, Query
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
-from cems_workbench.store.search import graph
+from cems_workbench.store.search.graph import ChromaCopy
 from tests.planted import planted_file
 from tests.planted_source import Counting
 from tests.small_store import empty_store, parsed, store
@@ -97,18 +97,19 @@ def test_it_stands_still_between_batches_while_a_page_is_at_work(resources, monk
 @pytest.fixture
 def paused(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> tuple[BackgroundChroma, Any]:
     """A writer of the Chroma collection that stands still after its first entry of two, and the page at work that it waits for."""
-    foreground, sketches = ForegroundGate(quiet_s=0, max_wait_s=600), graph.embedded.sketches
+    foreground, write = ForegroundGate(quiet_s=0, max_wait_s=600), ChromaCopy.write
     page, opened = foreground.foreground_work(), threading.Event()
 
-    def entry_written(*given: Any) -> Any:
+    def written(*given: Any) -> Any:
+        found = write(*given)
         if not opened.is_set():
             page.__enter__()  # somebody opens a page while the first entry is written
             opened.set()
-        return sketches(*given)
+        return found
 
     monkeypatch.setattr(background, "FOREGROUND", foreground)
-    monkeypatch.setattr(graph.embedded, "sketches", entry_written)
-    monkeypatch.setattr(graph, "WRITE_ROWS", 1)
+    monkeypatch.setattr(background, "CHROMA_ROWS", 1)
+    monkeypatch.setattr(ChromaCopy, "write", written)
     resources.refresh()
     writer = BackgroundChroma(resources).start()
     assert opened.wait(30)
@@ -135,7 +136,7 @@ def test_a_store_that_closes_ends_the_writing(resources: Resources, paused: tupl
     resources.close()
     page.__exit__(None, None, None)
     writer.wait(30)
-    assert writer.over and writer.stopped and writer.problem == "stopped"
+    assert writer.over and writer.stopped
 
 
 def test_what_goes_wrong_is_said(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> None:

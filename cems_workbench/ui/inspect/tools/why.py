@@ -17,6 +17,7 @@ from cems_workbench.analysis.why.counterfactual import Counterfactual, interval_
 from cems_workbench.analysis.why.report import Why, explain
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.config.fields import short_value
+from cems_workbench.errors import counted
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.report.investigation import investigation_report
@@ -85,7 +86,8 @@ def _judged_line(context: InspectContext) -> tuple[str, str | None]:
         nearer = " Choose a smaller number to see why one is not higher." if k > 1 else ""
         return f"All memories judged relevant are within the {where}.{nearer}", None
     help = "Human grades: 1 related, 2 helps, 3 answers it. ◆ marks the followed memory."
-    return f"{len(lost)} of {relevant} memories judged relevant are not within the {where}:", help
+    are = "is" if len(lost) == 1 else "are"
+    return f"{len(lost)} of {counted(relevant, 'memories')} judged relevant {are} not within the {where}:", help
 
 
 def explanation(context: InspectContext, memory_id: str, k: int) -> Why:
