@@ -10,7 +10,7 @@ import difflib
 import errno
 import json
 import reprlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class WorkbenchError(Exception):
@@ -54,6 +54,18 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """ " (did you mean title?)" for a mistyped name; empty if nothing is close."""
     like = nearest(name, known)
     return f" (did you mean {like}?)" if like else ""
+
+
+def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """ "; did you mean title?" for a mistyped name, else what is said if nothing is close."""
+    like = nearest(name, known)
+    return f"; did you mean {like}?" if like else otherwise
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """ "a, b and 3 more": the first names, and how many others there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def counted(count: int, kind: str) -> str:

@@ -14,6 +14,7 @@ from functools import cache
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import some
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.grades import (
     agreed_answerable,
@@ -274,12 +275,7 @@ def missing_score_lines(configs: Iterable[tuple[str, Mapping[str, int]]]) -> lis
             line = f"{count} {'query lacks' if count == 1 else 'queries lack'} {what}"
             names.setdefault(line, []).append(name)
     ordered = sorted(names.items(), key=lambda row: UNSCORED not in row[0])  # what can be scored first
-    return [f"{_some(dict.fromkeys(asking))}: {line}" for line, asking in ordered]
-
-
-def _some(names: Iterable[str]) -> str:
-    shown = list(names)
-    return ", ".join(shown[:MAX_NAMES]) + (f" and {len(shown) - MAX_NAMES} more" if len(shown) > MAX_NAMES else "")
+    return [f"{some(list(dict.fromkeys(asking)), MAX_NAMES)}: {line}" for line, asking in ordered]
 
 
 def _gathered_alike(evidences: Sequence[Evidence]) -> list[tuple[Evidence, int]]:

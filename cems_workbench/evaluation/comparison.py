@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.errors import InputError, counted
+from cems_workbench.errors import InputError, counted, some
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, number, stale_lines
 from cems_workbench.evaluation.metrics import MEASURES, Measure, rbo
 from cems_workbench.evaluation.statistics import (
@@ -158,8 +158,7 @@ class Comparison:
             name = f"{compared.name}: " if len(self.compared) > 1 else ""
             for word, qids in (("better", first.wins), ("worse", first.losses)):
                 if qids and shown:
-                    more = f" and {len(qids) - shown} more" if len(qids) > shown else ""
-                    lines.append(f"{name}{word} by {first.measure}: {', '.join(qids[:shown])}{more}")
+                    lines.append(f"{name}{word} by {first.measure}: {some(qids, shown)}")
         return lines
 
     def to_json(self, per_query: bool = True) -> dict[str, Any]:

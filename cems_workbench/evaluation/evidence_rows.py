@@ -11,10 +11,12 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from cems_workbench.config.fields import packaged
 from cems_workbench.errors import InputError, one_line, short
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.evidence import VariantKind, check_memories, check_query, check_query_set, fault
@@ -32,68 +34,12 @@ from cems_workbench.store.search.entries import WHOLE_MEMORY
 if TYPE_CHECKING:
     import duckdb
 
-TABLES = """
-CREATE TABLE meta (key VARCHAR PRIMARY KEY, value VARCHAR NOT NULL);
-CREATE TABLE queries (
-    position INTEGER NOT NULL, qid VARCHAR NOT NULL, query VARCHAR NOT NULL, project VARCHAR, as_of TIMESTAMP, type VARCHAR,
-    answerable BOOLEAN, given VARCHAR
-);
-CREATE TABLE judgments (
-    qid VARCHAR NOT NULL, memory_id VARCHAR NOT NULL, grade BIGINT NOT NULL, judge VARCHAR NOT NULL, kind VARCHAR NOT NULL
-);
-CREATE TABLE memories (
-    number INTEGER NOT NULL, id VARCHAR NOT NULL, content VARCHAR NOT NULL, title VARCHAR, category VARCHAR, project VARCHAR,
-    session VARCHAR, author VARCHAR, tags VARCHAR NOT NULL, priority DOUBLE NOT NULL, pinned BOOLEAN NOT NULL,
-    importance VARCHAR NOT NULL, created_at TIMESTAMP, last_accessed TIMESTAMP, access_count BIGINT NOT NULL,
-    relevant_count BIGINT NOT NULL, noise_count BIGINT NOT NULL, scope VARCHAR NOT NULL, source_ref VARCHAR, embedding FLOAT[],
-    updated_at TIMESTAMP, valid_from TIMESTAMP, valid_until TIMESTAMP, tokens INTEGER
-);
-CREATE TABLE chunks (member INTEGER NOT NULL, seq INTEGER NOT NULL, start BIGINT, content VARCHAR NOT NULL, tokens INTEGER);
-CREATE TABLE edges (
-    qid VARCHAR NOT NULL, position INTEGER NOT NULL, source_id VARCHAR NOT NULL, target_id VARCHAR NOT NULL, kind VARCHAR NOT NULL,
-    weight DOUBLE NOT NULL
-);
-CREATE TABLE evidence (
-    qid VARCHAR NOT NULL, query VARCHAR NOT NULL, project VARCHAR, as_of TIMESTAMP, members INTEGER[] NOT NULL,
-    variants VARCHAR NOT NULL, notes VARCHAR NOT NULL, seconds DOUBLE NOT NULL
-);
-CREATE TABLE lists (
-    qid VARCHAR NOT NULL, position INTEGER NOT NULL, name VARCHAR NOT NULL, source VARCHAR NOT NULL, variant INTEGER,
-    members INTEGER[] NOT NULL, scores DOUBLE[] NOT NULL, chunks INTEGER[]
-);
-CREATE TABLE scores (
-    qid VARCHAR NOT NULL, role VARCHAR NOT NULL, model VARCHAR NOT NULL, member INTEGER NOT NULL, raw DOUBLE, text INTEGER,
-    error VARCHAR, detail VARCHAR
-);
-CREATE TABLE texts (number INTEGER NOT NULL, text VARCHAR NOT NULL);
-"""
+TABLES = Path(__file__).with_name("evidence.sql").read_text("utf-8")
 """`scores.role` is rerank or judge; `scores.text` numbers the text that the model read. `lists.chunks` is null where memories were found
 whole, and -1 stands for such a one among chunks; `tokens` are null where they were not counted."""
 
-UNIQUE = (
-    ("queries", "qid"),
-    ("queries", "position"),
-    ("memories", "number"),
-    ("memories", "id"),
-    ("texts", "number"),
-    ("evidence", "qid"),
-    ("lists", "qid, position"),
-    ("lists", "qid, name"),
-    ("edges", "qid, position"),
-    ("chunks", "member, seq"),
-    ("scores", "qid, role, model, member"),
-)
-"""What no two rows of a table may have alike."""
-REFERS = (
-    ("evidence", "qid", "queries", "qid"),
-    ("lists", "qid", "evidence", "qid"),
-    ("edges", "qid", "evidence", "qid"),
-    ("scores", "qid", "evidence", "qid"),
-    ("scores", "member", "memories", "number"),
-    ("scores", "text", "texts", "number"),
-    ("chunks", "member", "memories", "number"),
-)
-"""(table, column, table, column): what the first has, the second must have."""
+KEYS = packaged("evaluation/evidence_keys.json")
+"""By table what no two of its rows may have alike (`unique`), and by column what another table must have too (`refers`)."""
 FIRST_TIME, LAST_TIME = "0001-01-02", "9999-12-30"
 
 Role = Literal["rerank", "judge"]
@@ -212,10 +158,11 @@ def _faults(tables: Mapping[str, Columns]) -> Iterator[tuple[str, str, str]]:
             elif kind.endswith("[]"):
                 select = f"SELECT 1 FROM {table} WHERE list_count({name}) <> len({name})"
                 yield f"{table}.{name}", select, ": an entry is empty"
-    for table, keys in UNIQUE:
+    for table, keys in ((table, keys) for table, every in KEYS["unique"].items() for keys in every):
         twice = f"SELECT {keys} FROM {table} GROUP BY ALL HAVING count(*) > 1"
         yield f"{table}.{keys}", twice, " is in the file twice"
-    for table, column, other, key in REFERS:
+    for table, column, there in ((table, *pair) for table, pairs in KEYS["refers"].items() for pair in pairs.items()):
+        other, key = there.split(".")
         strange = f"{column} IS NOT NULL AND {column} NOT IN (SELECT {key} FROM {other})"
         lost = f"SELECT {column} FROM {table} WHERE {strange}"
         yield f"{table}.{column}", lost, f" is not among {other}.{key}"

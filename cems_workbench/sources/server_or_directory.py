@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from cems_workbench.errors import InputError, nearest, one_line
+from cems_workbench.errors import InputError, nearest, one_line, some
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.collection import CollectionClient
 from cems_workbench.sources.connect import ask
@@ -80,9 +80,7 @@ class ServerOrDirectoryClient(CollectionClient, Generic[Client, Collection]):
 
 def choose_collection(address: Address, name: str, collections: Sequence[str]) -> str:
     """The collection of this name, or the only one if the name is empty. Raises InputError that lists the collections."""
-    listed = ", ".join(sorted(collections)[:MAX_LISTED]) + (
-        f" and {len(collections) - MAX_LISTED} more" if len(collections) > MAX_LISTED else ""
-    )
+    listed = some(sorted(collections), MAX_LISTED)
     if name in collections:
         return name
     if not collections:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from cems_workbench.errors import some
 from cems_workbench.formats.base import memory_fields
 from cems_workbench.formats.base.fields import MONTHS, FieldError, UnknownFields
 from cems_workbench.formats.base.files import data_beside, is_document, read_document, read_objects
@@ -56,8 +57,8 @@ class Reading:
     unknown: Mapping[str, UnknownFields] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        known = FORMS[self.form].get("known", {})
-        self.unknown = self.unknown or {kind: UnknownFields(names) for kind, names in known.items()}
+        known, others = (FORMS[self.form].get(name, {}) for name in ("known", "not_read"))
+        self.unknown = self.unknown or {kind: UnknownFields((*known[kind], *others.get(kind, ()))) for kind in known}
 
     def report(self, row: int, where: str, reason: str) -> None:
         """A row, or its field `where`, that cannot be used."""
@@ -106,7 +107,7 @@ class Reading:
             if what == "fields":
                 yield from (f"{kind}: {note}" for kind, fields in self.unknown.items() for note in fields.notes())
             elif names := counted.get(what):
-                each = [line.format(n=len(names), first=names[0], some=some(names), all="; ".join(names))]
+                each = [line.format(n=len(names), first=names[0], some=some(names, SHOWN), all="; ".join(names))]
                 yield from each if line else names
 
     def parsed(self) -> ParsedInput:
@@ -120,11 +121,6 @@ class Reading:
             errors=tuple(self.errors),
             notes=tuple(self.notes()),
         )
-
-
-def some(names: Sequence[str]) -> str:
-    """The first of some names, and how many more there are."""
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if names[SHOWN:] else "")
 
 
 def rows_of(path: Path, inner: Callable[[Any], list[Any]], errors: list[RowError], progress: Progress) -> Rows:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
-from cems_workbench.formats.base.fields import FieldError, UnknownFields, required_text, storable, text
+from cems_workbench.formats.base.fields import FieldError, required_text, storable, text
 from cems_workbench.formats.base.files import Sample, take_sample
 from cems_workbench.formats.base.format import described
 from cems_workbench.progress import Progress
@@ -60,24 +60,10 @@ TEXTS = ("text", "content", "message")
 QUESTION_IDS = ("qa_id", "question_id", "id")
 CATEGORIES = ("category", "question_type", "type")
 QUESTION_FIELDS = (*QUESTION_IDS, *CATEGORIES, "question", "evidence")
-PLACE = ("conversation_idx", "qa_index", "speaker_a", "speaker_b", "sample_id", "conversation_id")
 WRAPPERS = ("data", "samples", "conversations")
 NOT_READ: Mapping[str, Sequence[str]] = FORMS[NAME]["not_read"]
 """What is known of the benchmark's files and is neither a turn nor a question."""
 CONVERSATIONS, QUESTIONS = "conversations.jsonl", "questions.jsonl"
-
-
-KNOWN = {
-    "conversations": (
-        *(*NAMES, *ASKED, *PLACE, "conversation", "sessions", "speakers"),
-        *("session_count", "message_count", "multimodal_message_count", "image_count"),
-    ),
-    "turns": (
-        *(*TURN_IDS, *SPEAKERS, *TEXTS, *TIMES, "session", "session_id", "blip_caption"),
-        *("session_index", "session_date_time", "message_index"),
-    ),
-    "questions": (*QUESTION_FIELDS, *PLACE),
-}
 
 
 @dataclass
@@ -163,15 +149,14 @@ def _rows(document: Any, path: Path) -> list[Any]:
 def _parse(rows: Sequence[tuple[str, int, Any]], path: Path, errors: list[RowError]) -> ParsedInput:
     if not any(_is_ours(row) for _, _, row in rows):
         raise InputError(f"{path}: no conversation with session_N with turns, and no question with its evidence")
-    unknown = {kind: UnknownFields((*names, *NOT_READ[kind])) for kind, names in KNOWN.items()}
-    whole = _Reading(NAME, str(path), errors=errors, unknown=unknown)
+    whole = _Reading(NAME, str(path), errors=errors)
     readings: dict[str, _Reading] = {}
     for source, number, row in rows:
         if not _is_ours(row):
             errors.append(RowError(source, number, "is no conversation with session_N with turns, nor a question"))
             continue
         name = _name(row, path.stem if len(rows) == 1 else f"{path.stem}-{number}")
-        made = _Reading(NAME, source, name, counted=whole.counted, unknown=unknown, not_read=whole.not_read)
+        made = _Reading(NAME, source, name, counted=whole.counted, unknown=whole.unknown, not_read=whole.not_read)
         reading = readings.setdefault(name, made)
         reading.source = source
         with reading.reporting(number, ""):

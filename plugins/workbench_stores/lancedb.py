@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, suggestion
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS
 from cems_workbench.formats.base.payload import Payload
 from cems_workbench.sources.address import Address
@@ -378,8 +378,7 @@ def _table_name(address: Address) -> str:
     if name is None and len(tables) > 1:
         raise InputError(f"{address.plain}: several tables: add table= with one of {', '.join(tables)}")
     if name is not None and name not in tables:
-        near = nearest(name, tables)
-        hint = f"; did you mean {near}?" if near else f"; it has {', '.join(tables)}"
+        hint = suggestion(name, tables, f"; it has {', '.join(tables)}")
         raise InputError(f"{address.plain}: no table {name}{hint}")
     return name or tables[0]
 

@@ -34,6 +34,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+from cems_workbench.errors import some
 from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.fields import finite
 from cems_workbench.formats.base.files import data_beside, parse_json
@@ -259,8 +260,7 @@ def _unmasked(values: dict[str, Any]) -> dict[str, Any]:
                 said.append(f"{name} ({one.get('matched_substring')!r})")
                 break
     if said:
-        more = f" and {len(said) - MOST_NAMED} more" if len(said) > MOST_NAMED else ""
-        values[SCRUBBED] = ", ".join(said[:MOST_NAMED]) + more
+        values[SCRUBBED] = some(said, MOST_NAMED)
     return values
 
 

@@ -33,6 +33,7 @@ from cems_workbench.config.forms.targets import (
 )
 from cems_workbench.config.forms.targets import MARK as MEM0_MARK
 from cems_workbench.config.forms.yaml_form import (
+    TABLES,
     commented,
     config_from,
     difference,
@@ -114,26 +115,9 @@ def dump_python(config: PipelineConfig) -> str:
     return f"from cems_workbench.config import {CALL}\n\nconfig = {CALL}(\n    {literal}\n)\n"
 
 
-def parse_python(text: str, source: str = "config") -> PipelineConfig:
-    """The config of the one `config_from({...})` in a snippet, which is read, never executed. Raises InputError."""
-    return config_from(python_literal(text, source, CALL), source)
-
-
 Form = Literal["yaml", "json", "toml", "env", "reranker-env", "ace-env", "mem0", "engram", "python"]
 FORMS: tuple[Form, ...] = get_args(Form)
-_NAMES: dict[str, tuple[str, str]] = {
-    "yaml": ("YAML", "yaml"),
-    "json": ("JSON", "json"),
-    "toml": ("TOML", "toml"),
-    "env": (".env for CEMS", "cems.env"),
-    "reranker-env": (".env for the memory agent", "reranker.env"),
-    "ace-env": (".env for ACE", "ace.env"),
-    "mem0": ("Python for mem0", "mem0.py"),
-    "engram": ("constants of engram", "engram.txt"),
-    "python": ("Python", "py"),
-}
-"""The title of each form, and how the name of an exported file ends."""
-FORM_TITLES = {form: title for form, (title, _) in _NAMES.items()}
+FORM_TITLES: dict[str, str] = {form: about["title"] for form, about in TABLES["forms"].items()}
 
 
 def export_config(config: PipelineConfig, form: Form | str, card: EvidenceCard | None = None) -> str:
@@ -160,16 +144,12 @@ def export_config(config: PipelineConfig, form: Form | str, card: EvidenceCard |
 
 def file_name(config: PipelineConfig, form: str) -> str:
     """A file name for an export: the config's name and the form's suffix, safe on every system."""
-    return f"{safe_stem(config.name, 'config')}.{_NAMES.get(form, ('', form))[1]}"
+    ending = TABLES["forms"].get(form, {}).get("ending", form)
+    return f"{safe_stem(config.name, 'config')}.{ending}"
 
 
 SUFFIXES: dict[str, Form] = {
-    ".yaml": "yaml",
-    ".yml": "yaml",
-    ".json": "json",
-    ".toml": "toml",
-    ".env": "env",
-    ".py": "python",
+    suffix: form for form, about in TABLES["forms"].items() for suffix in about.get("suffixes", ())
 }
 _VARIABLE = re.compile(r"^[ \t]*(export[ \t]+)?(CEMS|RERANKER|ACE)_[A-Z0-9_]+[ \t]*=", re.MULTILINE)
 _TOML = re.compile(r"^[ \t]*(\[\[?[a-z_.]+\]\]?[ \t\r]*(#.*)?$|[a-z_]+[ \t]*=[ \t]*\S)", re.MULTILINE)
@@ -213,7 +193,7 @@ def import_config(text: str, present: PipelineConfig | None = None, source: str 
     if form == "toml":
         config = parse_toml(text, source)
     elif form == "python":
-        config = parse_python(text, source)
+        config = config_from(python_literal(text, source, CALL), source)
     elif form in TARGET_PRESETS:
         base = present or preset(TARGET_PRESETS[form]).config.model_copy(update={"name": "imported"})
         reading = _read_target(text, form, base, source)

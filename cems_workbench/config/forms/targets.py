@@ -35,29 +35,18 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cems_workbench.config.fields import FieldSpec, bounds_text
-from cems_workbench.config.forms.yaml_form import commented, nested, preset, with_values
+from cems_workbench.config.forms.yaml_form import TABLES, commented, plain_value, preset, with_values
 from cems_workbench.config.model import PipelineConfig, field_spec, field_specs
 from cems_workbench.config.sections import Band
 from cems_workbench.errors import InputError, nearest, one_line
 from cems_workbench.platform.parsing import env_bindings, python_assigned
 
 Target = Literal["env", "reranker-env", "ace-env", "mem0", "engram"]
-TARGET_TITLES: dict[Target, str] = {
-    "env": "CEMS",
-    "reranker-env": "the memory agent",
-    "ace-env": "ACE",
-    "mem0": "mem0",
-    "engram": "engram",
-}
-TARGET_PRESETS: dict[Target, str] = {
-    "env": "cems_head",
-    "reranker-env": "memory_agent",
-    "ace-env": "ace_head",
-    "mem0": "mem0",
-    "engram": "engram_head",
-}
+_SYSTEMS: dict[Target, dict[str, str]] = {form: about for form, about in TABLES["forms"].items() if "system" in about}
+TARGET_TITLES = {target: about["system"] for target, about in _SYSTEMS.items()}
+TARGET_PRESETS = {target: about["preset"] for target, about in _SYSTEMS.items()}
 """The preset that does what the target does when nothing is set."""
-ENV_PREFIXES: dict[str, Target] = {"CEMS_": "env", "RERANKER_": "reranker-env", "ACE_": "ace-env"}
+ENV_PREFIXES = {about["prefix"]: target for target, about in _SYSTEMS.items() if "prefix" in about}
 """The targets that read environment variables, by how their names begin."""
 RECOLLECTION = "processor/recollection-writer.ts"
 """The file of engram's source that ranks what a prompt gets."""
@@ -83,20 +72,7 @@ class ExportName:
 
 Plain = bool | int | float | str
 BAND_ENDS = (3, 10, None)
-NAMED: dict[str, tuple[dict[str, Plain], str]] = {
-    "llm": ({"none": False, "llm": True}, "it expands with an LLM or not at all"),
-    "cems_backend": (
-        {"ollama": "qwen", "llama_server": "llamacpp_server", "llm": "llm", "none": "disabled"},
-        "its rerankers are qwen, llamacpp_server, llm, disabled",
-    ),
-    "llama_server": ({"none": False, "llama_server": True}, "its reranker is a llama.cpp server"),
-    "mem0_rerank": (
-        {"none": False, "cross_encoder": True},
-        "of the rerankers here its only one is cross_encoder, as sentence_transformer",
-    ),
-    "mem0_store": ({"cosine": "qdrant", "inverse_l2": "chroma"}, ""),
-    "row_order": ({"score": "bm25(episodes_fts)", "row": "none"}, ""),
-}
+NAMED: dict[str, tuple[dict[str, Plain], str]] = TABLES["codecs"]
 """By codec the target's value for each of the parameter's that it has, and why it has no other; empty: it has none of that name."""
 TRUE, FALSE = ("true", "1", "yes", "on", "t", "y"), ("false", "0", "no", "off", "f", "n")
 
@@ -202,24 +178,16 @@ def _decode_mem0_threshold(spec: FieldSpec, export: ExportName, text: str, prese
     return value | {"threshold.mode": "fixed", "threshold.applies_to": ["vector"]}
 
 
-def _encode_bonus_constant(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
-    return 1 + config.fusion.importance_bonus_ranks
-
-
-def _decode_bonus_constant(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
-    return {spec.path: int(_number(text, whole=True)) - 1}
-
-
 _ENCODERS: dict[str, Callable[[FieldSpec, ExportName, PipelineConfig], Plain]] = {
     "band": _encode_band,
     "mem0_threshold": _encode_mem0_threshold,
-    "bonus_constant": _encode_bonus_constant,
+    "bonus_constant": lambda spec, export, config: 1 + config.fusion.importance_bonus_ranks,
     **dict.fromkeys(NAMED, _encode_named),
 }
 _DECODERS: dict[str, Callable[[FieldSpec, ExportName, str, PipelineConfig], dict[str, Any]]] = {
     "band": _decode_band,
     "mem0_threshold": _decode_mem0_threshold,
-    "bonus_constant": _decode_bonus_constant,
+    "bonus_constant": lambda spec, export, text, present: {spec.path: int(_number(text, whole=True)) - 1},
     **dict.fromkeys(NAMED, _decode_named),
 }
 
@@ -257,12 +225,16 @@ def exported(target: Target) -> tuple[tuple[FieldSpec, ExportName], ...]:
     """Every parameter that has a name in the target, with that name, in the order of docs/internals/specification.md."""
     with Path(__file__).with_name("targets.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["target"] == target]
-    return tuple((field_spec(row["parameter"]), _export_name(row)) for row in rows)
+    found = []
+    for row in rows:
+        ends = (json.loads(row[name] or "null") for name in ("low", "high", "null"))
+        export = ExportName(row["name"], row["codec"], *ends, not row["planned"], int(row["place"] or 0))
+        found.append((field_spec(row["parameter"]), export))
+    return tuple(found)
 
 
-def _export_name(row: Mapping[str, str]) -> ExportName:
-    low, high, null = (json.loads(row[name] or "null") for name in ("low", "high", "null"))
-    return ExportName(row["name"], row["codec"], low, high, null, not row["planned"], int(row["place"] or 0))
+def _by_name(*targets: Target) -> dict[str, tuple[FieldSpec, ExportName]]:
+    return {export.name: (spec, export) for target in targets for spec, export in exported(target)}
 
 
 def filled(config: PipelineConfig, target: Target, write: Callable[[Plain], str]) -> Sheet:
@@ -312,10 +284,7 @@ def _line(config: PipelineConfig, spec: FieldSpec, usual: PipelineConfig | None,
 
 
 def _sheet_written(config: PipelineConfig, spec: FieldSpec) -> str:
-    value: Any = nested(config)
-    for key in spec.path.split("."):
-        value = value[key]
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(plain_value(config, spec.path), ensure_ascii=False)
 
 
 @dataclass
@@ -394,7 +363,7 @@ def read_env(text: str, present: PipelineConfig, source: str = ".env", *, planne
     Raises InputError when no variable of a target is in it.
     """
     variables, warnings = _variables(text, source)
-    known = _known()
+    known = _by_name(*ENV_PREFIXES.values())
     if not any(_is_ours(name, prefix) for name in variables for prefix in ENV_PREFIXES):
         titles = [TARGET_TITLES[target] for target in ENV_PREFIXES.values()]
         raise InputError(f"{source}: no variable of {', '.join(titles[:-1])} or {titles[-1]} is set in it")
@@ -409,15 +378,13 @@ def read_env(text: str, present: PipelineConfig, source: str = ".env", *, planne
     return reading
 
 
-def _known() -> dict[str, tuple[FieldSpec, ExportName]]:
-    return {export.name: (spec, export) for target in ENV_PREFIXES.values() for spec, export in exported(target)}
-
-
 def _variables(text: str, source: str) -> tuple[dict[str, tuple[int, str]], list[str]]:
     variables: dict[str, tuple[int, str]] = {}
     warnings = []
     for binding in env_bindings(text, source):
-        line = binding.original.line + _blank_lines(binding.original.string)
+        # The parser counts the blank lines before a variable as part of it.
+        before = re.match(r"\s*", binding.original.string)
+        line = binding.original.line + (before[0].count("\n") if before else 0)
         if binding.error:
             warnings.append(f"{source}: line {line}: not readable, and left out")
         elif binding.key and binding.value is not None:
@@ -425,11 +392,6 @@ def _variables(text: str, source: str) -> tuple[dict[str, tuple[int, str]], list
                 warnings.append(f"{source}: line {line}: {one_line(binding.key, 80)} is set again; the last one counts")
             variables[binding.key] = (line, binding.value)
     return variables, warnings
-
-
-def _blank_lines(text: str) -> int:
-    """The parser counts the blank lines before a variable as part of it."""
-    return text[: len(text) - len(text.lstrip())].count("\n")
 
 
 def _is_ours(name: str, prefix: str) -> bool:
@@ -441,9 +403,12 @@ def _unknown(name: str, known: Iterable[str]) -> str | None:
         return f"where a server stands is a setting of this app: {SERVER_VARIABLES[name]}"
     if not any(_is_ours(name, prefix) for prefix in ENV_PREFIXES):
         return None
+    return _no_parameter(name, known)
+
+
+def _no_parameter(name: str, known: Iterable[str]) -> str:
     close = nearest(name, known)
-    hint = f"; the nearest known one is {close}" if close else ""
-    return f"no parameter of the pipeline{hint}; left out"
+    return f"no parameter of the pipeline{f'; the nearest known one is {close}' if close else ''}; left out"
 
 
 CONSTRUCTOR, SEARCH = "config", "search"
@@ -477,7 +442,7 @@ def dump_mem0(config: PipelineConfig, header: str = "") -> str:
 def read_mem0(text: str, present: PipelineConfig, source: str = "mem0.py") -> Reading:
     """Lay the dictionaries of a snippet over `present`. Raises InputError when it has none."""
     reading = Reading(present)
-    known = {export.name: (spec, export) for spec, export in exported("mem0")}
+    known = _by_name("mem0")
     for section in (CONSTRUCTOR, SEARCH):
         values = python_assigned(text, source, section)
         if not isinstance(values, Mapping):
@@ -487,9 +452,7 @@ def read_mem0(text: str, present: PipelineConfig, source: str = "mem0.py") -> Re
             if name in known:
                 lay_over(reading, known[name], str(value), where)
             elif section == SEARCH:
-                close = nearest(name, known)
-                hint = f"; the nearest known one is {close}" if close else ""
-                reading.warnings.append(f"{where}: no parameter of the pipeline{hint}; left out")
+                reading.warnings.append(f"{where}: {_no_parameter(name, known)}")
             elif name == f"{CONSTRUCTOR}.reranker.provider" and value != RERANKER:
                 reading.warnings.append(
                     f"{where}: {one_line(str(value), 40)} is no reranker of the workbench; left out"
@@ -548,8 +511,7 @@ def dump_engram(config: PipelineConfig, header: str = "") -> str:
 def read_engram(text: str, present: PipelineConfig, source: str = "engram.txt") -> Reading:
     """Lay the constants over `present`. Raises InputError when there is none."""
     reading = Reading(present)
-    known = {export.name: (spec, export) for spec, export in exported("engram")}
-    found = _LINE.findall(text)
+    known, found = _by_name("engram"), _LINE.findall(text)
     if not found:
         raise InputError(f"{source}: no constant of engram is set in it")
     for name, value in found:

@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from importlib import resources
 from importlib.resources.abc import Traversable
 from itertools import islice
@@ -25,40 +25,21 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from cems_workbench.builtin import REFERENCE_PRESET, preset_names
-from cems_workbench.config.fields import Section, bounds_text, specs
+from cems_workbench.config.fields import Section, bounds_text, packaged, specs
 from cems_workbench.config.model import VERSION, PipelineConfig, attribute_name, field_spec, field_specs
 from cems_workbench.config.sections import ADDED_LISTS
-from cems_workbench.errors import InputError, nearest, one_line, short
+from cems_workbench.errors import InputError, nearest, one_line, short, suggestion
 from cems_workbench.platform.parsing import shipped_yaml_values, yaml_values
 
 if TYPE_CHECKING:
     from cems_workbench.config.evidence_card import EvidenceCard
 
 
-PARAMETERS: Mapping[int, Mapping[str, str]] = {
-    2: {
-        "lists.vector.prefetch": "lists.vector.first_stage_factor",
-        "lists.lexical.prefetch": "lists.lexical.first_stage_factor",
-        "lists.pool": "lists.candidate_set",
-        "lists.origin": "lists.answered_by",
-        "lists.coarse_multiplier": "lists.first_stage_factor",
-        "fusion.multi_query_boost": "fusion.multi_list_boost",
-        "rerank.input_limit": "rerank.depth",
-        "rerank.score_span": "rerank.score_window",
-        "rerank.tail": "rerank.below_depth",
-        "rerank.reads": "rerank.text_source",
-        "rerank.question_before": "rerank.prepend_question",
-    }
-}
-"""By the version that renamed it, the new path of a parameter, or of a section, by its old one; only the last part of a path changes."""
-
-VALUES: Mapping[int, Mapping[str, Mapping[str, str]]] = {
-    2: {
-        "lists.answered_by": {"store": "workbench"},
-        "fusion.method": {"score_sum": "combsum", "score_max": "combmax"},
-    }
-}
-"""By the version that renamed it, the new value of a parameter by its old one, by the parameter's new path."""
+TABLES = packaged("config/forms/forms.json")
+"""The forms of configs."""
+RENAMED: Mapping[str, Mapping[str, Any]] = TABLES["renamed"]
+"""By the version that renamed it, the new path of a parameter, or of a section, by its old one, of which only the last part changes; and
+by the new path of a parameter its new values by their old ones."""
 
 
 def present_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -70,30 +51,30 @@ def present_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(version, int) or not 1 <= version < VERSION:
         return values
     for number in range(version + 1, VERSION + 1):
-        values = _renamed(values, PARAMETERS[number], VALUES[number])
+        values = _renamed(values, **RENAMED[str(number)])
     return {**values, "version": VERSION}
 
 
 def present_path(path: str) -> str:
     """The present path of a parameter that an earlier version called otherwise; any other path as it is."""
-    for number in sorted(PARAMETERS):
-        path = PARAMETERS[number].get(path, path)
+    for renamed in RENAMED.values():
+        path = renamed["paths"].get(path, path)
     return path
 
 
 def _renamed(
-    values: Mapping[str, Any], paths: Mapping[str, str], texts: Mapping[str, Mapping[str, str]], prefix: str = ""
+    given: Mapping[str, Any], paths: Mapping[str, str], values: Mapping[str, Mapping[str, str]], prefix: str = ""
 ) -> dict[str, Any]:
     renamed: dict[str, Any] = {}
-    for key, value in values.items():
+    for key, value in given.items():
         path = f"{prefix}{key}"
         new = paths.get(path, path)
         name = key if new == path else new.rpartition(".")[2]
         if isinstance(value, Mapping):
-            value = _renamed(value, paths, texts, f"{path}.")
+            value = _renamed(value, paths, values, f"{path}.")
         elif isinstance(value, str):
-            value = texts.get(new, {}).get(value, value)
-        renamed[key if name in values else name] = value
+            value = values.get(new, {}).get(value, value)
+        renamed[key if name in given else name] = value
     return renamed
 
 
@@ -214,12 +195,14 @@ def parse_assignment(text: str) -> tuple[str, Any]:
     return path.strip(), yaml_values(value, f"--set {one_line(text, 80)}")
 
 
+def plain_value(config: PipelineConfig, path: str) -> Any:
+    """A parameter's value as `nested` has it."""
+    return reduce(lambda values, name: values[name], path.split("."), nested(config))
+
+
 def assigned(config: PipelineConfig, path: str) -> str:
     """A parameter's value for `--set`, as `parse_assignment` reads it."""
-    value: Any = nested(config)
-    for segment in path.split("."):
-        value = value[segment]
-    return assigned_value(value)
+    return assigned_value(plain_value(config, path))
 
 
 def assigned_value(value: Any) -> str:
@@ -367,8 +350,7 @@ def known_preset(name: str, where: str) -> str:
     """The name of a preset. Raises InputError, which `where` and the name open, with the known ones and the nearest."""
     known = preset_names()
     if name not in known:
-        close = nearest(name, known)
-        hint = f"; did you mean {close}?" if close else "."
+        hint = suggestion(name, known, ".")
         raise InputError(f"{where} {one_line(name, 80)}: unknown{hint} Known presets: {', '.join(known)}")
     return name
 

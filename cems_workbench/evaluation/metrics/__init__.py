@@ -25,10 +25,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from cems_workbench import extensions
+from cems_workbench.config.fields import packaged
 from cems_workbench.errors import InputError, nearest
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
 from cems_workbench.pipeline.table import Bools, Floats, Ints
@@ -206,6 +208,21 @@ class MeasureFamily:
     reads_first: bool = False
     aliases: tuple[str, ...] = ()
     place: int = extensions.DEFAULT_PLACE
+
+
+_ABOUT = packaged("evaluation/measures.json")
+
+
+def families(**formulas: Compute | tuple[Compute, Resampled]) -> tuple[MeasureFamily, ...]:
+    """The families with these formulas; a pair has that of all queries together too. measures.json has what does not run."""
+    found = []
+    for name, formula in formulas.items():
+        compute, resampled = formula if isinstance(formula, tuple) else (formula, None)
+        about: dict[str, Any] = {
+            field: tuple(said) if isinstance(said, list) else said for field, said in _ABOUT[name].items()
+        }
+        found.append(MeasureFamily(name, compute=compute, resampled=resampled, **about))
+    return tuple(found)
 
 
 MEASURES = extensions.Registry(extensions.MEASURES, MeasureFamily, "cems_workbench.evaluation.metrics", "MEASURE")

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from cems_workbench.evaluation.metrics import Compute, GradedRankings, MeasureFamily, Resampled
+from cems_workbench.evaluation.metrics import Compute, GradedRankings, Resampled, families
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 
 BLOCK_SIZE = 2_000_000
@@ -181,38 +181,10 @@ def losses(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
     return np.where(rankings.without_answer(grade), rankings.filled.any(axis=1), missed).astype(float)
 
 
-AUROC = _area(roc_values, alone=True, of_both=False)
-AUPRC = _area(precision_values, alone=False, of_both=False)
-AURC = _area(risk_values, alone=False, of_both=True)
 Values = Callable[[ConfidenceSignal, Floats, Floats], Floats]
 """(signal, (Q) loss, (B, Q) weights) -> (B, C) values by place."""
-MEASURE = (
-    MeasureFamily(
-        "AUROC",
-        "how surely the first score tells queries with an answer from those without",
-        AUROC[0],
-        resampled=AUROC[1],
-        reads_judgments=False,
-        reads_first=True,
-        place=11,
-    ),
-    MeasureFamily(
-        "AUPRC",
-        "average precision of the first score as a sign that there is an answer",
-        AUPRC[0],
-        resampled=AUPRC[1],
-        reads_judgments=False,
-        reads_first=True,
-        place=12,
-    ),
-    MeasureFamily(
-        "AURC",
-        "area under the risk-coverage curve of the first score",
-        AURC[0],
-        needs_relevant=False,
-        lower_is_better=True,
-        resampled=AURC[1],
-        reads_judgments=False,
-        place=13,
-    ),
+MEASURE = families(
+    AUROC=_area(roc_values, alone=True, of_both=False),
+    AUPRC=_area(precision_values, alone=False, of_both=False),
+    AURC=_area(risk_values, alone=False, of_both=True),
 )

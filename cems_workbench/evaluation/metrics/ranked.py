@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cems_workbench.evaluation.metrics import GradedRankings, MeasureFamily, discounts
+from cems_workbench.evaluation.metrics import GradedRankings, discounts, families
 from cems_workbench.pipeline.table import Floats, Ints
 
 
@@ -156,88 +156,17 @@ def refused(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
     return (~rankings.filled.any(axis=1)).astype(float)
 
 
-MEASURE = (
-    MeasureFamily(
-        "hit",
-        "is any of the first k relevant? The CEMS and ACE documents call this R@k",
-        hit,
-        needs_cutoff=True,
-        aliases=("success", "recall_any"),
-        place=1,
-    ),
-    MeasureFamily(
-        "recall", "share of all relevant memories that is among the first k", recall, needs_cutoff=True, place=2
-    ),
-    MeasureFamily(
-        "all",
-        "are all relevant memories among the first k? LongMemEval's recall_all@k",
-        all_found,
-        needs_cutoff=True,
-        aliases=("recall_all",),
-        place=2,
-    ),
-    MeasureFamily(
-        "P",
-        "share of the first k that is relevant; without @k, of all that is returned",
-        precision,
-        aliases=("precision",),
-        place=3,
-    ),
-    MeasureFamily("MRR", "1 / rank of the first relevant result", reciprocal_rank, aliases=("rr",), place=4),
-    MeasureFamily(
-        "AP",
-        "precision at the rank of each relevant memory, averaged",
-        average_precision,
-        aliases=("map",),
-        place=6,
-    ),
-    MeasureFamily("nDCG", "graded gain, discounted by rank, of the best possible", ndcg, reads_grade=False, place=5),
-    MeasureFamily(
-        "Judged",
-        "share of the first k that anybody judged",
-        judged_share,
-        reads_grade=False,
-        needs_relevant=False,
-        reads_judgments=False,
-        place=7,
-    ),
-    MeasureFamily(
-        "stale",
-        "share of the first k that has expired, or is superseded by a memory that is not above it",
-        stale_share,
-        reads_grade=False,
-        needs_relevant=False,
-        reads_judgments=False,
-        lower_is_better=True,
-        place=8,
-    ),
-    MeasureFamily(
-        "noise",
-        "share of the first k places that are filled where nothing answers",
-        noise,
-        needs_cutoff=True,
-        needs_relevant=False,
-        needs_no_answer=True,
-        reads_judgments=False,
-        lower_is_better=True,
-        place=8,
-    ),
-    MeasureFamily(
-        "answered",
-        "share of queries without an answer that get a result",
-        answered,
-        needs_relevant=False,
-        needs_no_answer=True,
-        reads_judgments=False,
-        lower_is_better=True,
-        place=9,
-    ),
-    MeasureFamily(
-        "refused",
-        "share of queries with a relevant memory that get no result",
-        refused,
-        lower_is_better=True,
-        reads_judgments=False,
-        place=10,
-    ),
+MEASURE = families(
+    hit=hit,
+    recall=recall,
+    all=all_found,
+    P=precision,
+    MRR=reciprocal_rank,
+    AP=average_precision,
+    nDCG=ndcg,
+    Judged=judged_share,
+    stale=stale_share,
+    noise=noise,
+    answered=answered,
+    refused=refused,
 )

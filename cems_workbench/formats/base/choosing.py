@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cems_workbench.errors import InputError, nearest, one_line
+from cems_workbench.errors import InputError, one_line, suggestion
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of
 from cems_workbench.formats.base.files import (
     OBJECTS,
@@ -376,9 +376,7 @@ def _without_path(error: InputError, file: Path) -> str:
 def _named(name: str) -> Format:
     if name in FORMATS:
         return FORMATS[name]
-    near = nearest(name, FORMATS)
-    hint = f"; did you mean {near}?" if near else ""
-    raise InputError(f"format: {name!r} is not one of auto, {', '.join(sorted(FORMATS))}{hint}")
+    raise InputError(f"format: {name!r} is not one of auto, {', '.join(sorted(FORMATS))}{suggestion(name, FORMATS)}")
 
 
 @dataclass(frozen=True, slots=True)

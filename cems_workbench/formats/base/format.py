@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cems_workbench import extensions
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, suggestion
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import OBJECTS, Sample, data_beside
 from cems_workbench.formats.base.records import TracesReader
@@ -288,7 +288,4 @@ def dataset_writers() -> dict[str, DatasetWriter]:
 def unknown(name: str, known: Iterable[str]) -> InputError:
     """The error for a format that is none of `known`, with the nearest of them."""
     known = tuple(known)
-    near = nearest(name, known)
-    return InputError(
-        f"format: {name!r} is not one of {', '.join(known)}" + (f"; did you mean {near}?" if near else "")
-    )
+    return InputError(f"format: {name!r} is not one of {', '.join(known)}{suggestion(name, known)}")

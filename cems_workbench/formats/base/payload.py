@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, some, suggestion
 from cems_workbench.formats.base import fields, memory_fields
 from cems_workbench.formats.base.memory_fields import NAMES, STATE_NAMES, is_true
 from cems_workbench.records import Memory, RowProblem
@@ -142,8 +142,7 @@ def names_of(mapping: Mapping[str, Any] | None) -> Names:
     """The names with a mapping; raises InputError for a field that memories do not have."""
     for field, name in (mapping or {}).items():
         if field not in NAMES:
-            close = nearest(str(field), NAMES)
-            hint = f"; did you mean {close}?" if close else "."
+            hint = suggestion(str(field), NAMES, ".")
             raise InputError(f"mapping: {field} is no field of a memory{hint} It may be one of {', '.join(NAMES)}")
         if not isinstance(name, str) or not name:
             raise InputError(f"mapping: {field}: must be the name of a field of the payload, found {name!r}")
@@ -202,9 +201,7 @@ MOST_UNREAD = 12
 def unread_note(paths: Iterable[str]) -> str | None:
     """One line that names columns and keys that were not read; None if there is none."""
     names = list(dict.fromkeys(paths))
-    more = len(names) - MOST_UNREAD
-    named = ", ".join(names[:MOST_UNREAD]) + (f" and {more} more" if more > 0 else "")
-    return f"not read: {named}; a mapping can take them" if names else None
+    return f"not read: {some(names, MOST_UNREAD)}; a mapping can take them" if names else None
 
 
 def state_path(payload: Payload, name: str, names: Names) -> str | None:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from psycopg import sql
 
-from cems_workbench.errors import InputError, did_you_mean
+from cems_workbench.errors import InputError, did_you_mean, some
 from cems_workbench.formats.base.files import data_beside
 from cems_workbench.formats.base.memory_fields import DELETED_AT, NAMES, STATE_NAMES
 from cems_workbench.formats.base.payload import (
@@ -395,15 +395,14 @@ def layouts(functions: Mapping[str, Sequence[Callable[..., Any]]]) -> tuple[Post
     return tuple(found)
 
 
-def listed(names: Collection[str]) -> str:
+def listed(names: Iterable[str]) -> str:
     """Names in one line."""
-    more = len(names) - MOST_NAMED
-    return ", ".join([*names][:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return some([*names], MOST_NAMED)
 
 
 def wrong_choice(address: Address, option: str, counts: Mapping[str, int]) -> InputError:
     """The error of an address whose `option` names none of these (by their memories), or nothing where there are several."""
-    named, wanted = listed([f"{name} ({count:,})" for name, count in counts.items()]), address.options.get(option)
+    named, wanted = listed(f"{name} ({count:,})" for name, count in counts.items()), address.options.get(option)
     if wanted is None:
         line = f"several {option}s: {named}; ?{option}=NAME chooses one, ?{option}={EVERY} takes all"
     else:

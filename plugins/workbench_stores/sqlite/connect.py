@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from cems_workbench.errors import InputError, nearest
+from cems_workbench.errors import InputError, suggestion
 from cems_workbench.formats.base.memory_fields import OPTIONAL_FIELDS
 from cems_workbench.records import DELETED_MARK, Relation, place_of_chunk
 from cems_workbench.sources.address import Address, parse
@@ -223,9 +223,9 @@ def corrected(layout: Layout, mapping: Mapping[str, Any], title: str) -> Layout:
     columns = dict(layout.columns)
     for name, path in mapping.items():
         if name not in OPTIONAL_FIELDS:
-            like = nearest(str(name), OPTIONAL_FIELDS)
+            hint = suggestion(str(name), OPTIONAL_FIELDS, ".")
             raise InputError(
-                f"mapping: {name} is no field of a memory of {title}{f'; did you mean {like}?' if like else '.'} It may be one of "
+                f"mapping: {name} is no field of a memory of {title}{hint} It may be one of "
                 f"{', '.join(OPTIONAL_FIELDS)}; with table, id and text a mapping describes any other table"
             )
         head = str(path).partition(".")[0]

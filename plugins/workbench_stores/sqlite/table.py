@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from cems_workbench.errors import InputError, did_you_mean
+from cems_workbench.errors import InputError, did_you_mean, some
 from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
 from cems_workbench.formats.base.payload import NESTED, Names
 from cems_workbench.sources.rows import SAMPLE_ROWS
@@ -257,9 +257,7 @@ def check_readable(reader: Reader, table: Table) -> None:
 
 def listed(tables: Sequence[Table]) -> str:
     """Names in one line."""
-    names = [table.name for table in tables]
-    more = len(names) - MAX_LISTED
-    return (", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")) or "no table"
+    return some([table.name for table in tables], MAX_LISTED) or "no table"
 
 
 def _undecided(reader: Reader, schema: Schema, candidates: Sequence[Table]) -> str:

@@ -291,18 +291,19 @@ def test_another_version_and_an_old_name_outside_of_version_1_are_one_line(text:
 def test_every_row_leads_to_a_present_parameter_and_none_from_one() -> None:
     specs = {spec.path: spec for spec in field_specs()}
     sections = {path.rsplit(".", depth)[0] for path in specs for depth in range(1, path.count(".") + 1)}
-    assert list(configs.PARAMETERS) == list(configs.VALUES) == list(range(2, configs.VERSION + 1))
-    for old, new in configs.PARAMETERS[configs.VERSION].items():
+    assert list(configs.RENAMED) == [str(version) for version in range(2, configs.VERSION + 1)]
+    renamed = configs.RENAMED[str(configs.VERSION)]
+    for old, new in renamed["paths"].items():
         assert new in specs.keys() | sections and old not in specs.keys() | sections
         assert old.rpartition(".")[0] == new.rpartition(".")[0]
-    for path, values in configs.VALUES[configs.VERSION].items():
+    for path, values in renamed["values"].items():
         assert set(values.values()) <= set(specs[path].choices) and not set(values) & set(specs[path].choices)
 
 
 def test_the_next_rename_is_a_row_for_files_of_both_earlier_versions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(configs, "VERSION", 3)
-    monkeypatch.setattr(configs, "PARAMETERS", {**configs.PARAMETERS, 3: {"rerank.depth": "rerank.most"}})
-    monkeypatch.setattr(configs, "VALUES", {**configs.VALUES, 3: {"rerank.most": {"many": "all"}}})
+    row = {"paths": {"rerank.depth": "rerank.most"}, "values": {"rerank.most": {"many": "all"}}}
+    monkeypatch.setattr(configs, "RENAMED", {**configs.RENAMED, "3": row})
     of_1 = {"name": "n", "version": 1, "rerank": {"input_limit": "many", "model": "m"}}
     of_3 = {"name": "n", "version": 3, "rerank": {"most": "all", "model": "m"}}
     assert configs.present_values(of_1) == configs.present_values(of_3) == of_3
