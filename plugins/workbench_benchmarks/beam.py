@@ -47,7 +47,6 @@ ABSTENTION = "abstention"
 """The ability that asks what the conversation does not hold."""
 MARKER = re.compile(r"\s*->->\s*[\d,\s]+$")
 """The plan's place that the data set's generation left at the end of a question."""
-PROJECT = "beam/"
 _PLAN = re.compile(r"plan-[0-9]+")
 _TURN_ID = re.compile(r"(-?[0-9]{1,18})(?:\.([0-9]{1,9}))?")
 
@@ -65,11 +64,8 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     if path.is_dir():
         return _read_folders(path, progress)
     errors: list[RowError] = []
-    return _parse(rows_of(path, _rows, errors, progress), path, errors)
-
-
-def _rows(document: Any) -> list[Any]:
-    return document if isinstance(document, list) else [document]
+    rows = rows_of(path, lambda document: document if isinstance(document, list) else [document], errors, progress)
+    return _parse(rows, path, errors)
 
 
 def _read_folders(path: Path, progress: Progress) -> ParsedInput:
@@ -184,7 +180,7 @@ def _read_turn(reading: _Reading, turn: dict[str, Any], number: int, move: int) 
     times = reading.times_seen[given]
     name = f"{reading.name}/{given}" if times == 1 else f"{reading.name}/{given}.{times}"
     when = None if reading.last is None else reading.last + timedelta(seconds=number)
-    reading.add_turn(name, f"{PROJECT}{reading.name}", role, content, when)
+    reading.add_turn(name, role, content, when)
 
 
 def _questions(given: Any) -> dict[str, Any] | None:
@@ -206,7 +202,7 @@ def _read_question(reading: _Reading, ability: str, number: int, item: dict[str,
     reading.unknown["questions"].see(item)
     given = map(_whole_id, within(item.get("source_chat_ids"), lambda node: _whole_id(node) is not None))
     ids = [number for number in dict.fromkeys(given) if number is not None]
-    query = Query(qid, question, f"beam/{reading.name}", reading.last, ability, False if abstains else None)
+    query = Query(qid, question, reading.project(), reading.last, ability, False if abstains else None)
     reading.add_query(query, [f"{reading.name}/{turn}" for turn in ids if reading.times_seen[turn] == 1])
     if not ids and not abstains:
         reading.counted["unjudged"].append(qid)

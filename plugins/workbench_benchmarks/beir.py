@@ -50,7 +50,7 @@ from cems_workbench.formats.base.records import collect, collect_judgments, grad
 from cems_workbench.platform.atomic_write import output_path, write_text
 from cems_workbench.progress import Progress
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query, RowError
-from workbench_benchmarks.published import Published, configs, published
+from workbench_benchmarks.published import configs, published
 
 NAME = "beir"
 TYPE, OURS = "beir", "cems_workbench"
@@ -161,12 +161,8 @@ def _role(path: Path) -> tuple[str, str]:
     name = path.stem.lower()
     for role, words in ROLES.items():
         if any(word in name for word in words):
-            return (
-                role,
-                ""
-                if titled and role == "corpus"
-                else f"_id and text may be a corpus or queries; its name decided for {role}",
-            )
+            note = f"_id and text may be a corpus or queries; its name decided for {role}"
+            return role, "" if titled and role == "corpus" else note
     if titled:
         return "corpus", ""
     raise InputError(
@@ -177,16 +173,15 @@ def _role(path: Path) -> tuple[str, str]:
 
 def _read_corpus(path: Path, progress: Progress) -> ParsedInput:
     errors: list[RowError] = []
-    rows = _objects(path, errors, progress)
-    known = ("_id", "title", "text", OURS)
+    rows, known = _objects(path, errors, progress), ("_id", "title", "text", OURS)
     collected = collect(str(path), rows, parse_memory, lambda memory: memory.id, "_id", known, errors)
     return collected.parsed(path, NAME, "memories", errors)
 
 
 def _read_queries(path: Path, progress: Progress) -> ParsedInput:
     errors: list[RowError] = []
-    rows = _objects(path, errors, progress)
-    collected = collect(str(path), rows, parse_query, lambda query: query.qid, "_id", ("_id", "text", OURS), errors)
+    rows, known = _objects(path, errors, progress), ("_id", "text", OURS)
+    collected = collect(str(path), rows, parse_query, lambda query: query.qid, "_id", known, errors)
     return collected.parsed(path, NAME, "queries", errors)
 
 
@@ -214,9 +209,9 @@ def _read_qrels(path: Path, progress: Progress) -> ParsedInput:
 
 
 def _read_folder(path: Path, progress: Progress) -> ParsedInput:
-    found = _published(path)
+    found = published(path)
     if found is None:
-        several = _configs(path)
+        several = configs(path)
         if several:
             first = several[0]
             raise InputError(
@@ -235,20 +230,10 @@ def _read_folder(path: Path, progress: Progress) -> ParsedInput:
     for part in parts:
         for kind, numbers in part.extra["rows"].items():
             rows.setdefault(kind, []).extend(numbers)
-    whole = ParsedInput(
-        str(path),
-        NAME,
-        memories=tuple(memory for part in parts for memory in part.memories),
-        queries=tuple(query for part in parts for query in part.queries),
-        judgments=tuple(judgment for part in parts for judgment in part.judgments),
-        errors=tuple(error for part in parts for error in part.errors),
-        ungraded=tuple(one for part in parts for one in part.ungraded),
-        extra={
-            "rows": rows,
-            "sources": {kind: part.source for part in parts for kind in part.extra["rows"]},
-            "fields": FIELDS,
-        },
-    )
+    kinds = ("memories", "queries", "judgments", "errors", "ungraded")
+    together: dict[str, Any] = {kind: tuple(one for part in parts for one in getattr(part, kind)) for kind in kinds}
+    sources = {kind: part.source for part in parts for kind in part.extra["rows"]}
+    whole = ParsedInput(str(path), NAME, **together, extra={"rows": rows, "sources": sources, "fields": FIELDS})
     splits = {name: str(files[0].relative_to(path)) for name, files in found.judgments.items()}
     return replace(whole, notes=(*noted, *found.notes, *_split_notes([*splits.values()], whole)))
 
@@ -271,20 +256,6 @@ def _read_judgments(path: Path, progress: Progress) -> ParsedInput:
         if len(_columns(sample.header)) == TREC_COLUMNS:
             return judgments.read_qrels(path, progress)
     return _read_qrels(path, progress)
-
-
-def _published(directory: Path) -> Published | None:
-    try:
-        return published(directory)
-    except OSError:
-        return None
-
-
-def _configs(directory: Path) -> list[str]:
-    try:
-        return configs(directory)
-    except OSError:
-        return []
 
 
 def _split_notes(files: list[str], whole: ParsedInput) -> Iterator[str]:
@@ -369,10 +340,10 @@ def _card(configs: Iterable[str]) -> str:
 
 def folder(directory: Path) -> frozenset[str]:
     """The entries of a BEIR folder: one in which corpus.jsonl, or a table of that name, has rows with an _id. None of any other."""
-    found = _published(directory)
+    found = published(directory)
     if found is not None:
         return found.names
-    return frozenset(f"{name}-{table}" for name in _configs(directory) for table in ("corpus", "queries", "qrels"))
+    return frozenset(f"{name}-{table}" for name in configs(directory) for table in ("corpus", "queries", "qrels"))
 
 
 def sniff(sample: Sample) -> bool:

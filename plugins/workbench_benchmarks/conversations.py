@@ -72,24 +72,26 @@ class Reading:
         except FieldError as error:
             self.report(row, f"{where}.{error.field}".strip("."), error.reason)
 
+    def project(self, conversation: str | None = None) -> str:
+        """The project of a conversation, the present one unless it is named: `FORM/CONVERSATION`."""
+        return f"{self.form}/{conversation or self.name}"
+
     def add_turn(
-        self, name: str, project: str, role: str, words: str, when: datetime | None = None, session: str | None = None
+        self,
+        name: str,
+        role: str,
+        words: str,
+        when: datetime | None = None,
+        *,
+        conversation: str | None = None,
+        session: str | None = None,
+        ref: str | None = None,
     ) -> None:
-        """Add a turn as a memory of the project `FORM/CONVERSATION`, which reads "role: words"."""
-        ref = f"{project.partition('/')[0]}:{name}"
+        """Add a turn as a memory of the project of its conversation, which reads "role: words"; `ref` is its name in the data set."""
         text = f"{role}: {words}" if words.strip() else role
-        self.memories.append(
-            Memory(
-                name,
-                text,
-                project=project,
-                session=session,
-                author=role,
-                created_at=when,
-                last_accessed=when,
-                source_ref=ref,
-            )
-        )
+        more: dict[str, Any] = {"created_at": when, "last_accessed": when, "source_ref": f"{self.form}:{ref or name}"}
+        project = self.project(conversation)
+        self.memories.append(Memory(name, text, project=project, session=session, author=role, **more))
 
     def add_query(self, query: Query, answering: Iterable[str], without: str = "") -> None:
         """Add a question with the memories that answer it; one without any is counted as `without`."""

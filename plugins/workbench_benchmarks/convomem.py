@@ -28,7 +28,6 @@ from cems_workbench.records import ParsedInput, Query
 from workbench_benchmarks.conversations import Reading, an_object
 
 NAME = "convomem"
-PROJECT = "convomem/"
 ITEMS = ("evidence_items", "evidenceItems")
 ABSTENTION = "abstention"
 _NUMBERED = re.compile(r"[0-9]+_evidence")
@@ -114,7 +113,7 @@ def _read_message(reading: Reading, case: str, name: str, message: Any) -> _Mess
     content = required_text(message, "text")
     speaker = (text(message, "speaker") or "user").lower()
     reading.unknown["messages"].see(message)
-    reading.add_turn(name, f"{PROJECT}{case}", speaker, content, session=name.rpartition("/")[0])
+    reading.add_turn(name, speaker, content, conversation=case, session=name.rpartition("/")[0])
     return _Message(name, speaker, _words(content))
 
 
@@ -134,7 +133,7 @@ def _read_item(
         return
     question, category = required_text(item, "question"), kind or text(item, "category")
     answerable = None if ABSTENTION not in (category or "").lower() else False
-    query = Query(where, question, f"{PROJECT}{case}", None, category, answerable)
+    query = Query(where, question, reading.project(case), None, category, answerable)
     if answerable is False:
         reading.add_query(query, (), "unanswerable")
         return
@@ -158,29 +157,22 @@ def _own(item: dict[str, Any], said: dict[str | None, list[_Message]]) -> list[_
 
 def _found(evidence: Any, messages: list[_Message]) -> tuple[list[str], str]:
     """The ids of the messages that an evidence names, or the reason why it names none."""
-    if (
-        not isinstance(evidence, dict)
-        or not isinstance(evidence.get("text"), str)
-        or not _words(evidence["text"]).strip()
-    ):
+    said = evidence.get("text") if isinstance(evidence, dict) else None
+    wanted = _words(said) if isinstance(said, str) else ""
+    if not wanted.strip():
         return [], "must be a message with speaker and text"
-    wanted, speaker = _words(evidence["text"]), str(evidence.get("speaker") or "").lower()
+    speaker = str(evidence.get("speaker") or "").lower()
     of_speaker = [message for message in messages if message.speaker == speaker]
     for among in (of_speaker, messages):
         if same := [message.id for message in among if message.words == wanted]:
             return same, ""
         holding = [message.id for message in among if wanted in message.words]
+        if len(holding) > 1:
+            return [], f"its words are in {len(holding)} messages; which is meant is open"
         if holding:
-            return (
-                (holding, "")
-                if len(holding) == 1
-                else ([], f"its words are in {len(holding)} messages; which is meant is open")
-            )
-    parts = {
-        message.words: message.id
-        for message in messages
-        if message.words in wanted and _size(message.words) >= FEWEST_WORDS
-    }
+            return holding, ""
+    among = [one for one in messages if one.words in wanted and _size(one.words) >= FEWEST_WORDS]
+    parts = {one.words: one.id for one in among}
     if sum(map(_size, parts)) >= SHARE * _size(wanted):
         return list(parts.values()), ""
     return [], "no message of its conversations has these words"

@@ -26,7 +26,7 @@ from cems_workbench.formats.base.fields import FieldError, required_text, storab
 from cems_workbench.formats.base.files import Sample, take_sample
 from cems_workbench.formats.base.format import described
 from cems_workbench.progress import Progress
-from cems_workbench.records import Memory, ParsedInput, Query, RowError
+from cems_workbench.records import ParsedInput, Query, RowError
 from workbench_benchmarks.conversations import (
     FORMS,
     TIME_FORMS,
@@ -48,7 +48,6 @@ _OF_SESSION = re.compile(r"(?:events_)?session_\d{1,6}(_\w+)?")
 _NUMBERED = re.compile(r"(?:session|s|D)?[\s_-]*(\d{1,6})", re.IGNORECASE)
 _TURN = re.compile(r"D\s*:?\s*([0-9]{1,6})\s*:\s*([0-9]{1,6})", re.IGNORECASE)
 _BETWEEN = re.compile(r"""[\s;,()\[\]{}'"]+""")
-PROJECT = "locomo/"
 
 # Names of fields, likelier ones first.
 NAMES = ("conversation_id", "sample_id", "dialogue_id", "id")
@@ -94,9 +93,8 @@ class _Reading(Reading):
             elif of_session[1] and of_session[1][1:] not in TIMES:
                 self.not_read["conversations"][f"session_N{of_session[1]}"] = None
         if isinstance(row.get("question"), str):  # a row for each question: those fields are the question's
-            fields = {
-                name: value for name, value in fields.items() if name not in (*QUESTION_FIELDS, *NOT_READ["questions"])
-            }
+            asked = (*QUESTION_FIELDS, *NOT_READ["questions"])
+            fields = {name: value for name, value in fields.items() if name not in asked}
         self.see("conversations", fields)
 
     def latest(self, when: datetime) -> datetime:
@@ -303,19 +301,9 @@ def _read_turn(
     if _turn_id(turn) is None:
         reading.counted["unnamed"].append(turn_id)
     when = _time_of(reading, turn, session, number, started)
-    content = f"{speaker}: {said or ''}{f' [shared image: {caption}]' if caption else ''}"
-    reading.memories.append(
-        Memory(
-            name,
-            content,
-            project=f"{PROJECT}{reading.name}",
-            session=f"{reading.name}/session_{session.number}",
-            author=speaker,
-            created_at=when,
-            last_accessed=when,
-            source_ref=f"locomo:{reading.name}:{turn_id}",
-        )
-    )
+    content = f"{said or ''}{f' [shared image: {caption}]' if caption else ''}"
+    of_session, ref = f"{reading.name}/session_{session.number}", f"{reading.name}:{turn_id}"
+    reading.add_turn(name, speaker, content, when, session=of_session, ref=ref)
     for name in (turn_id, *_named(turn_id)):
         reading.turns.setdefault(name, turn_id)
 
@@ -355,7 +343,7 @@ def _read_question(reading: _Reading, given: Any, number: int, where: str) -> No
     question, qid = required_text(row, "question"), _qid(reading, row, reading.asked)
     if f"?{qid}" in reading.ids:
         raise FieldError(first_of(row, QUESTION_IDS), f"{qid!r} stands already in the conversation")
-    query = Query(qid, question, f"{PROJECT}{reading.name}", reading.last, _type(row))
+    query = Query(qid, question, reading.project(), reading.last, _type(row))
     reading.ids.add(f"?{qid}")
     if not _is_conversation(row):
         reading.see("questions", row)

@@ -46,7 +46,6 @@ from workbench_benchmarks.conversations import (
 NAME = "longmemeval"
 ABSTENTION = "abstention"
 WRAPPERS = ("data", "samples", "questions")
-PROJECT = "longmemeval/"
 V2_FILES = FORMS[NAME]["v2_files"]
 """What the files and folders of LongMemEval-V2 are (xiaowu0162/LongMemEval-V2, data/public_data.py)."""
 V2 = "LongMemEval-V2, which names no memory that answers a question and is not read"
@@ -98,7 +97,7 @@ def _parse(rows: Rows, path: Path, errors: list[RowError]) -> ParsedInput:
 
 def _read_question(reading: Reading, number: int, qid: str, row: dict[str, Any]) -> None:
     """Add one question with its haystack; raises FieldError when there is no question."""
-    question, project = required_text(row, "question"), f"{PROJECT}{qid}"
+    question, project = required_text(row, "question"), reading.project(qid)
     kind = None
     with reading.reporting(number, ""):
         kind = text(row, "question_type")
@@ -167,7 +166,7 @@ def _read_turn(reading: Reading, turn: dict[str, Any], place: tuple[str, _Sessio
     role, content = text(turn, "role") or "user", required_text(turn, "content")
     name = f"{qid}/{session.name}/{position}"
     reading.unknown["turns"].see(turn)
-    reading.add_turn(name, f"{PROJECT}{qid}", role, content, when, f"{qid}/{session.name}")
+    reading.add_turn(name, role, content, when, conversation=qid, session=f"{qid}/{session.name}")
     session.turns.append(name)
     mark = turn.get("has_answer")
     if mark is not None and is_true(mark):

@@ -32,7 +32,6 @@ from cems_workbench.records import Memory, ParsedInput, Query
 from workbench_benchmarks.conversations import Reading, said_at, within
 
 NAME = "memoryagentbench"
-PROJECT = "memoryagentbench/"
 PASSAGE_CHARS = 2_000
 """Of a text without parts, at most as much as embedders read (about 512 tokens); the benchmark's own pieces have 4,096 tokens."""
 MAX_LITERAL_CHARS = 10_000_000
@@ -91,7 +90,7 @@ def _read_row(reading: Reading, number: int, row: dict[str, Any], stem: str, nam
         answerable = False if place in abstain else None
         judged = any(haystacks) and answerable is None
         found = _answering(haystacks[place] if judged and place < len(haystacks) else [], said)
-        query = Query(qid, words, f"{PROJECT}{name}", asked, kind, answerable)
+        query = Query(qid, words, reading.project(name), asked, kind, answerable)
         reading.add_query(query, found, "unjudged" if judged else "")
 
 
@@ -127,7 +126,7 @@ def _read_context(reading: Reading, number: int, context: str, name: str) -> Sai
     for part, text in parts:
         twice[part] += 1
         memory = f"{name}/{part}" if twice[part] == 1 else f"{name}/{part}.{twice[part]}"
-        reading.memories.append(Memory(memory, text, project=f"{PROJECT}{name}", source_ref=f"{NAME}:{memory}"))
+        reading.memories.append(Memory(memory, text, project=reading.project(name), source_ref=f"{NAME}:{memory}"))
     return {}
 
 
@@ -159,7 +158,7 @@ def _read_sessions(reading: Reading, number: int, sessions: list[tuple[datetime 
                 content = required_text(turn if isinstance(turn, dict) else {}, "content")
                 role = turn["role"] if isinstance(turn.get("role"), str) else "user"
                 at = None if when is None else when + timedelta(seconds=place)
-                reading.add_turn(memory, f"{PROJECT}{name}", role, content, at, f"{name}/{session}")
+                reading.add_turn(memory, role, content, at, conversation=name, session=f"{name}/{session}")
                 said.setdefault((turn.get("role"), turn["content"]), []).append(memory)
     return said
 

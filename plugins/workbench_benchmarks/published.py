@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,19 +45,26 @@ class Published:
 
 
 def configs(directory: Path) -> list[str]:
-    """The part before "-corpus" in the names of a directory's folders, each of another data set."""
+    """The part before "-corpus" in the names of a directory's folders, each of another data set; none of one that cannot be read."""
+    with suppress(OSError):
+        return _configs(directory)
+    return []
+
+
+def _configs(directory: Path) -> list[str]:
     names = (entry.name for entry in directory.iterdir() if not entry.name.startswith("."))
     found = (name.removesuffix("-corpus") for name in names if name.endswith("-corpus"))
     return sorted(name for name in found if name and _is_corpus(_splits(directory / f"{name}-corpus", ENDINGS)))
 
 
 def published(directory: Path) -> Published | None:
-    """The data set that a directory is; None for any other, and for one of several data sets. Raises OSError."""
-    several = configs(directory)
-    for prefix in ("", *(f"{name}-" for name in several if len(several) == 1)):
-        corpus, queries = (_table(directory, f"{prefix}{name}") for name in ("corpus", "queries"))
-        if _is_corpus(corpus, with_queries=bool(queries)):
-            return _published(directory, prefix, corpus)
+    """The data set that a directory is; None for any other, for one of several data sets and for one that cannot be read."""
+    with suppress(OSError):
+        several = _configs(directory)
+        for prefix in ("", *(f"{name}-" for name in several if len(several) == 1)):
+            corpus, queries = (_table(directory, f"{prefix}{name}") for name in ("corpus", "queries"))
+            if _is_corpus(corpus, with_queries=bool(queries)):
+                return _published(directory, prefix, corpus)
     return None
 
 
