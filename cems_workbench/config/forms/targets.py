@@ -227,8 +227,8 @@ def exported(target: Target) -> tuple[tuple[FieldSpec, ExportName], ...]:
         rows = [row for row in csv.DictReader(file) if row["target"] == target]
     found = []
     for row in rows:
-        ends = (json.loads(row[name] or "null") for name in ("low", "high", "null"))
-        export = ExportName(row["name"], row["codec"], *ends, not row["planned"], int(row["place"] or 0))
+        low, high, null = (json.loads(row[name] or "null") for name in ("low", "high", "null"))
+        export = ExportName(row["name"], row["codec"], low, high, null, not row["planned"], int(row["place"] or 0))
         found.append((field_spec(row["parameter"]), export))
     return tuple(found)
 
