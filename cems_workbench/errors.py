@@ -57,7 +57,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def suggestion(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """ "; did you mean title?" for a mistyped name, else what is said if nothing is close."""
+    """ "; did you mean title?" for a mistyped name, else `otherwise`."""
     like = nearest(name, known)
     return f"; did you mean {like}?" if like else otherwise
 
