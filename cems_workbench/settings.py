@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from pydantic import Field, PositiveInt, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from cems_workbench.builtin import DEFAULT_PRESET
 from cems_workbench.errors import InputError
 
 Server = Literal["ollama", "openai"]
 SERVERS: tuple[Server, ...] = get_args(Server)
+PREFIX = "CEMS_WORKBENCH_"
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """Where the store is and which models and servers to use; docs/reference_pages/settings.json says what each means."""
 
-    model_config = SettingsConfigDict(
-        env_prefix="CEMS_WORKBENCH_", env_file=".env", env_ignore_empty=True, extra="ignore"
-    )
+    model_config = ConfigDict(extra="ignore")
 
     store: Path = Path(".workbench/store")
     chroma_url: str | None = None
@@ -50,6 +49,10 @@ class Settings(BaseSettings):
     role_claim: str = ""
     operators: str = ""
 
+    def __init__(self, **given: Any) -> None:
+        """What is not given is read. Raises ValidationError, and UnicodeDecodeError for a `.env` that is not UTF-8."""
+        super().__init__(**_read() | given)
+
     @property
     def served_embedder(self) -> tuple[Server, str] | None:
         """Kind of server and model of an embedder on a server; None when it is loaded here."""
@@ -59,12 +62,24 @@ class Settings(BaseSettings):
         return None
 
 
+def _read() -> dict[str, str]:
+    """Values by name: those of the environment, else of `.env`; an empty one counts as none."""
+    # pydantic-settings does the same in 40 ms: it imports asyncio and all its other sources.
+    of_file: dict[str, str | None] = {}
+    if Path(".env").is_file():
+        from dotenv import dotenv_values
+
+        of_file = dotenv_values(".env", encoding="utf-8")
+    both = [*of_file.items(), *os.environ.items()]
+    return {key[len(PREFIX) :].lower(): value for key, value in both if value and key.upper().startswith(PREFIX)}
+
+
 def settings_for(store: Path | None = None) -> Settings:
     """The settings of this environment, with another store where one is named. Raises InputError for a variable that does not fit."""
     try:
         settings = Settings()
     except ValidationError as error:
-        wrong = "; ".join(f"CEMS_WORKBENCH_{one['loc'][0]}".upper() + f": {one['msg']}" for one in error.errors())
+        wrong = "; ".join(f"{PREFIX}{one['loc'][0]}".upper() + f": {one['msg']}" for one in error.errors())
         raise InputError(wrong) from None
     except ValueError as error:  # not UTF-8
         raise InputError(f".env or CEMS_WORKBENCH_* variables: {error}") from None

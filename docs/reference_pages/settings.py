@@ -6,10 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.settings import Settings
+from cems_workbench.settings import PREFIX, Settings
 from docs.reference_pages.markdown import code, notice, table, table_cell
 
-PREFIX = str(Settings.model_config.get("env_prefix", ""))
 HEAD = f"""\
 # Settings
 

@@ -411,7 +411,7 @@ def test_doctor_has_a_check_for_each_source_and_none_where_there_is_no_source(st
     monkeypatch.setattr(diagnosis, "embedder", lambda settings: Counting())
     monkeypatch.setattr(factory, "embedder", lambda settings: Counting())
     nobody = "http://127.0.0.1:1"
-    settings = Settings(_env_file=None, store=path, llama_server_url=nobody, ollama_url=nobody)  # type: ignore[call-arg]
+    settings = Settings(store=path, llama_server_url=nobody, ollama_url=nobody)
     found = {each.name: each for each in diagnose(settings, preset("cems_head").config)}
     assert "1 of 1 stored vectors reproduced" in found[f"source {source.address}"].finding
     assert "embedder match" not in found
