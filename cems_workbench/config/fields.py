@@ -36,6 +36,8 @@ COST_HELP = {
 class Section(BaseModel):
     """Base of every part of the config: immutable, no unknown keys, no silent type conversion."""
 
+    __slots__ = ("_hashed",)
+
     model_config = ConfigDict(
         frozen=True,
         extra="forbid",
@@ -45,6 +47,14 @@ class Section(BaseModel):
         validate_by_alias=True,
         serialize_by_alias=True,
     )
+
+    def __hash__(self) -> int:
+        """Made once: configs that differ in one value share their other sections, and are keys of caches."""
+        found: int | None = getattr(self, "_hashed", None)
+        if found is None:
+            found = hash(tuple(self.__dict__.values()))
+            object.__setattr__(self, "_hashed", found)
+        return found
 
 
 _EXTRA: dict[str, Any] = {

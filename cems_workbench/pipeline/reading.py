@@ -52,18 +52,14 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """The candidates that may be read, in the order of their ranks: (Q, H), H the rerank depth; -1 in `column` past the end.
+    """The H candidates of a query that may be read, in the order of their ranks. A unit makes the score `base + share * unit`."""
 
-    A unit makes the score `base + share * unit`.
-    """
-
-    column: Ints
     base: Floats
     share: Floats
     cost: Floats
     """Above 0, in any measure."""
     kernel: Floats
-    """(Q, H, H), without the nugget."""
+    """(H, H), without the nugget."""
 
 
 def read_all(head: Bools, known: Bools) -> Reading:
@@ -72,76 +68,96 @@ def read_all(head: Bools, known: Bools) -> Reading:
 
 
 ToUnit = Callable[[Floats, Bools, Bools], Floats]
-"""(Q, H) raw scores, which of them are numbers and which failed, to units; NaN for a candidate without one."""
+"""(1, H) raw scores, which of them are numbers and which failed, to units; NaN for a candidate without one."""
 
 
-def kernel(similar: Floats, fused: Floats) -> Floats:
-    """(Q, H, H) covariances by cosines and (Q, H) scores from 0 to 1, up to the scale of the units."""
-    made: Floats = np.exp((similar - 1) / LENGTH) + LINEAR * fused[:, :, None] * fused[:, None, :]
+def similarity_part(similar: Floats) -> Floats:
+    """The part of covariances that cosines decide."""
+    made: Floats = np.exp((similar - 1) / LENGTH)
     return made
+
+
+def kernel(of_cosines: Floats, fused: Floats) -> Floats:
+    """(H, H) covariances by their part of the cosines and (H) scores from 0 to 1, up to the scale of the units."""
+    made: Floats = of_cosines + LINEAR * fused[:, None] * fused
+    return made
+
+
+class _Estimate:
+    """What is known of the units of all by those read: L⁻¹ and L⁻¹ k, L the Cholesky factor of their covariances, a row each."""
+
+    def __init__(self, covariances: Floats) -> None:
+        self.covariances, self.taken = covariances, np.zeros(0, dtype=np.int64)
+        self.inverse, self.across = np.zeros_like(covariances), np.zeros_like(covariances)
+        self.variance = covariances.diagonal() + NUGGET
+
+    def add(self, places: Ints) -> None:
+        """Read these too."""
+        n, m = len(self.taken), len(self.taken) + len(places)
+        covariances, across = self.covariances[places], self.across[:n]
+        shared = across[:, places].T
+        among = covariances[:, places] - shared @ shared.T
+        among.flat[:: len(places) + 1] += NUGGET
+        own = np.linalg.inv(np.linalg.cholesky(among))
+        self.inverse[n:m, :n], self.inverse[n:m, n:m] = -own @ (shared @ self.inverse[:n, :n]), own
+        self.across[n:m] = added = own @ (covariances - shared @ across)
+        self.variance = self.variance - np.einsum("ij,ij->j", added, added)
+        self.taken = np.concatenate([self.taken, places])
+
+    def of(self, unit: Floats) -> tuple[Floats, Floats]:
+        """(H) expected units, and their variances, where those read have `unit`."""
+        n = len(self.taken)
+        seen = unit[self.taken]
+        mean = seen.sum() / n
+        off = self.inverse[:n, :n] @ (seen - mean)
+        return mean + off @ self.across[:n], (off @ off) / max(n - 1, 1) * self.variance
 
 
 def read_promising(
     head: Head, raw: Floats, known: Bools, to_unit: ToUnit, limit: int, misses: float, step: int
 ) -> Reading:
-    """The reading of Q queries by the rule of this module, over (Q, H); `raw` is NaN for a score that failed, `known` has those too.
+    """The reading of a query by the rule of this module, (H) each; `raw` is NaN for a score that failed, `known` has those too.
 
     If every score of the first step failed, nothing can be estimated and all are read.
     """
-    queries, width = head.column.shape
-    inside = head.column >= 0
-    count = inside.sum(axis=1, keepdims=True)
-    read, wanted, skipped = (np.zeros_like(inside) for _ in range(3))
-    first = (np.arange(width) < limit) | (np.arange(width) >= count - LOWEST)
-    promise = np.where(inside & first, 1.0, 0.0)
-    going, size = np.arange(queries), min(width, limit + LOWEST)
-    taken = np.full((queries, 0), -1)
-    while len(going):
-        order = np.argsort(-promise, axis=1, kind="stable")[:, :size]
-        chosen = np.take_along_axis(promise, order, axis=1) > 0
-        rows, places = going[np.nonzero(chosen)[0]], order[chosen]
-        read[rows, places] = known[rows, places]
-        wanted[rows, places] = ~known[rows, places]
-        taken = np.concatenate([taken, np.where(chosen, order, -1)], axis=1)
-        scored = (read & ~np.isnan(raw))[going].any(axis=1)
-        blind = going[~scored & ~wanted[going].any(axis=1)]
-        read[blind], wanted[blind] = (inside & known)[blind], (inside & ~known)[blind]
-        on = scored & ~wanted[going].any(axis=1)
-        going, taken = going[on], taken[on]
-        chance = _chances(head, raw, read, to_unit, going, taken, limit)
-        on = chance.sum(axis=1) >= misses
-        skipped[going[~on]] = (inside & ~read)[going[~on]]
-        going, taken = going[on], taken[on]
-        promise = chance[on] / np.sqrt(head.cost[going])
-        size = min(max(step, taken.shape[1] // STEP_SHARE), width)
+    width = len(raw)
+    read, wanted, skipped = (np.zeros(width, dtype=bool) for _ in range(3))
+    failed, estimate = np.isnan(raw), _Estimate(head.kernel)
+    chosen, taken = np.arange(width), 0
+    if width > limit + LOWEST:
+        chosen = np.concatenate([chosen[:limit], chosen[-LOWEST:]])
+    while True:
+        there = known[chosen]
+        taken += len(chosen)
+        read[chosen], wanted[chosen] = there, ~there
+        if not there.all():
+            break
+        good = chosen[~failed[chosen]]
+        if len(good):
+            estimate.add(good)
+        if taken >= width:
+            break
+        if not len(estimate.taken):
+            return Reading(known, ~known, skipped)
+        chance = _chances(head, estimate, to_unit(raw[None], (read & ~failed)[None], (read & failed)[None])[0], limit)
+        chance[read] = 0.0
+        if chance.sum() < misses:
+            skipped = ~read
+            break
+        promise = chance / np.sqrt(head.cost)
+        chosen = np.argsort(-promise, kind="stable")[: max(step, taken // STEP_SHARE)]
+        chosen = chosen[promise[chosen] > 0]
     return Reading(read, wanted, skipped)
 
 
-def _chances(head: Head, raw: Floats, read: Bools, to_unit: ToUnit, going: Ints, taken: Ints, limit: int) -> Floats:
-    """(G, H) by query the chance of each unread candidate to enter the results; `taken` (G, n) are the places read, -1 for none."""
-    good = read[going] & ~np.isnan(raw[going])
-    unit = to_unit(raw[going], good, read[going] & ~good)
-    rows, at, own = np.arange(len(going))[:, None], np.maximum(taken, 0), going[:, None]
-    counts = (taken >= 0) & good[rows, at]
-    number = counts.sum(axis=1, keepdims=True)
-    seen = np.where(counts, unit[rows, at], 0.0)
-    mean = seen.sum(axis=1, keepdims=True) / number
-    off = np.where(counts, seen - mean, 0.0)
-    across = np.where(counts[:, :, None], head.kernel[own, at], 0.0)
-    among = np.where(counts[:, None, :], across[rows[:, :, None], np.arange(at.shape[1])[:, None], at[:, None, :]], 0.0)
-    # A place that does not count is a row of the identity, which changes no other.
-    among = among + np.eye(at.shape[1]) * np.where(counts, NUGGET, 1.0)[:, None, :]
-    solved = np.linalg.solve(among, np.concatenate([off[:, :, None], across], axis=2))
-    scale = (off * solved[:, :, 0]).sum(axis=1, keepdims=True) / np.maximum(number - 1, 1)
-    expected = mean + (across * solved[:, :, :1]).sum(axis=1)
-    variance = np.diagonal(head.kernel[going], axis1=1, axis2=2) + NUGGET - (across * solved[:, :, 1:]).sum(axis=1)
-    deviation = np.sqrt(np.maximum(scale * variance, TINY))
-    base, share = head.base[going], head.share[going]
-    score = np.where(np.isnan(unit), -np.inf, base + share * unit)
-    last = np.sort(score, axis=1)[:, -limit, None]
-    needed = np.divide(last - base, share, out=np.where(last > base, np.inf, -np.inf), where=share > 0)
-    unread = (head.column[going] >= 0) & ~read[going]
-    return np.where(unread, _normal((expected - needed) / deviation), 0.0)
+def _chances(head: Head, estimate: _Estimate, unit: Floats, limit: int) -> Floats:
+    """(H) by candidate the chance to enter the results, for those that have no `unit` yet."""
+    expected, variance = estimate.of(unit)
+    score = np.where(np.isnan(unit), -np.inf, head.base + head.share * unit)
+    last = np.partition(score, -limit)[-limit]
+    over = last - head.base
+    needed = np.divide(over, head.share, out=np.where(over > 0, np.inf, -np.inf), where=head.share > 0)
+    return _normal((expected - needed) / np.sqrt(np.maximum(variance, TINY)))
 
 
 def _normal(x: Floats) -> Floats:

@@ -61,6 +61,7 @@ from cems_workbench.pipeline.table import (
     SuccessionTable,
     chars4,
     gathered_lists,
+    memoized,
 )
 from cems_workbench.records import Memory
 
@@ -120,12 +121,82 @@ def run(
     done: dict[str, StageArrays[StageRow, StageFields]] = {}
     tick()
     stages = stages_of(table, config)
+    kept = _kept(table, given) if clock is None else None
     for stage in stages:
-        arrays = done[stage.name] = stage(given)
+        if kept is None:
+            arrays = stage(given)
+        else:
+            _, arrays, kept = kept.of(stage, given)
+        done[stage.name] = arrays
         if not arrays.passed:
             given = given._replace(ranking=arrays.after, lists=arrays.lists or given.lists)
         tick()
     return PipelineRun(stages, done)
+
+
+KEPT_CELLS, KEPT_STAGES, KEPT_RUNS = 65_536, 400, 5
+"""Up to so many candidates of all queries a table keeps runs: of one query so many stages, `KEPT_RUNS` of each on one input; else one."""
+
+
+class _Kept:
+    """Runs of stages on one input, the first and the last ones, so that a config runs from the first stage that reads a change on.
+
+    A run is what the stage read of the config, what it did, and the kept runs of the next stage on that.
+    """
+
+    def __init__(self, most: int, count: list[int]) -> None:
+        self.most, self.count = most, count
+        self.runs: tuple[_Run, ...] = ()  # read and replaced as a whole, so that threads need no lock
+
+    def of(self, stage: AnyStage, given: StageInput) -> _Run:
+        """The kept run of a stage under the config of its input, or a new one."""
+        read = stage.read(given.config)
+        for one in self.runs:
+            if one[0] == read:
+                return one
+        arrays = stage(given)
+        # Most changes of a parameter change nothing that the next stages see.
+        alike = (further for (known, *_), other, further in self.runs if known is stage and _alike(other, arrays))
+        found = read, arrays, next(alike, None) or _Kept(self.most, self.count)
+        self.count[0] += 1
+        self.runs = (*self.runs[:1], found, *self.runs[1:])[: self.most]
+        return found
+
+
+_Run = tuple[tuple[Any, ...], StageArrays[StageRow, StageFields], _Kept]
+
+
+def _kept(table: CandidateTable, given: StageInput) -> _Kept | None:
+    """The runs that a table keeps; None where it is too large, or its stages were recorded."""
+    if table.recorded is not None or table.valid.size > KEPT_CELLS:
+        return None
+    key, most = (given.variants_off, given.lists_off), KEPT_RUNS if len(table.valid) == 1 else 1
+    found = memoized(table.memo, "runs", key, lambda: _Kept(most, [0]))
+    if found.count[0] > KEPT_STAGES and most > 1:
+        found.count, found.runs = [0], ()
+    return found
+
+
+def _alike(one: StageArrays[StageRow, StageFields], other: StageArrays[StageRow, StageFields]) -> bool:
+    """Whether the next stages get the same from both."""
+    if one is other:
+        return True
+    (what, arrays), (also, others) = _left(one), _left(other)
+    return what == also and all(np.array_equal(a, b, equal_nan=True) for a, b in zip(arrays, others, strict=True))
+
+
+def _left(arrays: StageArrays[StageRow, StageFields]) -> tuple[tuple[Any, ...], list[NDArray[Any]]]:
+    """What a stage leaves to the next ones: values, and as many arrays for equal values."""
+    ranking, lists = arrays.after, arrays.lists
+    what = type(ranking), ranking.stable, ranking.placed, ranking.lead is None
+    left = [ranking.alive, ranking.score, ranking.key if ranking.lead is None else ranking.lead]
+    if lists is None:
+        return what, left
+    own = lists.own_scale
+    return (*what, id(lists.places), own is None), [
+        *(*left, lists.present, lists.score, lists.active),
+        *(() if own is None else (own,)),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

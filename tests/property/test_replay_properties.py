@@ -63,6 +63,15 @@ def results(trace: Trace) -> list[str]:
     return [row.memory_id for row in trace.results]
 
 
+@given(evidences(), configs(), configs(), st.lists(st.sampled_from(sorted(PipelineConfig.model_fields)), min_size=3))
+def test_a_run_that_takes_up_a_kept_one_is_a_run_from_the_first_stage_on(
+    evidence: Evidence, config: PipelineConfig, other: PipelineConfig, sections: list[str]
+) -> None:
+    for name in sections:
+        one = config.model_copy(update={name: getattr(other, name)})
+        assert replay(evidence, one).to_json() == replay(replace(evidence), one).to_json(), name
+
+
 @given(evidences(), configs())
 def test_every_fusion_row_accounts_for_its_raw_score(evidence: Evidence, config: PipelineConfig) -> None:
     fusion = replay(evidence, config).stage("fusion")

@@ -275,6 +275,7 @@ ABSTAIN = Stage(
     name="abstain",
     title="Abstain",
     description="Returns nothing where the signals say that nothing in the store answers.",
+    reads=("abstain", "judge", "rerank", "assembly.limit", "lists"),
     apply=apply_abstain,
     row=StageRow,
     fields=AbstainFields,

@@ -351,6 +351,7 @@ ADJUST = Stage(
     name="adjust",
     title="Adjust",
     description="Factors for priority, age, pin, project, feedback and counts.",
+    reads=("adjust", "fusion.blend_with"),
     apply=apply_adjust,
     row=AdjustRow,
     fields=StageFields,

@@ -140,17 +140,31 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What the results are selected from: `tokens` (Q, C), and `version` (Q, C) the chunk whose text is meant, -1 for the whole memory."""
+    """What the results are selected from: `version` (Q, C) is the chunk whose text is meant, -1 for the whole memory."""
 
     table: CandidateTable
     before: Ranking
     config: AssemblyConfig
-    tokens: Ints
     version: Ints | None
     budget: Floats
     """(Q) most tokens."""
     relevance: Floats
     """(Q, C) what lambda weights."""
+
+    counted: Callable[[], tuple[Ints, Callable[[int], int]]]
+
+    @property
+    def tokens(self) -> Ints:
+        """(Q, C) tokens of what is counted."""
+        return self.counted()[0]
+
+    def most_tokens(self, lead: Ints) -> Floats:
+        """(Q) no fewer tokens than (Q, n) candidates have, uncounted, as a token has at least a byte; inf if that is not known."""
+        if self.version is not None or any(type(counts) is dict for counts in self.table.cl100k):
+            return np.full(len(lead), np.inf)
+        size = self.table.of_memories("bytes", lambda memory: max(1.0, len(memory.content.encode("utf-8", "replace"))))
+        most: Floats = np.where(lead >= 0, along(size, np.maximum(lead, 0)), 0.0).sum(axis=1)
+        return most
 
 
 def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields]:
@@ -166,11 +180,10 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
     by_mmr = aggregation if config.strategy == "auto" else np.full(len(aggregation), config.strategy == "mmr")
     most = np.inf if config.max_tokens is None else float(config.max_tokens)
     budget = np.where(aggregation, max(most, config.aggregation_tokens), most)
-    tokens, uncounted = _tokens(table, config, version)
     relevance = before.score if config.mmr_relevance == "score" or vector is None else vector
     if unknown is not None:
         relevance = np.where(unknown[:, None], before.score, relevance)
-    pool = Given(table, before, config, tokens, version, budget, relevance)
+    pool = Given(table, before, config, version, budget, relevance, cache(lambda: _tokens(table, config, version)))
     diverse = _DIVERSE[config.mmr_procedure]
 
     @cache
@@ -192,7 +205,7 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
 
     def reason(q: int, c: int) -> str:
         if c in selection(q).skipped:
-            return f"{tokens[q, c]} tokens do not fit the budget of {budget[q]:g}"
+            return f"{pool.tokens[q, c]} tokens do not fit the budget of {budget[q]:g}"
         if c in selection(q).left_out:
             return f"MMR value {selection(q).mmr[c]:.4f} is below the least of {config.mmr_min_value:g}"
         if low[q, c] and c in selection(q).chosen and cosines is not None and vector is not None:
@@ -215,14 +228,14 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
         skipped = tuple(sorted(table.ids[q][c] for c in selection(q).skipped))
         most = None if np.isinf(budget[q]) else int(budget[q])
         below = [c for c in selection(q).chosen if low[q, c]]
-        used = selection(q).tokens - sum(int(tokens[q, c]) for c in below)
+        used = selection(q).tokens - sum(int(pool.tokens[q, c]) for c in below)
         strategy: Literal["greedy", "mmr"] = "mmr" if by_mmr[q] else "greedy"
         return AssemblyFields(strategy, used, skipped, most, tuple(table.ids[q][c] for c in below))
 
     def warnings(q: int) -> list[str]:
         found = []
-        if uncounted(q):
-            found.append(f"no cl100k count in this evidence for {uncounted(q)} of the candidates: chars4 instead")
+        if uncounted := pool.counted()[1](q):
+            found.append(f"no cl100k count in this evidence for {uncounted} of the candidates: chars4 instead")
         found += _undercounted(table, config, q, selection(q).chosen) if np.isfinite(budget[q]) else []
         if before.alive[q].any() and not selection(q).chosen:
             found.append(f"nothing fits the budget of {budget[q]:g} tokens")
@@ -252,7 +265,7 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
         after=chosen_in_order(alive, before.score, chosen),
         row=rows_of(
             AssemblyRow,
-            tokens,
+            lambda q: pool.tokens[q].tolist(),
             lambda q: [selection(q).mmr.get(c) for c in range(table.shape[1])],
             lambda q: [c in selection(q).skipped for c in range(table.shape[1])],
         ),
@@ -313,10 +326,10 @@ def _first_that_fit(given: Given, greedy: Bools, selection: Callable[[int], Sele
     """
     config = given.config
     lead = given.before.leading(given.table.shape[1] if config.limit is None else config.limit)
-    if greedy.all() and np.isinf(given.budget).all():
+    # Counting cl100k tokens loads their encoder, which takes longer than a search.
+    if greedy.all() and (given.most_tokens(lead) <= given.budget).all():
         return lead
-    tokens = np.where(lead >= 0, along(given.tokens, np.maximum(lead, 0)), 0).sum(axis=1)
-    fits = greedy & (tokens <= given.budget)
+    fits = greedy & (np.where(lead >= 0, along(given.tokens, np.maximum(lead, 0)), 0).sum(axis=1) <= given.budget)
     chosen = lead.copy()
     for q in np.flatnonzero(~fits).tolist():
         picked = selection(q).chosen
@@ -581,6 +594,14 @@ ASSEMBLY = Stage(
     name="assembly",
     title="Assembly",
     description="The results, within the limit and the token budget.",
+    reads=(
+        "assembly",
+        "query.detectors",
+        "lists",
+        "rerank.oversample_factor",
+        "supersession.mode",
+        "fusion.blend_with",
+    ),
     apply=apply_assembly,
     row=AssemblyRow,
     fields=AssemblyFields,

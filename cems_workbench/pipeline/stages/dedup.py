@@ -79,6 +79,7 @@ DEDUP = Stage(
     name="dedup",
     title="Dedup",
     description="Drops near-duplicates of better ranked memories.",
+    reads=("dedup",),
     apply=lambda given: apply_dedup(given.table, given.ranking, given.config.dedup),
     row=DedupRow,
     fields=StageFields,

@@ -82,6 +82,7 @@ EXPANSION = Stage(
     title="Expansion",
     description="Query variants that were searched, and the strong-signal probe.",
     works_on="query",
+    reads=("expansion",),
     apply=report_expansion,
     when_off=report_expansion,
     row=StageRow,

@@ -66,6 +66,7 @@ FILTER = Stage(
     name="filter",
     title="Filter",
     description="Drops candidates whose fused score is too low.",
+    reads=("filter", "query.raw"),
     apply=lambda given: apply_filter(given.ranking, given.config.filter),
     when_off=_off,
     row=StageRow,

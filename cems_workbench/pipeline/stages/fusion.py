@@ -679,6 +679,7 @@ FUSION = Stage(
     name="fusion",
     title="Fusion",
     description="Many lists become one score.",
+    reads=("fusion", "lists", "variants"),
     apply=apply_fusion,
     row=FusionRow,
     fields=FusionFields,

@@ -59,6 +59,7 @@ GAP = Stage(
     name="gap",
     title="Score gap",
     description="Drops what is far below the top.",
+    reads=("gap", "query.detectors"),
     apply=apply_gap,
     row=StageRow,
     fields=GapFields,

@@ -192,6 +192,7 @@ JUDGE = Stage(
     title="Judge",
     description="Relevance judgments of the results; never changes the ranking.",
     works_on="results",
+    reads=("judge", "rerank"),
     apply=apply_judge,
     row=JudgeRow,
     fields=JudgeFields,

@@ -466,6 +466,7 @@ LISTS = Stage(
     title="Lists",
     description="Ranked lists that take part, cut to their depth and normalised.",
     works_on="lists",
+    reads=("lists", "query.detectors", "assembly.limit", "rerank.oversample_factor"),
     apply=apply_lists,
     row=ListsRow,
     fields=ListsFields,

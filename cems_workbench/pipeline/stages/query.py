@@ -306,6 +306,7 @@ QUERY = Stage(
     title="Query",
     description="What the words of the query signal, and how it was routed.",
     works_on="query",
+    reads=("query",),
     apply=report_query,
     row=StageRow,
     fields=QueryFields,

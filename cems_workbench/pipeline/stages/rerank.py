@@ -48,7 +48,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections import Band, RerankConfig
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.list_sources import equal_scores, ordinal
-from cems_workbench.pipeline.reading import Head, Reading, kernel, read_all, read_promising
+from cems_workbench.pipeline.reading import Head, Reading, kernel, read_all, read_promising, similarity_part
 from cems_workbench.pipeline.stages.result import (
     PartColumn,
     RowContract,
@@ -205,8 +205,10 @@ _NOT_ASKED = re.compile("(refused: )?(not asked, (since )?)?(refused: )?")
 GOOD, FAILED = 1, 2
 READINGS_KEPT = 64
 """Readings of one query that a table keeps."""
-MOST_COVARIANCES = 2_000_000
-"""Covariances held at a time: 16 MB."""
+FEW_HEADS, MOST_COVARIANCES = 4, 4_000_000
+"""Heads of a query from which a table keeps the covariances of all its candidates, and how many it keeps at most: 32 MB."""
+LEAST_OF_THREADS = 200_000
+"""Multiplications of a product of matrices up to which OpenBLAS starts no threads."""
 
 
 def model_key(config: RerankConfig) -> str:
@@ -292,63 +294,72 @@ def _reading(
     if misses is None or limit is None or limit >= head.sum(axis=1).max(initial=0):
         return lambda model: read_all(head, model.state != 0)
     order = before.leading(head.shape[1] if config.depth is None else min(config.depth, head.shape[1]))
-    rows = np.arange(len(order))[:, None]
-    inside = (order >= 0) & head[rows, np.maximum(order, 0)]
-    closed = np.argsort(~inside, axis=1, kind="stable")  # those outside the head last
-    column = np.where(inside, order, -1)[rows, closed]
     base, share = _terms(before, config, k)
     cost = _tokens_read(table, config)
-    # In blocks, so that the covariances of a large batch take no more memory than those of a small one.
-    block = max(1, MOST_COVARIANCES // max(1, column.shape[1]) ** 2)
-
-    def first(start: int) -> Head:
-        some = column[start : start + block]
-        q, at = np.arange(start, start + len(some))[:, None], np.maximum(some, 0)
-        covariances = _covariances(table, before.score[q, at], some, q)
-        return Head(some, base[q, at], share[q, at], cost[q, at], covariances)
-
-    if len(column) <= block:
-        first = cache(first)  # a gather asks after every step
+    rule = config.raw_scale, config.on_error, config.neutral_unit, limit, misses, config.read_step
+    slots = max(1, READINGS_KEPT // len(order))
 
     def units(raw: Floats, good: Bools, failed: Bools) -> Floats:
         unit = to_unit(raw, good, config.raw_scale)
         return np.where(failed, config.neutral_unit, unit) if config.on_error == "neutral" else unit
 
-    def read(start: int, raw: Floats, known: Bools) -> Reading:
-        return read_promising(first(start), raw, known, units, limit, misses, config.read_step)
+    @cache
+    def columns(q: int) -> Ints:
+        places = order[q][order[q] >= 0]
+        inside: Ints = places[head[q, places]]
+        return inside
+
+    @cache  # a gather asks after every step
+    def first(q: int) -> Head:
+        at = columns(q)
+        return Head(base[q, at], share[q, at], cost[q, at], _covariances(table, before.score[q, at], q, at))
+
+    def read(q: int, raw: Floats, known: Bools) -> Reading:
+        return read_promising(first(q), raw, known, units, limit, misses, config.read_step)
 
     def reading(model: ModelTable) -> Reading:
         out = Reading(*(np.zeros_like(head) for _ in range(3)))
-        for start in range(0, len(column), block):
-            some = column[start : start + block]
-            q, at = np.arange(start, start + len(some))[:, None], np.maximum(some, 0)
+        for q in range(len(order)):
+            at = columns(q)
+            if not len(at):
+                continue
             state = model.state[q, at]
             raw = np.where(state == GOOD, model.raw[q, at], np.nan)
             # Most configs that a search for causes or the tuner tries leave all of this as it is.
-            arrays = (some, base[q, at], share[q, at], cost[q, at], before.score[q, at], raw, state)
-            rule = config.raw_scale, config.on_error, config.neutral_unit, limit, misses, config.read_step
-            key = (start, rule, b"".join(array.tobytes() for array in arrays))
-            promising = partial(read, start, raw, state != 0)
-            found = memoized(table.memo, "reading", key, promising, max(1, READINGS_KEPT // len(some)))
-            for whole, part in ((out.read, found.read), (out.wanted, found.wanted), (out.skipped, found.skipped)):
-                rows, places = np.nonzero(part)
-                whole[start + rows, some[rows, places]] = True
+            arrays = (at, base[q, at], share[q, at], cost[q, at], before.score[q, at], raw, state)
+            key = (rule, b"".join([array.tobytes() for array in arrays]))
+            promising = partial(read, q, raw, state != 0)
+            found = memoized(table.memo, f"reading {q}", key, promising, slots)
+            out.read[q, at], out.wanted[q, at], out.skipped[q, at] = found.read, found.wanted, found.skipped
         return out
 
     return reading
 
 
-def _covariances(table: CandidateTable, score: Floats, column: Ints, q: Ints) -> Floats:
-    """(Q, H, H) covariances of the units of some queries' heads, by `reading.kernel`."""
-    inside = column >= 0
-    low = np.where(inside, score, np.inf).min(axis=1, keepdims=True)
-    high = np.where(inside, score, -np.inf).max(axis=1, keepdims=True)
-    spread = high - low
-    scaled = np.divide(score - low, spread, out=np.zeros_like(score), where=inside & (spread > 0))
-    matrix, place = table.vectors()
-    vectors = matrix[place[q, np.maximum(column, 0)]].astype(np.float64)
-    # Rounded as the cosines of a table are, so that the width of a batch changes no last digit.
-    return kernel(np.round(vectors @ vectors.transpose(0, 2, 1), 12), scaled)
+def _covariances(table: CandidateTable, score: Floats, q: int, at: Ints) -> Floats:
+    """(H, H) covariances of the units of a query's head, its candidates `at`, by `reading.kernel`."""
+    spread = score.max() - score.min()
+    fused = (score - score.min()) / spread if spread > 0 else np.zeros_like(score)
+    return kernel(_alike(table, q, at), fused)
+
+
+def _alike(table: CandidateTable, q: int, at: Ints) -> Floats:
+    """(H, H) what the cosines of a query's candidates say of their covariances; those of all are kept once several heads were asked for."""
+    asked = memoized(table.memo, f"heads {q}", None, lambda: [0])
+    asked[0] += 1
+
+    def made(columns: Ints) -> Floats:
+        matrix, place = table.vectors()
+        vectors = matrix[place[q, columns]].astype(np.float64)
+        # A few rows at a time: OpenBLAS would start threads for more, which then spin for longer than all of this takes.
+        rows = max(1, LEAST_OF_THREADS // max(1, vectors.size))
+        similar = [vectors[start : start + rows] @ vectors.T for start in range(0, len(vectors), rows)]
+        # Rounded as the cosines of a table are, so that the width of a batch changes no last digit.
+        return similarity_part(np.round(np.concatenate(similar), 12))
+
+    if asked[0] < FEW_HEADS or table.valid.size * table.shape[1] > MOST_COVARIANCES:
+        return made(at)
+    return memoized(table.memo, f"alike {q}", None, lambda: made(np.arange(table.shape[1])))[at[:, None], at]
 
 
 def _tokens_read(table: CandidateTable, config: RerankConfig) -> Floats:
@@ -640,6 +651,7 @@ RERANK = Stage(
     name="rerank",
     title="Rerank",
     description="A model's second opinion on the first candidates.",
+    reads=("rerank", "fusion.k", "assembly.limit"),
     apply=apply_rerank,
     when_off=_off,
     row=RerankRow,

@@ -111,6 +111,8 @@ class Stage(Generic[RowT, FieldsT, ArraysT]):
     fields: type[FieldsT]
     sections: Mapping[str, str] = field(default_factory=dict)
     """Further sections of the config that have their controls after the stage's own, with their titles."""
+    reads: tuple[str, ...] = ()
+    """Sections and paths of the config of which alone `apply` and `when_off` read; a run is kept for other configs that have the same."""
     switch: Switch | None = None
     """The switch of the whole stage; None: it has none."""
     parts: tuple[Switch, ...] = ()
@@ -127,6 +129,14 @@ class Stage(Generic[RowT, FieldsT, ArraysT]):
         if self.when_off is not None:
             return self.when_off(given)
         return cast(ArraysT, pass_through(given.ranking, self.row, self.fields))
+
+    def read(self, config: PipelineConfig) -> tuple[Any, ...]:
+        """What the stage reads of a config, and itself: equal for two configs with which it does the same to the same input."""
+        return (self, *[read(config) for read in self._reads])
+
+    @cached_property
+    def _reads(self) -> tuple[Callable[[PipelineConfig], Any], ...]:
+        return tuple(map(attrgetter, self.reads))
 
     def is_off(self, config: PipelineConfig) -> bool:
         """Whether the config switches the whole stage off."""

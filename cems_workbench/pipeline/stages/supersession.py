@@ -231,6 +231,7 @@ SUPERSESSION = Stage(
     name="supersession",
     title="Supersession",
     description="Demotes, drops or replaces superseded memories, and drops expired ones.",
+    reads=("supersession",),
     apply=lambda given: apply_supersession(given.table, given.ranking, given.config.supersession),
     row=SupersessionRow,
     fields=StageFields,

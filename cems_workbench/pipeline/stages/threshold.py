@@ -190,6 +190,7 @@ THRESHOLD = Stage(
     title="Threshold",
     description="Cuts list hits below a similarity threshold, before fusion.",
     works_on="lists",
+    reads=("threshold", "assembly.limit", "lists.vector"),
     apply=apply_threshold,
     row=ThresholdRow,
     fields=ThresholdFields,
