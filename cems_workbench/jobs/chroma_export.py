@@ -55,7 +55,9 @@ def export_chroma(store: Store, embedder: QueryEmbedder, folder: Path, progress:
                         collection.add(
                             ids=[key_of(key) for key, _, _ in batch],
                             documents=[text for _, text, _ in batch],
-                            metadatas=[metadata for _, _, metadata in batch],
+                            metadatas=[
+                                {name: each for name, each in own.items() if each is not None} for _, _, own in batch
+                            ],
                             embeddings=np.stack([by_memory[memory_id][seq] for (memory_id, seq), _, _ in batch]),
                         )
                 written += len(rows)

@@ -533,12 +533,10 @@ class CollectionSnapshot(PagedSnapshot):
             return TakenMemory(memory, marker, vector=vector, embedded=embedded)
         chunks, start = [], 0
         for (number, row, searched), text in zip(parts, texts, strict=True):
-            if own:
-                place = row.payload.get("start")
-                start = place if isinstance(place, int) else None  # type: ignore[assignment]
+            place = row.payload.get("start") if own else start
             embedded = _before(searched, text) if own else embedded_texts(row.payload, text)
             vector = self._vector(row, problems)
-            chunks.append(TakenChunk(number or 0, text, vector, start, embedded, titled=text != searched))
+            chunks.append(TakenChunk(number or 0, text, vector, place, embedded, titled=text != searched))
             # The newline between two chunks.
             start += len(text) + 1
         return TakenMemory(memory, marker, tuple(chunks))

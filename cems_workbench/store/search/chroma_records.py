@@ -27,10 +27,17 @@ if TYPE_CHECKING:
 
 _DEFAULTS = Memory("", "")
 _OWN = ("id", "content")
+FIELDS = ("title", "project", "session", "author", "tags", "scope", "created_at", "updated_at")
+"""The fields in the store's own collection, which is written again when one changes: those that do not change with each use."""
 
 
-def read(cursor: duckdb.DuckDBPyConnection, keys: Sequence[EntryId]) -> list[tuple[EntryId, str, dict[str, Any]]]:
-    """(entry, text, metadata) of the live ones among these entries, in order; of a memory its first entry comes first."""
+def read(
+    cursor: duckdb.DuckDBPyConnection, keys: Sequence[EntryId], fields: Sequence[str] | None = None
+) -> list[tuple[EntryId, str, dict[str, Any]]]:
+    """(entry, text, metadata) of the live ones among these entries, in order; of a memory its first entry comes first.
+
+    With all fields of the memory and its relations, or with these `fields` alone. Absent values are None, which an upsert removes.
+    """
     ids = list(dict.fromkeys(memory_id for memory_id, _ in keys))
     full, starts = memories.read(cursor, ids), chunks.read(cursor, ids)
     edges: dict[str, list[str]] = {}
@@ -42,28 +49,28 @@ def read(cursor: duckdb.DuckDBPyConnection, keys: Sequence[EntryId]) -> list[tup
     found = []
     for entry in entries.read(cursor, keys):
         memory_id, seq = entry.id
+        split = seq == 0 or not entry.text.endswith(entry.content)
         metadata = {
             "memory": memory_id,
             "chunk": seq,
-            **_fields(full[memory_id]),
-            "relations": edges.pop(memory_id, None),
+            **_fields(full[memory_id], fields or memories.FIELDS),
+            "length": len(entry.content) if len(entry.content) < len(entry.text) else None,
+            "start": next((each.start for each in starts.get(memory_id, ()) if each.seq == seq), None),
+            "content": full[memory_id].content if split else None,
         }
-        if seq is not None:
-            metadata["start"] = next((each.start for each in starts[memory_id] if each.seq == seq), None)
-        if seq == 0 or not entry.text.endswith(entry.content):
-            metadata["content"] = full[memory_id].content
-        if len(entry.content) < len(entry.text):
-            metadata["length"] = len(entry.content)
-        found.append((entry.id, entry.text, {name: value for name, value in metadata.items() if value is not None}))
+        if fields is None:
+            metadata["relations"] = edges.pop(memory_id, None)
+        found.append((entry.id, entry.text, metadata))
     return found
 
 
-def _fields(memory: Memory) -> dict[str, Any]:
-    """The fields of a memory that are not as in any, as metadata of Chroma."""
+def _fields(memory: Memory, names: Sequence[str]) -> dict[str, Any]:
+    """The fields of a memory as metadata of Chroma, which has no empty list; None for those that are as in any."""
     found: dict[str, Any] = {}
-    for name in memories.FIELDS:
+    for name in names:
         value = getattr(memory, name)
-        if name not in _OWN and (value != getattr(_DEFAULTS, name) or name == "scope"):
-            plain = value.isoformat() if isinstance(value, datetime) else value
-            found[name] = list(plain) if isinstance(plain, tuple) else plain
+        if name not in _OWN:
+            plain = value.isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
+            plain = list(plain) if isinstance(plain, tuple) else plain
+            found[name] = plain if value != getattr(_DEFAULTS, name) or name == "scope" else None
     return found

@@ -7,7 +7,6 @@ recreated one is not mistaken for the lost one.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from cems_workbench.models.protocol import Float32
 from cems_workbench.store.rows import column, scalar, staged, table_of
+from cems_workbench.store.search import chroma_records
 from cems_workbench.store.search.entries import (
     AMONG,
     LIVE_ENTRIES,
@@ -25,7 +25,6 @@ from cems_workbench.store.search.entries import (
     Entry,
     EntryId,
     entry_id,
-    read,
 )
 
 if TYPE_CHECKING:
@@ -51,13 +50,9 @@ def pending(cursor: duckdb.DuckDBPyConnection, collection: str, among: Sequence[
     return _compare(cursor, live, f"SELECT * FROM embedded WHERE collection = $there {of}", among, there=collection)
 
 
-_OTHERS = ", ".join(
-    f"coalesce(CAST(m.{name} AS VARCHAR), chr(30))"
-    for name in ("session", "author", "created_at", "updated_at", "tags")
-)
+_OTHERS = ", ".join(f"coalesce(CAST(m.{name} AS VARCHAR), chr(30))" for name in ("text_sha", *chroma_records.FIELDS))
 _AS_WRITTEN = f"""
-    SELECT e.memory_id, e.seq, md5(concat_ws(chr(31), e.vector_hash, e.text_sha, {_OTHERS})) AS text_sha, e.project, e.scope, 0 AS size,
-    m.session, m.author, m.created_at, m.updated_at, m.tags
+    SELECT e.memory_id, e.seq, md5(concat_ws(chr(31), e.vector_hash, e.text_sha, {_OTHERS})) AS text_sha, e.project, e.scope, 0 AS size
     FROM embedded AS e JOIN memories AS m ON m.id = e.memory_id WHERE e.collection = $own
 """
 """The entries of a collection as a copy in Chroma has them: `text_sha` is of text, vector and metadata."""
@@ -92,30 +87,13 @@ def as_written(
     cursor: duckdb.DuckDBPyConnection, collection: str, entry_ids: Sequence[EntryId]
 ) -> dict[EntryId, Record]:
     """The records of these entries of a collection; those that are not live are absent."""
-    texts = {entry.id: entry.text for entry in read(cursor, entry_ids)}
     with staged(cursor, "staged_places", table_of(_PLACE, [(key, _seq(seq)) for key, seq in entry_ids])):
         rows = cursor.execute(
             f"{_AS_WRITTEN} AND (memory_id, seq) IN (SELECT memory_id, seq FROM staged_places)", {"own": collection}
         ).fetchall()
-    found: dict[EntryId, Record] = {}
-    for memory_id, seq, sha, project, scope, _, session, author, created, updated, tags in rows:
-        own = entry_id(memory_id, seq)
-        of = {
-            "memory": memory_id,
-            "chunk": own[1],
-            "project": project,
-            "scope": scope,
-            "session": session,
-            "author": author,
-        }
-        of |= {
-            name: when and f"{when.isoformat()}Z" for name, when in (("created_at", created), ("updated_at", updated))
-        }
-        # Chroma refuses an empty list.
-        metadata = {**of, "tags": json.loads(tags) or None}
-        if own in texts:
-            found[own] = Record(own, texts[own], sha, project, scope, metadata)
-    return found
+    labels = {entry_id(memory_id, seq): (sha, project, scope) for memory_id, seq, sha, project, scope, _ in rows}
+    read = chroma_records.read(cursor, list(labels), chroma_records.FIELDS)
+    return {own: Record(own, text, *labels[own], metadata) for own, text, metadata in read}
 
 
 def restamp(cursor: duckdb.DuckDBPyConnection, collection: str, copy_name: str, entry_ids: Sequence[EntryId]) -> None:
