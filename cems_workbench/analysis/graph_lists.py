@@ -117,11 +117,11 @@ def graph_lists(
             query = resources.embedder.encode_query(evidence.text_for("vector", ranked.variant or 0))
             found = vectors.approximate(query, len(exact), search_filter(request, config))
             yield GraphList(
-                ranked.name, {memory_id: i for i, (memory_id, _) in enumerate(found, 1)}, _recall(exact, found)
+                ranked.name, {memory_id: i for i, (memory_id, _) in enumerate(found, 1)}, recall_of(exact, found)
             )
 
 
-def _recall(exact: Hits, found: Hits) -> Recall:
+def recall_of(exact: Hits, found: Hits) -> Recall:
     """The recall at the length of `exact`, which ends among equals: those of them that only the graph returned count too."""
     known = {memory_id for memory_id, _ in exact}
     equals = [hit for hit in found if hit[0] not in known and hit[1] >= exact[-1][1] - COSINE_TOLERANCE]

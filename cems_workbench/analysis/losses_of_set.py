@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from cems_workbench.analysis.ranks import NEVER_FOUND, Branch, in_pipeline_order, lost, target_rank
+from cems_workbench.analysis.ranks import NEVER_FOUND, Branch, at_graph, in_pipeline_order, lost, target_rank
 from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
 from cems_workbench.analysis.why.path import cause, memory_path
 from cems_workbench.config import PipelineConfig
@@ -329,6 +329,10 @@ def ends_of(batch: LabelledBatch, config: PipelineConfig, relevant_from: int, k:
             name = batch.queries[block.places[row]].qid, block.table.ids[row][column]
             ends[name] = ends[name]._replace(branch=branch, rank=rank)
         mistakes.add(done, block.table, config, (block.grade, batch.ideal[block.places]))
+    for query, evidence in zip(batch.queries, batch.evidences, strict=True):
+        for key in evidence.missed_by_graph:
+            if end := ends.get((query.qid, key)):
+                ends[query.qid, key] = end._replace(branch=at_graph(end.branch, key, evidence, config, k))
     return ends
 
 
@@ -579,6 +583,6 @@ def _by_place(counts: Mapping[Branch, int]) -> str:
     """ "adjust 5, list depth 3, never a candidate 2": how many are lost at each stage, most first."""
     places: Counter[str] = Counter()
     for branch, count in counts.items():
-        of_lists = "list depth" if branch.manner == "depth" else branch.stage
+        of_lists = {"depth": "list depth", "graph": "Chroma's graph"}.get(branch.manner, branch.stage)
         places[of_lists or NEVER_FOUND.words(0)] += count
     return ", ".join(f"{place} {count:,}" for place, count in places.most_common())

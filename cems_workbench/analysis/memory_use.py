@@ -26,7 +26,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cems_workbench.analysis.ranks import NEVER_FOUND, Branch, in_pipeline_order, loss, lost, target_rank
+from cems_workbench.analysis.ranks import (
+    GRAPH_LOST,
+    NEVER_FOUND,
+    Branch,
+    at_graph,
+    in_pipeline_order,
+    loss,
+    lost,
+    target_rank,
+)
 from cems_workbench.command_words import asked_options, why_command
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
@@ -310,11 +319,12 @@ class MemoryUseCounter:
                     self._lose(queries[q], evidences[q], key, grades[queries[q].qid][key], branch)
 
     def _lose(self, query: Query, evidence: Evidence, memory_id: str, grade: int, branch: Branch) -> None:
+        branch = at_graph(branch, memory_id, evidence, self.config, self.k) or branch
         self._lost.setdefault(memory_id, Counter())[branch] += 1
         if memory_id not in self._followed:
             return
         words = branch.words(self.k)
-        if branch != NEVER_FOUND and self._explained < MAX_EXPLAINED:
+        if branch not in (NEVER_FOUND, GRAPH_LOST) and self._explained < MAX_EXPLAINED:
             self._explained += 1
             why = loss(replay(evidence, self.config), memory_id, self.k)
             if why is not None and why.reason:  # that of the lists begins with these words

@@ -7,6 +7,8 @@ below k is lost where it is dropped if a reranker behind that reads as far as it
 arrays of a replay, for one memory (`loss`) and for those of a query set (`losses_of_set.py`) alike. What a loss is depends on the stage:
 
     never     in no list of the evidence, and not fetched as a successor (a fetched one can only be lost from there on)
+    graph     lost at `lists`, where the exact vector list has it within its depth, and within k if others have it below, and Chroma's
+              graph missed it (`at_graph`)
     depth     in a list, but past its depth, or the list is off
     dropped   by a threshold, a filter, the gap, a duplicate, the budget, or because nothing was returned
     below     kept, and ranked worse than k; or cut off by the result limit; at `lists`: worse than k in every list that has it
@@ -34,8 +36,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cems_workbench.config import PipelineConfig
-from cems_workbench.pipeline import Trace
+from cems_workbench.config import PipelineConfig, list_depths
+from cems_workbench.pipeline import Evidence, Trace
 from cems_workbench.pipeline.list_sources import list_label, ordinal
 from cems_workbench.pipeline.recorded import NOT_READ, NOT_RETURNED
 from cems_workbench.pipeline.stages import ABSTAIN, ASSEMBLY, FILTER, FUSION, RANKING_STAGES, THRESHOLD
@@ -46,7 +48,7 @@ from cems_workbench.pipeline.stages.stage import AnyStage, PipelineRun
 from cems_workbench.pipeline.table import NO_RANK, Bools, CandidateTable, Ints, ListArrays
 from cems_workbench.records import StageKind
 
-Manner = Literal["never", "depth", "dropped", "below"]
+Manner = Literal["never", "graph", "depth", "dropped", "below"]
 RETURNED, NEVER = -1, -2
 """Values of `LossArrays.at` that are no stage."""
 RANKING_KINDS: tuple[StageKind, ...] = ("fusion", "rerank", "adjust")
@@ -63,6 +65,8 @@ class Branch:
         """ "pushed below 10 by adjust": a label."""
         if self.manner == "never":
             return "never a candidate"
+        if self.manner == "graph":
+            return "missed by Chroma's graph"
         if self.manner == "depth":
             return "kept by no list"
         if self.manner == "dropped":
@@ -82,6 +86,18 @@ class Branch:
 
 NEVER_FOUND = Branch("", "never")
 """The branch of memories that no list of the evidence has."""
+GRAPH_LOST = Branch(LISTS.name, "graph")
+
+
+def at_graph(
+    branch: Branch | None, memory_id: str, evidence: Evidence, config: PipelineConfig, k: int
+) -> Branch | None:
+    """The branch, or that of the graph if it missed a memory which is lost at the lists, and an exact list would keep within reach."""
+    if branch is None or branch.stage not in ("", LISTS.name) or not config.lists.vector.enabled:
+        return branch
+    reach = k if branch.manner == "below" else list_depths(config)["vector"] or NO_RANK
+    _, rank = evidence.missed_by_graph.get(memory_id, ("", NO_RANK))
+    return GRAPH_LOST if rank <= reach else branch
 
 
 def in_pipeline_order(branches: Iterable[Branch], stages: Sequence[str]) -> list[Branch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.errors import InputError, counted, one_line
-from cems_workbench.results import Result, Table
+from cems_workbench.results import Report, Result, Table
 
 if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
@@ -168,6 +168,24 @@ class OpenStore(Result):
         from cems_workbench.jobs.query_set_evidence import queries_named
 
         return tuple(queries_named(query_set, self.resources, judged)[0])
+
+    def graph_recall(self, query_set: str = "all", *, cutoff: int = 10, ef_search: Sequence[int] = ()) -> Report:
+        """What Chroma's graph finds of the exactly nearest memories of a query set, by ef_search, and which relevant ones it misses.
+
+        Args:
+            query_set: the name of a set, `all`, or the path of a file with queries.
+            cutoff: how many of the nearest memories are compared.
+            ef_search: the values that are tried beside the collection's own; by default 10, 20, 50, 100, 200 and 300.
+
+        Raises:
+            InputError: there are no queries, or a number is below 1.
+            StoreError: the graph cannot be searched.
+
+        The collection is not changed: a temporary copy of its files is searched.
+        """
+        from cems_workbench.jobs.graph_recall import recall_of_set
+
+        return recall_of_set(query_set, self.resources, cutoff, ef_search)
 
     def imports(self) -> tuple[ImportEvent, ...]:
         """The imports on record, newest first: number, time, files with their counts, and when one was undone."""

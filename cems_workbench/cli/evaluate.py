@@ -1,4 +1,7 @@
-"""`gather`, `fill-scores`, `evaluate`, `compare`, `drift` and `calibrate`: the evidence of judged queries, and configs measured on it."""
+"""`gather`, `fill-scores`, `evaluate`, `compare`, `drift` and `calibrate`: the evidence of judged queries, and configs measured on it.
+
+`graph-recall`: what Chroma's graph finds of the nearest memories of queries.
+"""
 
 from __future__ import annotations
 
@@ -344,6 +347,28 @@ def drift_command(
     else:
         then = words_of("search", found.values["queries"][0]["query"], options=options)
     decide(found, as_json, then)
+
+
+def graph_recall_command(
+    query_set: str,
+    cutoff: int = 10,
+    ef_search: list[int] | None = None,
+    per_query_project: PerQueryProjectOption = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure what Chroma's graph finds of the nearest memories.
+
+    Against the exact list, by ef_search, with the relevant memories that it misses. The collection is not changed.
+    """
+    from cems_workbench.jobs.graph_recall import recall_of_set
+
+    with progress_bar(as_json) as progress, filled_resources(store) as resources:
+        found = recall_of_set(query_set, resources, cutoff, ef_search or (), per_query_project, progress)
+    present(found, as_json)
+    if not as_json:
+        graph = ["--set", "lists.vector.index=graph", *given_options(store=store)]
+        say_next(words_of("evaluate", query_set, options=["--losses", *graph]))
 
 
 DEFAULT_PROBABILITY = 0.5

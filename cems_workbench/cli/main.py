@@ -51,6 +51,7 @@ COMMANDS = {
     "compare": "evaluate:compare_command",
     "drift": "evaluate:drift_command",
     "calibrate": "evaluate:calibrate_command",
+    "graph-recall": "evaluate:graph_recall_command",
     "tune": "tune:tune_command",
     "config-history": "tune:config_history_command",
     "export": "tune:export_command",

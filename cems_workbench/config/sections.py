@@ -108,6 +108,7 @@ class VectorList(Section):
     first_stage_factor: int = param(1, **FACTOR)
     text: Literal["indexed", "content", "object", "plain_text", "fact"] = gathered("indexed")
     index: Literal["exact", "graph"] = gathered("exact")
+    ef_search: int | None = gathered(None, **within(1, 10_000, step=10, soft=(10, 1000)), null="the collection's own")
     scale: Literal["cosine", "half_cosine", "inverse_l2", "negative_distance"] = param("cosine")
     normalization: Normalization = param("none")
 

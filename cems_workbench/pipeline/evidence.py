@@ -34,6 +34,8 @@ LANGUAGE = "language"
 """The note of the store's language."""
 ENGINES = "engines"
 """The note of what the engine of a list answered besides its hits, by the list's name: the query as it got it, matches, words."""
+GRAPH = "graph"
+"""The note of the memories that Chroma's graph missed, with their exact ranks, by the name of the vector list."""
 QUESTIONS = "questions"
 """The note of the questions that candidates follow in their sessions."""
 VARIANT_KINDS: tuple[VariantKind, ...] = ("original", "expansion", "decomposed", "hyde")
@@ -141,6 +143,12 @@ class Evidence:
         text = self.searched if variant is None else self.text_for(name.partition(":")[0], variant)
         return len(text.split())
 
+    @cached_property
+    def missed_by_graph(self) -> Mapping[str, tuple[str, int]]:
+        """By id of a memory that Chroma's graph missed that vector list and its exact rank there; of several lists the best rank."""
+        ranked = [(rank, key, name) for name, own in _noted(self.notes, GRAPH).items() for key, rank in own.items()]
+        return {key: (name, rank) for rank, key, name in sorted(ranked, reverse=True)}
+
     @property
     def language(self) -> str:
         """The language of the store's lexical search; evidence has no note of it for English."""
@@ -214,7 +222,7 @@ MAX_GRADE = 1_000_000_000
 """Larger grades, of either sign, are faults; sums within it stay exact."""
 KINDS = ("human", "model")
 _COUNTS = ("access_count", "relevant_count", "noise_count")
-NOTES = ("query", "expansion", "gathered", "models", "warnings", "rerankers", "judges")
+NOTES = ("query", "expansion", "gathered", "models", "warnings", "rerankers", "judges", GRAPH)
 """Notes that are objects."""
 _MEMBER = attrgetter("memory_id", "chunk")
 _SCORE = attrgetter("score")
@@ -336,6 +344,9 @@ def _check_notes(notes: Mapping[str, Any], source: str) -> None:
         raise fault(source, f"notes.{LANGUAGE}", f"{short(notes[LANGUAGE])} is not one of {', '.join(LANGUAGES)}")
     for stage, lines in notes.get("warnings", {}).items():
         _typed(lines, list, f"notes.warnings.{stage}", "an array", source)
+    for name, missed in notes.get(GRAPH, {}).items():
+        for rank in _typed(missed, dict, f"notes.{GRAPH}.{name}", "an object", source).values():
+            _number(rank, f"notes.{GRAPH}.{name}", source)
     for judge, about in notes.get("judges", {}).items():
         where = f"notes.judges.{judge}"
         _typed(about, dict, where, "an object", source)

@@ -26,7 +26,7 @@ from cems_workbench.errors import InputError, StoreError, WorkbenchError, counte
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.tokens import TokenCounts
-from cems_workbench.pipeline.evidence import ENGINES, LANGUAGE, Evidence, Hit, ModelScore, RankedList, Variant
+from cems_workbench.pipeline.evidence import ENGINES, GRAPH, LANGUAGE, Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.evidence import Request as Request
 from cems_workbench.pipeline.lexical_engines import EngineRequest, lexical_engine
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
@@ -312,6 +312,7 @@ def gather_lists(
         | {"llm": {"model": llm.chat.label, "calls": llm.calls, "cached": llm.cached} if llm else None}
         | ({"engine": search.answered} if search.answered else {})
         | ({ENGINES: search.answers} if search.answers else {})
+        | ({GRAPH: search.missed} if search.missed else {})
         | ({LANGUAGE: spoken} if spoken != ENGLISH else {})
         | (noted.noted_in({}) if notes_superseded(config, resources) else {}),
     )
@@ -367,6 +368,8 @@ class _Searches:
     """The note of the running system."""
     answers: dict[str, Any] = field(default_factory=dict)
     """What each lexical engine answered, by list name."""
+    missed: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By vector list that a graph was searched for the memories that it missed, with their exact ranks."""
 
     @cached_property
     def depths(self) -> dict[str, int]:
@@ -408,8 +411,12 @@ class _Searches:
                 hits = resources.indexes.vectors.search_chunks(vector, depth, where)
                 if section.index == "graph":
                     try:
-                        exact, hits = hits, resources.indexes.vectors.graph_chunks(vector, depth, where)
+                        exact, hits = (
+                            hits,
+                            resources.indexes.vectors.graph_chunks(vector, depth, where, section.ef_search),
+                        )
                         self.warnings.append(f"vector:{i}: {graph_loss(exact, hits)}")
+                        self.missed[f"vector:{i}"] = missed_by_graph(exact, hits)
                     except StoreError as error:
                         self.warnings.append(f"vector:{i}: exact, as the graph cannot be searched: {error}")
             lists.append(RankedList(f"vector:{i}", "vector", i, _hits(hits)))
@@ -527,9 +534,15 @@ class _Searches:
 
 def graph_loss(exact: ChunkHits, found: ChunkHits) -> str:
     """How many of the exactly nearest memories the hits of a graph lack, as a line."""
-    nearest = {memory_id for memory_id, _, _ in exact}
-    lost = len(nearest - {memory_id for memory_id, _, _ in found})
-    return f"Chroma's graph missed {lost} of the {len(nearest)} nearest memories"
+    nearest = len({memory_id for memory_id, _, _ in exact})
+    return f"Chroma's graph missed {len(missed_by_graph(exact, found))} of the {nearest} nearest memories"
+
+
+def missed_by_graph(exact: ChunkHits, found: ChunkHits) -> dict[str, int]:
+    """The exactly nearest memories that the hits of a graph lack, with their exact ranks."""
+    had = {memory_id for memory_id, _, _ in found}
+    nearest = enumerate(dict.fromkeys(memory_id for memory_id, _, _ in exact), 1)
+    return {memory_id: rank for rank, memory_id in nearest if memory_id not in had}
 
 
 def _by_variant(lists: Sequence[RankedList], by_engine: Sequence[RankedList]) -> list[RankedList]:

@@ -137,6 +137,8 @@ def _irrelevant(path: str, config: PipelineConfig) -> bool:
         return True
     if path.startswith("query.conversational.") and path != "query.conversational.enabled":
         return not config.query.conversational.enabled
+    if path == "lists.vector.ef_search":
+        return config.lists.vector.index != "graph"
     if path == "rerank.passages" and config.rerank.chunk_selection != "passages":
         return True
     if path == "rerank.question_for" and not config.rerank.prepend_question:

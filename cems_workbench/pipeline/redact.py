@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config.sections import Detectors
-from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, ModelScore, RankedList
+from cems_workbench.pipeline.evidence import GRAPH, QUESTIONS, Evidence, ModelScore, RankedList
 from cems_workbench.pipeline.list_sources import SOURCES, without_source
 from cems_workbench.pipeline.missing_evidence import LEFT_OUT
 from cems_workbench.pipeline.recorded import NOT_RETURNED, RECORDED, RecordedList, RecordedStages, Scored
@@ -269,6 +269,9 @@ class _Redaction:
         if self.source.questions:
             questions = self.source.questions.items()
             kept[QUESTIONS] = {self.ids[key]: self.words.text(text) for key, text in questions if key in self.ids}
+        for name, own in source.get(GRAPH, {}).items():
+            ranks = {self.ids[key]: rank for key, rank in own.items() if key in self.ids}
+            kept.setdefault(GRAPH, {})[name] = ranks
         if SUPERSEDED in source:
             # Without the people who accepted edges.
             kept[SUPERSEDED] = {

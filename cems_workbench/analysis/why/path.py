@@ -10,6 +10,7 @@ The parameters that made the loss are its causes; a change of one of them is tri
     pushed down by factors  those of adjust
     never read              what decides how many candidates the reranker reads
     in no list              the depths that would have held it
+    missed by the graph     which index is searched, and how many candidates its graph keeps
     known mistakes          theirs; of results that one document fills, those of dedup and MMR
 
 Parameters that weigh (weights, bands, k) are no cause: every memory is ranked by them.
@@ -170,6 +171,8 @@ def cause_parameters(trace: Trace, path: MemoryPath, mistakes: Iterable[KnownMis
         found |= {own for (switch, _), more in DIVERSITY.items() for own in (switch, *more)}
     if path.status == "in no list":
         found |= {own for place in path.places for values in place.deeper for own in values}
+    if path.memory_id in trace.evidence.missed_by_graph:
+        found |= {"lists.vector.index", "lists.vector.ef_search"}
     rules = _RULES.get(path.steps[-1].stage, ()) if path.status == "dropped" else ()
     if path.lost_at == ADJUST.name:
         rules = (*rules, "adjust.")
@@ -279,6 +282,16 @@ def memory_path(trace: Trace, memory_id: str, k: int, places: Sequence[ListEntry
 
 def cause(path: MemoryPath, trace: Trace) -> str:
     """Why the memory is where it is, such as "Lost at adjust: m077 was 7th after fusion; time decay over 151 days …"."""
+    of_list, rank = trace.evidence.missed_by_graph.get(path.memory_id, ("", 0))
+    said = (
+        f" Chroma's graph missed it: compared exactly it is {ordinal(rank)} in {list_label(of_list)}."
+        if of_list
+        else ""
+    )
+    return _cause(path, trace) + said
+
+
+def _cause(path: MemoryPath, trace: Trace) -> str:
     name, k = path.memory_id, path.k
     if path.status == "in the top k":
         where = "the first result" if k == 1 else f"in the top {k}"

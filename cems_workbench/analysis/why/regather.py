@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cems_workbench.analysis.why.counterfactual import (
+    Breakpoint,
     Counterfactual,
     bisected,
     change_of,
@@ -37,9 +38,10 @@ from cems_workbench.analysis.why.path import ListEntry, source_of
 from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, list_depths, with_values
 from cems_workbench.config.model import changed
+from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence, Hit, RankedList
-from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores, search_filter
+from cems_workbench.pipeline.gather import MAX_DEPTH, Request, gather_lists, gather_scores, search_filter
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, Source, ordinal, provenance_of
 from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.resources import Resources
@@ -49,8 +51,9 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import ChunkHits
 from cems_workbench.store.search.tokenizer import chunks, terms_of
-from cems_workbench.store.search.vector_index import EXACT_ROWS
+from cems_workbench.store.search.vector_index import EXACT_ROWS, VectorIndex
 
+EF_SEARCH = "lists.vector.ef_search"
 _COMPUTED = ("vector", "lexical", "ts_rank", "hybrid")
 
 
@@ -449,6 +452,43 @@ def sentence_tries(config: PipelineConfig, request: Request) -> Iterator[Counter
     last = next((part for part in reversed(_SENTENCE_END.split(request.query)) if part.strip()), "").strip()
     if not request.searched and len(words) >= LONG_WORDS and 2 < len(last.split()) <= LAST_SHARE * len(words):
         yield replace(_try(config, {}), searched=last)
+
+
+def graph_tries(
+    trials: Trials, config: PipelineConfig, request: Request, resources: Resources
+) -> Iterator[Counterfactual]:
+    """The least ef_search with which Chroma's graph finds a memory that it missed, if there is one."""
+    name, _ = trials.evidence.missed_by_graph.get(trials.memory_id, ("", 0))
+    if name:
+        i, where = int(name.partition(":")[2]), search_filter(request, config)
+        depth = list_depths(config)["vector"] or MAX_DEPTH
+        vector = resources.embedder.encode_query(trials.evidence.text_for("vector", i))
+        own = resources.store.indexes.graph_settings(resources.embedder)["ef_search"]
+        ef_search = max(config.lists.vector.ef_search or own, depth)
+        vectors = resources.indexes.vectors.with_graph(ef_search)
+        if point := least_ef_search(vectors, vector, depth, where, trials.memory_id, ef_search):
+            less = _try(config, {EF_SEARCH: int(point.fails)})
+            before = trials.on(gathered(less, config, request, resources)).succeeds(less.config(config))
+            change = change_of(config, EF_SEARCH, int(point.succeeds), None if before else point)
+            yield Counterfactual((change,), gathers=True)
+
+
+def least_ef_search(
+    vectors: VectorIndex, vector: Float32, k: int, where: Filter, memory_id: str, fails: int
+) -> Breakpoint | None:
+    """The ef_search above `fails` with which the graph has the memory in a list of k, and with one less has not; None if there is none."""
+
+    def finds(ef_search: int) -> bool:
+        return any(key == memory_id for key, _ in vectors.approximate(vector, k, where, ef_search))
+
+    spec, success = field_spec(EF_SEARCH), fails
+    if finds(fails):
+        return None
+    while success < min(spec.high or 0, len(vectors)):
+        fails, success = success, min(2 * success, int(spec.high or 0))
+        if finds(success):
+            return bisected(finds, spec, fails, success)
+    return None
 
 
 def other_tries(

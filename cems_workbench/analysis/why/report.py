@@ -50,6 +50,7 @@ from cems_workbench.analysis.why.regather import (
     cause_tries,
     depth_tries,
     gather_counterfactuals,
+    graph_tries,
     list_ranks,
     other_tries,
     sentence_tries,
@@ -124,6 +125,7 @@ def search_changes(
 
     if open_store:
         gather(cause_tries(config, causes))
+        gather(graph_tries(trials, config, *open_store))
         gather(sentence_tries(config, open_store[0]))
         if not found or path.status == "in no list":
             gather(depth_tries(config, open_store[0], path.places))

@@ -11,9 +11,12 @@ import importlib.metadata
 import itertools
 import json
 import os
+import shutil
 import sqlite3
 import sys
+import tempfile
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -41,8 +44,6 @@ HNSW: dict[str, Any] = {
     "ef_construction": 200,
     "ef_search": 300,
     "max_neighbors": 32,
-    # One thread inserts in a fixed order, so that the same content gives the same graph and the same hits.
-    "num_threads": 1,
 }
 
 BATCH_SIZE = 2_000
@@ -354,6 +355,30 @@ class ChromaDirectory:
     def _shared(self, collection: Collection, client: ClientAPI) -> Collection:
         return cast("Collection", SharedCollection(self, collection, client)) if self.url is None else collection
 
+    def copy(self, name: str) -> Collection:
+        """A collection of the embedded database in a temporary copy of its files, with the same graph, which searches with any ef_search.
+
+        HNSW keeps as many candidates as the larger of ef_search and the rows asked for, and the copy's ef_search is 1: asking it for n rows
+        searches with an ef_search of n. Chroma reads ef_search when it loads a graph, so another number has no effect in an open client.
+        What Chroma has not written to its graph's files yet, fewer than 1,000 records, each client links again when it opens it.
+        The copy is deleted when it is no longer used. Raises StoreError.
+        """
+        folder = tempfile.TemporaryDirectory(prefix="chroma-", ignore_cleanup_errors=True)
+        try:
+            with self._lock():
+                shutil.copytree(self.path, folder.name, dirs_exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be copied to {folder.name}: {error}") from error
+        client: Any = connect(Path(folder.name), None)
+        collection = find_collection(client, name)
+        if collection is None:
+            raise StoreError(f"{READ_FAILED}: {self.path} has no collection {name}")
+        with store_errors(WRITE_FAILED):
+            collection.modify(configuration={"hnsw": {"ef_search": 1}})
+        weakref.finalize(collection, folder.cleanup)
+        weakref.finalize(collection, client.close)  # the last one is called first
+        return collection
+
     def close(self) -> None:
         if self._client is not None:
             with self._lock():
@@ -408,6 +433,11 @@ class SharedCollection:
         self._directory = directory
         self._handle = collection, client
         self._warm_client: ClientAPI | None = None
+
+    @property
+    def configuration(self) -> Any:
+        """Its settings, as they were when it was opened."""
+        return self._handle[0].configuration
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         """A method as Chroma's; raises AttributeError for one of which it is not known here whether it writes."""

@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -131,6 +131,7 @@ class DerivedIndexes:
         self._graphs: dict[str, tuple[VectorRecord, Collection]] = {}
         self._closed = False
         self._copies: dict[str, ChromaCopy] = {}
+        self._graph_copy: tuple[object, Collection] | None = None
         self._lexical_directory = SegmentDirectory(path / "lexical")
         self._full_text_directory = SegmentDirectory(path / "ts_rank")
         self._vector_files: dict[str, VectorFiles] = {}
@@ -152,7 +153,7 @@ class DerivedIndexes:
 
     def close(self) -> None:
         """Stops what writes to Chroma after the present batch."""
-        self._closed, self._graphs = True, {}
+        self._closed, self._graphs, self._graph_copy = True, {}, None
         if self._refresh_lock.acquire(timeout=CLOSE_WAIT_S):
             self._refresh_lock.release()
         if self._chroma is not None:
@@ -212,7 +213,7 @@ class DerivedIndexes:
             words = language.language(cursor)
             segments = segments_of(self._lexical_directory.state(cursor, tokenizer.version(words)).manifest)
         lexical = LexicalIndex.open(self._lexical_directory.path, segments, self._hidden, words)
-        graph = partial(self.graph, embedder)
+        graph = partial(self.graph, embedder, silent)
         return Indexes(VectorIndex(self._files(embedder.model_id).open(), self._hidden, graph), lexical)
 
     def _files(self, embedder_id: str) -> VectorFiles:
@@ -558,15 +559,44 @@ class DerivedIndexes:
                 return left
             time.sleep(YIELD_S)
 
-    def graph(self, embedder: Embedder, progress: Progress = silent, rows: int = WRITE_ROWS) -> Collection:
-        """The store's Chroma collection, brought up to date to search its graph. Raises as `_write_chroma` does, and StoreError."""
+    def graph(
+        self, embedder: Embedder, progress: Progress = silent, ef_search: int | None = None, rows: int = WRITE_ROWS
+    ) -> Collection:
+        """The store's Chroma collection, brought up to date to search its graph. Raises as `_write_chroma` does, and StoreError.
+
+        With an `ef_search` it is a temporary copy of its files, which is kept for others; of a server the collection, for its own or more.
+        """
         copy = self._copy(embedder.model_id)
         if self._write_chroma(copy, progress, MOST_AT_ONCE, rows):
             raise StoreError(self.chroma_state(embedder.model_id).line)
         record, collection = self._files(embedder.model_id).record(), copy.collection()
         if record is not None:
             self._graphs[embedder.model_id] = record, collection
-        return collection
+        if ef_search is None:
+            return collection
+        if self._chroma_url:
+            if ef_search >= (own := self._hnsw(collection)["ef_search"]):
+                return collection
+            raise StoreError(
+                f"a Chroma server cannot be searched with ef_search {ef_search}, below its collection's {own}"
+            )
+        with self._exclusive():
+            state = str(collection.id), record
+            if self._graph_copy is None or self._graph_copy[0] != state:
+                self._graph_copy = None  # its files first
+                self._graph_copy = state, copy.directory.copy(copy.name)
+            return self._graph_copy[1]
+
+    def graph_settings(self, embedder: Embedder) -> Mapping[str, int]:
+        """The ef_search, ef_construction and max_neighbors of Chroma's graph. Raises as `graph` does."""
+        return self._hnsw(self.graph(embedder))
+
+    @staticmethod
+    def _hnsw(collection: Collection) -> Mapping[str, int]:
+        found: Any = collection.configuration.get("hnsw")
+        if not found:
+            raise StoreError(f"Chroma's collection {collection.name} has no HNSW graph")
+        return {name: found[name] for name in ("ef_search", "ef_construction", "max_neighbors")}
 
     def open_graph(self, embedder_id: str) -> Collection | None:
         """The collection if this process has it open with the vectors that are searched; None otherwise, and nothing is loaded."""

@@ -62,9 +62,12 @@ class VectorIndex:
         self,
         vectors: SegmentVectors | None,
         hidden: Set[str] = frozenset(),
-        graph: Callable[[], Collection] | None = None,
+        graph: Callable[[int | None], Collection] | None = None,
     ) -> None:
-        """`vectors` is None if nothing was embedded yet; `hidden` ids are never returned. `graph` returns Chroma's copy of the vectors."""
+        """`vectors` is None if nothing was embedded yet; `hidden` ids are never returned.
+
+        `graph` returns Chroma's copy of the vectors, ready to be searched with an ef_search.
+        """
         self._vectors = SegmentVectors([]) if vectors is None else vectors
         self._hidden = hidden
         self._graph = graph
@@ -94,27 +97,40 @@ class VectorIndex:
         search = self._search_matrix if len(self) <= EXACT_ROWS else self._vectors.search
         return search_visible(lambda depth: search(unit, depth, where), k, self._hidden)
 
-    def graph_chunks(self, embedding: ArrayLike, k: int, where: Filter = ANY) -> ChunkHits:
-        """As `search_chunks`, of Chroma's HNSW graph alone, which misses some. The graph is refreshed first. Raises StoreError."""
+    def graph_chunks(
+        self, embedding: ArrayLike, k: int, where: Filter = ANY, ef_search: int | None = None
+    ) -> ChunkHits:
+        """As `search_chunks`, of Chroma's HNSW graph alone, which misses some. The graph is refreshed first. Raises StoreError.
+
+        `ef_search` is None for the collection's own; HNSW takes one below the rows that are asked for as that many.
+        """
         unit = self._unit(embedding)
         count = self._vectors.count(where)
         if self._graph is None or k <= 0 or not count:
             return []
-        collection = self._graph()
+        collection = self._graph(ef_search)
         memories = self._vectors.memories(where)
         # Start with the rows that k memories have on average, and double while they cover fewer memories.
         rows = math.ceil(k * count / max(1, memories))
         while True:
-            hits = _query(collection, unit, min(rows, count), where)
+            hits = _query(collection, unit, min(max(rows, ef_search or 0), count), where)[:rows]
             visible = truncate_to_memories([hit for hit in hits if hit[0] not in self._hidden], k)
             covered = len({memory_id for memory_id, _, _ in visible})
             if covered >= min(k, memories) or rows >= count or (count == memories and not self._hidden):
                 return visible
             rows *= 2
 
-    def approximate(self, embedding: ArrayLike, k: int, where: Filter = ANY) -> Hits:
+    def approximate(self, embedding: ArrayLike, k: int, where: Filter = ANY, ef_search: int | None = None) -> Hits:
         """The hits of Chroma's HNSW graph by memory, for comparison with the exact search."""
-        return best_per_memory(self.graph_chunks(embedding, k, where))
+        return best_per_memory(self.graph_chunks(embedding, k, where, ef_search))
+
+    def with_graph(self, ef_search: int) -> VectorIndex:
+        """This index with the graph as it is now, for many searches with this ef_search or a larger one. Raises StoreError."""
+        found = VectorIndex(self._vectors, self._hidden)
+        if self._graph is not None:
+            collection = self._graph(ef_search)
+            found._graph = lambda _: collection
+        return found
 
     def embeddings(self, ids: Sequence[str]) -> dict[str, Float32]:
         """One unit vector per memory, shape (dimension,); ids without one are absent.

@@ -49,7 +49,7 @@ PIXELS_PER_CHAR = 6.6
 NARROW_CHARS = 17
 """Characters of a line of a label in a figure that shares its row with another."""
 BAND = LIST_COLOURS[0]
-COLOURS = {"never": LIST_COLOURS[7], "depth": LIST_COLOURS[2], "dropped": LIST_COLOURS[1], "below": LIST_COLOURS[3]}
+COLOURS = {"never": 7, "graph": 6, "depth": 2, "dropped": 1, "below": 3}
 """By the manner of a branch; its label and its place say the same."""
 UNSEEN = {"marker": {"opacity": 0}}
 POINTER = {
@@ -151,7 +151,7 @@ def _shapes(one: _Leaving, flow: Flow, chosen: bool) -> tuple[dict[str, Any], di
     x = [one.column + (one.end - one.column) * at for at in shares]
     y = [one.leaves + at * at * (3 - 2 * at) * DROP_PX for at in shares]  # level at both ends
     down = [y[-1] + (max(one.label, y[-1]) - y[-1]) * at for at in shares[1:]]
-    colour, half = COLOURS[one.branch.manner], max(one.thickness, MIN_HEIGHT_PX) / 2
+    colour, half = LIST_COLOURS[COLOURS[one.branch.manner]], max(one.thickness, MIN_HEIGHT_PX) / 2
     area = AREA | {
         "x": [*x, *x[::-1]],
         "y": [*(middle - half for middle in y), *(middle + half for middle in y[::-1])],

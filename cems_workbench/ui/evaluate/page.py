@@ -8,7 +8,7 @@ import streamlit as st
 
 from cems_workbench.jobs.evaluation import EvaluationReport
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.ui.evaluate import breakdown, compare, experiments, losses, setup
+from cems_workbench.ui.evaluate import breakdown, compare, experiments, graph, losses, setup
 from cems_workbench.ui.evaluate.state import Choice, measured
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import begin_page
@@ -23,6 +23,7 @@ VIEWS = (
     View("Compare judges", 50, lambda evaluated, choice, resources: breakdown.draw_judges(evaluated)),
     View("Calibrate", 60, lambda evaluated, choice, resources: breakdown.draw_calibration(evaluated, choice)),
     View("Ablation", 70, breakdown.draw_ablation),
+    View("Graph recall", 75, graph.draw_graph),
     View("Experiments", 80, experiments.draw_experiments),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 import threading
 
 import numpy as np
@@ -12,7 +13,7 @@ from cems_workbench.errors import InputError, StoreError
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Memory
 from cems_workbench.store import ANY, Filter, Store
-from cems_workbench.store.search import tokenizer, vector_index
+from cems_workbench.store.search import chroma, tokenizer, vector_index
 from cems_workbench.store.search.chroma import connect
 
 
@@ -173,6 +174,46 @@ def test_graph_search_agrees_with_exact_search(store, embedder, rows, monkeypatc
         for found in (scanned, graph):
             assert [name for name, _ in found] == [name for name, _ in exact]
             assert [score for _, score in found] == pytest.approx([score for _, score in exact], abs=1e-5)
+
+
+def test_an_ef_search_finds_what_the_same_graph_with_that_setting_finds_and_the_collection_stays(
+    store, embedder, rows, monkeypatch, tmp_path
+):
+    monkeypatch.setitem(chroma.HNSW, "max_neighbors", 3)
+    monkeypatch.setitem(chroma.HNSW, "ef_construction", 4)
+    monkeypatch.setitem(chroma.HNSW, "ef_search", 50)
+    monkeypatch.setitem(chroma.HNSW, "sync_threshold", 500)  # each client links what is not in the graph files again
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    store.add(rows([Memory(f"m{i:04}", f"text {i}", project=f"p{i % 3}") for i in range(1_536)]))
+    store.indexes.refresh(embedder)
+    vectors, found = store.indexes.open(embedder).vectors, {}
+    queries, where = embedder.encode([f"query {i}" for i in range(20)]), Filter("p1", only_project=True)
+    for ef_search in (None, 7, 30, 200):
+        found[ef_search] = [
+            [name for name, _ in vectors.approximate(query, 10, each, ef_search)]
+            for query in queries
+            for each in (ANY, where)
+        ]
+    exact = [[name for name, _ in vectors.search(query, 10, each)] for query in queries for each in (ANY, where)]
+    assert found[7] != exact
+    assert store.indexes.graph_settings(embedder) == {"ef_search": 50, "ef_construction": 4, "max_neighbors": 3}
+    folder, name = store.path / "chroma", store.indexes.graph(embedder).name
+    assert list((tmp_path / "temporary").iterdir())
+    store.close()
+    assert not list((tmp_path / "temporary").iterdir())
+    for ef_search, ours in found.items():
+        client = connect(shutil.copytree(folder, tmp_path / f"ef{ef_search}"), None)
+        collection = client.get_collection(name, embedding_function=None)
+        if ef_search:
+            collection.modify(configuration={"hnsw": {"ef_search": ef_search}})
+        answers = [
+            collection.query(query_embeddings=query[None, :], n_results=10, where=each, include=[])["ids"][0]
+            for query in queries
+            for each in (None, {"project": "p1"})
+        ]
+        assert [set(ids) for ids in answers] == [set(ids) for ids in ours], ef_search
+        client.close()
 
 
 @pytest.mark.parametrize("exact_rows", [0, 10_000])
