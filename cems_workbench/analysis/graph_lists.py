@@ -11,13 +11,16 @@ Source: the recall of ANN-Benchmarks (Aumüller et al. 2020).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.pipeline.evidence import Evidence, Request
+from cems_workbench.errors import ModelError, StoreError
+from cems_workbench.models.protocol import Float32
+from cems_workbench.pipeline.evidence import Evidence, RankedList, Request
 from cems_workbench.pipeline.gather import search_filter
 from cems_workbench.pipeline.list_sources import provenance_of
 from cems_workbench.pipeline.resources import Resources
@@ -25,6 +28,10 @@ from cems_workbench.store.search.entries import Hits, best_per_memory
 
 COSINE_TOLERANCE = 1e-6
 """Cosines closer than this are equal: single precision has about 7 digits."""
+CHROMA_EF = 100
+"""Chroma's ef_search where a system sets none."""
+TIES = 10
+"""Rows asked for past a memory's exact rank: the graph may order near ties otherwise."""
 MAX_NAMED = 3
 """Missed memories that a line names."""
 
@@ -110,15 +117,62 @@ def graph_lists(
     evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
 ) -> Iterator[GraphList]:
     """Each of `compared_lists` as the graph gives it. Raises StoreError, and ModelError of a server's embedder."""
-    names, vectors = compared_lists(evidence, config), resources.indexes.vectors
+    vectors, ef = resources.indexes.vectors, config.lists.vector.ef_search
+    for ranked, exact, query in _exact(evidence, config, resources):
+        found = vectors.approximate(query, len(exact), search_filter(request, config), ef)
+        yield GraphList(ranked.name, _ranks(found), recall_of(exact, found))
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlace:
+    """Where a search of the graph with `ef` has a memory that the vector list `list` has at `exact`; `rank` is None if it misses it."""
+
+    list: str
+    exact: int
+    rank: int | None
+    ef: int
+
+    @property
+    def words(self) -> str:
+        """What a table says of it."""
+        if self.rank is not None:
+            return f"a search of Chroma's graph with ef {self.ef} has it too"
+        return f"found exactly at {self.exact}; a system that searches the graph with ef {self.ef} would have missed it"
+
+
+def graph_places(
+    memory_id: str, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
+) -> tuple[GraphPlace, ...]:
+    """The memory in the graph's answers, of each of `compared_lists` that has it; none unless `Resources.graph_open`. Raises nothing.
+
+    As many rows are asked for as `ef`, which is CHROMA_EF, or more where the memory is further down: no system finds it with less.
+    """
+    if not resources.graph_open:
+        return ()
+    places = []
+    with suppress(StoreError, ModelError):  # what the lists say of the memory holds without a graph
+        for ranked, exact, query in _exact(evidence, config, resources):
+            place = _ranks(exact).get(memory_id)
+            if place is not None:
+                ef = max(config.lists.vector.ef_search or CHROMA_EF, place + TIES)
+                found = resources.indexes.vectors.approximate(query, ef, search_filter(request, config), ef)
+                places.append(GraphPlace(ranked.name, place, _ranks(found).get(memory_id), ef))
+    return tuple(places)
+
+
+def _exact(
+    evidence: Evidence, config: PipelineConfig, resources: Resources
+) -> Iterator[tuple[RankedList, Hits, Float32]]:
+    """Each of `compared_lists`, its hits by memory, and the vector of its query."""
+    names = compared_lists(evidence, config)
     for ranked in evidence.lists:
         if ranked.name in names:
-            exact = best_per_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])
-            query = resources.embedder.encode_query(evidence.text_for("vector", ranked.variant or 0))
-            found = vectors.approximate(query, len(exact), search_filter(request, config))
-            yield GraphList(
-                ranked.name, {memory_id: i for i, (memory_id, _) in enumerate(found, 1)}, recall_of(exact, found)
-            )
+            hits = best_per_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])
+            yield ranked, hits, resources.embedder.encode_query(evidence.text_for("vector", ranked.variant or 0))
+
+
+def _ranks(hits: Hits) -> dict[str, int]:
+    return {memory_id: i for i, (memory_id, _) in enumerate(hits, 1)}
 
 
 def recall_of(exact: Hits, found: Hits) -> Recall:

@@ -492,6 +492,7 @@ def why(
     store: OpenStore | None = None,
     k: int | None = None,
     labelled: bool = False,
+    graph: bool = False,
     progress: Progress = silent,
 ) -> Explanation:
     """Why a memory is not among the first results of an answer, and what would bring it there, as the command `why` does.
@@ -503,6 +504,7 @@ def why(
             None: parameters alone, on the evidence of the answer.
         k: it counts as missing below rank k; None is the config's limit of results.
         labelled: order the changes by what they gain on the store's judged queries.
+        graph: open the store's Chroma collection, to say whether a search of its graph would have missed the memory.
         progress: called with a label, a count and a total.
 
     Raises:
@@ -510,11 +512,12 @@ def why(
     """
     if k is not None and k < 1:
         raise InputError(f"k {k}: it is counted from 1")
-    if store is None and labelled:
-        raise InputError("labelled needs the store: why(answer, memory_id, store=store, labelled=True)")
+    if store is None and (labelled or graph):
+        named = "labelled" if labelled else "graph"
+        raise InputError(f"{named} needs the store: why(answer, memory_id, store=store, {named}=True)")
     if store is not None and answer.request is None:
         raise InputError("this answer was read from a file; search the store for the query, or leave the store out")
-    return explanation(answer, memory_id, store, k, labelled, progress=progress)
+    return explanation(answer, memory_id, store, k, labelled, graph, progress=progress)
 
 
 def explanation(
@@ -523,6 +526,7 @@ def explanation(
     store: OpenStore | None = None,
     k: int | None = None,
     labelled: bool = False,
+    graph: bool = False,
     *,
     of_set: Sequence[KnownMistake] = (),
     progress: Progress = silent,
@@ -538,6 +542,8 @@ def explanation(
     else:
         memory_id = stored_memory(named, store.resources)
         memory = store.resources.store.memories.get(memory_id)
+        if graph:
+            store.resources.graph(progress)
     found = explain(
         memory_id,
         answer.evidence,

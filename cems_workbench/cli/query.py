@@ -180,6 +180,7 @@ def why_command(
     cutoff: CutoffOption = None,
     evidence: Path | None = None,
     labelled: bool = False,
+    graph: bool = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -188,11 +189,11 @@ def why_command(
     Names the stage that dropped the memory and the smallest config changes that return it. Nothing is changed.
     """
     if evidence is not None:
-        if labelled:
-            raise InputError("--labelled needs the store; leave --evidence out")
+        if labelled or graph:
+            raise InputError(f"--{'labelled' if labelled else 'graph'} needs the store; leave --evidence out")
         found = _of_evidence(query, memory_id, evidence, choice, asked, cutoff, store, as_json)
     else:
-        found = explained(query, memory_id, choice, asked, cutoff, labelled, store, as_json)
+        found = explained(query, memory_id, choice, asked, cutoff, labelled, store, as_json, graph)
     answer = found.answer
     searched = answer.evidence
     if as_json:
@@ -219,12 +220,13 @@ def explained(
     labelled: bool,
     store: Path | None,
     quiet: bool,
+    graph: bool = False,
 ) -> Explanation:
     """Why a memory is not in the store's answer to a query. A judge is asked only where it decides."""
     with asked.answer(query, choice.read(), store, quiet) as (opened, answer, progress):
         from cems_workbench.api.single_query import explanation
 
-        return explanation(answer, memory_id, opened, cutoff, labelled, progress=progress)
+        return explanation(answer, memory_id, opened, cutoff, labelled, graph, progress=progress)
 
 
 def _of_evidence(

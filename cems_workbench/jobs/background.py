@@ -210,7 +210,7 @@ class BackgroundQueue(BackgroundWork):
         self.resources.store.queues.save(assemble(self.plan, self.resources, self._watch))
 
 
-CHROMA_ROWS = 128
+CHROMA_ROWS = 64
 """Records written to Chroma at a time: it keeps the interpreter to itself meanwhile, so that no page is drawn."""
 
 

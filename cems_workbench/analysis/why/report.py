@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
+from cems_workbench.analysis.graph_lists import GraphPlace, graph_places
 from cems_workbench.analysis.known_mistakes import crowding, known_mistakes, typos
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.analysis.stage_mistakes import KnownMistake, with_those_of_set
@@ -252,13 +253,22 @@ class Why:
     """The change to try first; None if the memory needs none."""
     vector: StoredVector | None = None
     """A vector of the memory that is not of its text; None if all are."""
+    graph: tuple[GraphPlace, ...] = ()
+    """Where a search of Chroma's graph has it; empty where this process does not have the graph open."""
 
     @property
     def lines(self) -> tuple[str, ...]:
         """The fix, the cause, a vector that is not of the text, what supersedes it, known mistakes, and the verdict."""
         said = [self.fix and self.fix.sentence, self.cause, self.vector and self.vector.sentence, self.standing]
         said += [f"known mistake: {mistake.line}" for mistake in self.mistakes]
+        said += [self.graph_line]
         return tuple(line for line in (*said, self.verdict) if line)
+
+    @property
+    def graph_line(self) -> str:
+        """That the graph misses it in every vector list that has it; empty if it does not."""
+        missed = [one for one in self.graph if one.rank is None]
+        return f"{missed[0].list}: {missed[0].words}." if missed and len(missed) == len(self.graph) else ""
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -292,7 +302,10 @@ class Why:
     @property
     def in_lists(self) -> Table:
         """Its place in each list when the whole store is searched."""
-        rows = ((list_label(place.list), place.rank, place.score, place.words) for place in self.path.places)
+        rows: list[tuple[Any, ...]] = []
+        for place in self.path.places:
+            rows.append((list_label(place.list), place.rank, place.score, place.words))
+            rows += [("its graph", one.rank, None, one.words) for one in self.graph if one.list == place.list]
         return Table(("list", "rank", "score", "whole store"), tuple(rows), "its place in each list")
 
     @property
@@ -325,6 +338,7 @@ class Why:
             **plain_fields(self, "fix"),
             **plain_fields(self.path, "k status rank lost_at"),
             **plain_fields(self, "cause standing vector"),
+            **({"graph": [asdict(one) for one in self.graph]} if self.graph else {}),
             "path": plain_fields(self.path, "steps")["steps"],
             **plain_fields(self.path, "places"),
             **plain_fields(self, "counterfactuals nearest verdict replays"),
@@ -419,6 +433,7 @@ def explain(
         standing_sentence(trace, memory_id, k),
         fix,
         vector,
+        graph_places(memory_id, evidence, config, *open_store) if open_store else (),
     )
 
 
