@@ -339,9 +339,12 @@ def answered(
     progress: Progress = silent,
 ) -> Answer:
     """The answer to a request; `judge` is what the judge scores. Raises InputError for a variant in `off` that is not there, as `named`."""
+    from cems_workbench.models.minilm_embedder import MiniLMEmbedder
     from cems_workbench.pipeline.gather import gather_lists, gather_trace
 
     lists = gather_lists(request, config, store.resources, progress)
+    if store.resources.of_command and isinstance(embedder := store.resources.embedder, MiniLMEmbedder):
+        embedder.unload()  # before the cross-encoder is loaded
     left_out = known_variants(off, len(lists.variants), named)
     trace = gather_trace(
         lists, config, store.resources, progress, judge=judge, switched_off=left_out, clock=perf_counter

@@ -174,6 +174,7 @@ class KeptResources:
         """The resources of an existing store with memories; closed at the end unless they are kept. Raises what `open_filled` does."""
         if not self._keeping:
             with closing(open_filled(settings)) as resources:
+                resources.of_command = True
                 yield resources
             return
         resources = self._fitting(settings)

@@ -74,6 +74,8 @@ class Resources:
         self.store = store
         self.embedder = embedder
         self.servers = servers
+        self.of_command = False
+        """Whether they are closed after a command, which embeds a query once."""
         self.breaker = CircuitBreaker()
         """Circuit breaker of the model servers."""
         self.scoring = threading.Lock()

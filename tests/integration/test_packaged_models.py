@@ -16,6 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cems_workbench.api.open_store import OpenStore
+from cems_workbench.api.single_query import answered
+from cems_workbench.config import preset, with_values
 from cems_workbench.errors import ModelError
 from cems_workbench.jobs import device_match
 from cems_workbench.models import device, minilm_embedder, minilm_judge
@@ -34,6 +37,7 @@ from cems_workbench.models.minilm_embedder import (
 )
 from cems_workbench.models.minilm_judge import FILES, FOLDER, MODEL_ID, NETWORK, RECORDED, MiniLMJudge, available
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID, Resolved, packaged_minilm, resolve
+from cems_workbench.pipeline.evidence import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import titled
 from training import softmax
@@ -430,3 +434,13 @@ def test_how_the_models_run_here_is_told_without_loading_them(own_cache: None, m
     for module in (minilm_judge, minilm_embedder):
         monkeypatch.setattr(module, "loaded", None)
     assert [MiniLMJudge().agreement, MiniLMEmbedder(resolve(PACKAGED_ID)).agreement] == found
+
+
+def test_a_command_gives_up_the_embedder_before_it_loads_the_reranker(resources: Resources) -> None:
+    asked = OpenStore(resources), Request("tea"), with_values(preset("workbench").config, {"rerank.backend": "none"})
+    embedder = resources.embedder = MiniLMEmbedder(resolve(PACKAGED_ID))
+    ids = answered(*asked).ids
+    assert embedder.loaded, "whatever stays open keeps it"
+    resources.of_command = True
+    assert answered(*asked).ids == ids
+    assert not embedder.loaded
