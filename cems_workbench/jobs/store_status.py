@@ -156,8 +156,20 @@ def _status(
 
 def _probe(record: SourceRecord, address: Address | None) -> SourceInfo:
     address = address or parse_saved(record.address, record.secret_from)
+    if address.kind == "chroma" and not address.host and record.complete and not _changed(address, record.begun_at):
+        # Its client would be loaded, and the folder copied, to say the same again.
+        return SourceInfo(**{**record.probe, "settings": ()})
     with closing(connect.open_source(address, record.mapping, PROBE_TIMEOUT_S)) as source:
         return source.probe()
+
+
+def _changed(address: Address, since: datetime) -> bool:
+    """Whether a file of a folder is newer than a moment. Raises InputError if the folder is gone."""
+    from cems_workbench.sources.chroma import MARKER
+    from cems_workbench.sources.server_or_directory import find_directory
+
+    folder, _ = find_directory(address, MARKER)
+    return any(each.stat().st_mtime >= since.timestamp() for each in folder.rglob("*"))
 
 
 def _compared(store: Store, record: SourceRecord, embedder: Embedder) -> Compared:

@@ -16,6 +16,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.jobs.chroma_export import COLLECTION, export_chroma
 from cems_workbench.jobs.connecting import connect, folder_address, source_specs
 from cems_workbench.jobs.factory import servers
+from cems_workbench.jobs.store_status import ask_sources
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory, ParsedInput, Relation
@@ -81,6 +82,7 @@ def test_a_store_through_a_folder_of_chroma_is_the_same_and_embeds_no_memory(tmp
             assert here == there
         chunks = two.store.chunks.statistics().chunks
         assert chunks > len(MEMORIES) and report.values["vectors"] == chunks
+        assert [(each.problem, each.difference) for each in ask_sources(two.store)()] == [("", 0)]
         assert (two.refresh(), taken_from(tmp_path / "out", two).sources[0].read) == (None, 0)
         with pytest.raises(InputError, match="must be a new or empty folder"):
             export_chroma(one.store, one.embedder, tmp_path / "out")
