@@ -42,8 +42,9 @@ COMPARED = "inspect:index_check:compared"
 LIVE, TRIED = "inspect:index_check:live", "inspect:index_check:tried"
 GRAPH_HELP = (
     "A vector index searches a graph (HNSW) instead of comparing all embeddings: fast, but it can miss near memories. "
-    f"The workbench compares all of them, so its list misses none; up to {EXACT_ROWS:,} memories the graph’s list is shown too: what a "
-    "system returns that searches Chroma’s graph. For a hybrid list, Lists → Rows of the vector index simulates PostgreSQL’s index."
+    "The workbench compares all of them, so its list misses none; where Chroma’s collection is open, and up to "
+    f"{EXACT_ROWS:,} memories, the graph’s list is shown too: what a system returns that searches it. "
+    "For a hybrid list, Lists → Rows of the vector index simulates PostgreSQL’s index."
 )
 
 
@@ -132,7 +133,7 @@ def _compared(
             how = f"exact, of {pool} (Lists → Candidate set)"
         answer = best_per_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])[:depth]
         rows = [(ranked.name, how, compare(exact, answer, depth))]
-        if len(ids) <= EXACT_ROWS:  # in a large store the graph takes minutes to build
+        if context.resources.graph_open or len(ids) <= EXACT_ROWS:  # else the collection may take minutes to write
             where = search_filter(context.request, config)
             graph = compare(exact, vectors.approximate(query, depth, where), depth)
             rows.append(("Chroma alone", "Chroma's graph", graph))

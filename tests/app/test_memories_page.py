@@ -15,7 +15,8 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.config import preset
 from cems_workbench.errors import StoreError
 from cems_workbench.formats import read
-from cems_workbench.jobs.background import BackgroundChroma
+from cems_workbench.jobs import background
+from cems_workbench.jobs.foreground import ForegroundGate
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.store import Store
@@ -24,8 +25,9 @@ from cems_workbench.ui.inspect.state import Gathered, InspectState
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
 
+from .conftest import settle
 from .inspect_page import STATE, state_of
-from .pages import OpenPage, all_html, captions, checked, html, plainly
+from .pages import OpenPage, all_html, captions, checked, html, plainly, press
 
 
 @pytest.fixture(scope="session")
@@ -359,22 +361,37 @@ def test_a_damaged_block_met_while_a_page_is_drawn_is_one_line(
     ]
 
 
-def test_the_store_view_tells_of_the_chroma_collection_and_of_what_failed(open_memories: OpenPage) -> None:
+KEEP_CHROMA = session._keep_chroma
+
+
+def test_the_app_keeps_the_chroma_collection_current_and_tells_of_it(
+    open_memories: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_keep_chroma", KEEP_CHROMA)
+    monkeypatch.setattr(background, "FOREGROUND", ForegroundGate(quiet_s=0))
     page = open_memories(view="Store")
-    resources = session.resources()
+    settle()
+    resources, state = session.resources(), session.warm_up_state()
+    records = written(state)
+    assert resources.graph_open and records == len(resources.indexes.vectors)
+    table = html(page.run(), "wb-mem-table")
+    assert "Chroma" in table and "behind" not in table and str(resources.store.path / "chroma") in table
+    press(pick(show(page, "Browse"), "m001"), "memories:delete")
+
+    assert written(state) == records - 1 and resources.graph_open
+    monkeypatch.setattr(session, "_keep_chroma", lambda opened, state: None)
     resources.store.memories.delete("m002")
     resources.refresh()
-    table = html(page.run(), "wb-mem-table")
-    assert "Chroma" in table and "behind" in table and "not written yet: reindex --chroma" in table
-    assert "is brought up to date in the background, once the models are loaded." in captions(page)
-    writer = BackgroundChroma(resources).start()
-    writer.wait(60)
-    assert writer.over and not writer.problem and writer.total
-    table = html(page.run(), "wb-mem-table")
-    assert "behind" not in table and str(resources.store.path / "chroma") in table
-    assert "in the background" not in captions(page)
-    resources.store.memories.delete("m001")
-    resources.refresh()
-    writer.problem = "it is damaged"
-    session.warm_up_state().chroma = writer
+    table = html(show(page, "Store"), "wb-mem-table")
+    assert "behind" in table and "1 change not written yet: reindex --chroma" in table
+    assert state.chroma is not None
+    state.chroma.problem = "it is damaged"
     assert "graph cannot be searched: it is damaged." in captions(page.run())
+
+
+def written(state: session.WarmUpState) -> int:
+    """The records in Chroma once what writes there has ended."""
+    assert state.chroma is not None
+    state.chroma.wait(60)
+    assert state.chroma.over and not state.chroma.problem
+    return session.resources().store.indexes.graph(session.resources().embedder).count()

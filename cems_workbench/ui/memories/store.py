@@ -134,7 +134,7 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
     collection = None if model is None else resources.store.indexes.chroma_state(model)
     copies = [] if collection is None else [chroma_row(collection, model, resources.store.content_version)]
     st.html(indexes_html([*states, *copies]))
-    if collection is not None and not collection.current:
+    if collection is not None and not collection.current and not collection.problem:
         _chroma(resources)
     embedder = resources.embedder
     model = f"{embedder.line}, {embedder.place}" if isinstance(embedder, TokenEmbedder) else embedder.line
