@@ -279,6 +279,9 @@ def reindex_command(
     store: StoreOption = None,
     mismatched: bool = False,
     chroma: bool = False,
+    ef_search: int | None = None,
+    ef_construction: int | None = None,
+    max_neighbors: int | None = None,
     as_json: JsonOption = False,
 ) -> None:
     """Re-embed with the configured model.
@@ -288,6 +291,10 @@ def reindex_command(
     from cems_workbench.analysis.why.path import require_stored
     from cems_workbench.jobs.embedder_match import mismatched_memories
 
+    asked = {"ef_search": ef_search, "ef_construction": ef_construction, "max_neighbors": max_neighbors}
+    hnsw = {name: value for name, value in asked.items() if value is not None}
+    if hnsw and not chroma:
+        raise InputError(f"{', '.join(hnsw)}: they are settings of the Chroma collection, and need --chroma")
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
         for memory_id in memory_ids or ():
             require_stored(memory_id, resources.store)
@@ -295,7 +302,7 @@ def reindex_command(
         resources.store.sources.re_embed([*(memory_ids or ()), *named])
         report = resources.embed_anew(progress)
         indexes, embedder = resources.store.indexes, resources.embedder.model_id
-        late = indexes.renew_chroma(embedder, progress) if chroma else indexes.catch_up_chroma(embedder, progress)
+        late = indexes.renew_chroma(embedder, progress, hnsw) if chroma else indexes.catch_up_chroma(embedder, progress)
         told = resources.store.notices
         to_search = first_search(resources.store, given_options(store=store))
         total = resources.store.memories.count()

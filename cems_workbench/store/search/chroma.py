@@ -17,10 +17,11 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
@@ -123,8 +124,11 @@ def find_collection(client: ClientAPI, name: str) -> Collection | None:
             return None
 
 
-def create_collection(client: ClientAPI, name: str, embedder_id: str) -> Collection:
-    configuration: Any = {"hnsw": HNSW}
+def create_collection(
+    client: ClientAPI, name: str, embedder_id: str, hnsw: Mapping[str, int] = MappingProxyType({})
+) -> Collection:
+    """A collection with `HNSW`, or with other values of its settings in `hnsw`."""
+    configuration: Any = {"hnsw": {**HNSW, **hnsw}}
     with store_errors(WRITE_FAILED):
         return client.create_collection(
             name, embedding_function=None, metadata={"embedder": embedder_id}, configuration=configuration
@@ -347,10 +351,10 @@ class ChromaDirectory:
             collection = find_collection(client, name)
             return None if collection is None else self._shared(collection, client)
 
-    def create(self, name: str, embedder_id: str) -> Collection:
+    def create(self, name: str, embedder_id: str, hnsw: Mapping[str, int]) -> Collection:
         """Create a collection for an embedder's vectors. Raises StoreError."""
         with self.client(writing=True) as client:
-            return self._shared(create_collection(client, name, embedder_id), client)
+            return self._shared(create_collection(client, name, embedder_id, hnsw), client)
 
     def _shared(self, collection: Collection, client: ClientAPI) -> Collection:
         return cast("Collection", SharedCollection(self, collection, client)) if self.url is None else collection

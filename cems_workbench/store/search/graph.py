@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -82,6 +82,7 @@ class ChromaCopy:
         self.directory, self.name = directory, name
         self._database, self.embedder_id = database, embedder_id
         self._collection: Collection | None = None
+        self._hnsw: Mapping[str, int] = {}
         self._planned: tuple[Any, list[EntryId], list[EntryId]] | None = None
         self.place = str(directory.path)
         if directory.url:
@@ -145,7 +146,7 @@ class ChromaCopy:
             return 0, left
         if held is None:
             gone = saved.collection
-            self._collection = self.directory.create(self.name, self.embedder_id)
+            self._collection = self.directory.create(self.name, self.embedder_id, self._hnsw)
             saved = _Saved(str(self._collection.id), self.directory.url or "")
             with self._database.transaction() as cursor:
                 embedded.remove_collection(cursor, gone)
@@ -197,10 +198,13 @@ class ChromaCopy:
             self._save(cursor, saved)
         return saved
 
-    def renew(self) -> str:
-        """Drop the collection, to be written again, or move a folder aside that cannot be read, and report that. Raises StoreError."""
+    def renew(self, hnsw: Mapping[str, int]) -> str:
+        """Drop the collection, to be written again with these settings of its graph, or move aside a folder that cannot be read.
+
+        Returns what was moved, and why. Raises StoreError.
+        """
         saved, aside = self._saved(), ""
-        self._collection = None
+        self._collection, self._hnsw = None, hnsw
         try:
             if self.directory.exists():
                 self._held(saved)

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.errors import StoreError, StoreLockedError, counted
@@ -503,22 +504,26 @@ class DerivedIndexes:
             return copy.refused(str(error)).line
         return "" if self._is_complete(copy) else self.chroma_state(embedder_id).line
 
-    def renew_chroma(self, embedder_id: str, progress: Progress = silent) -> str:
+    def renew_chroma(
+        self, embedder_id: str, progress: Progress = silent, hnsw: Mapping[str, int] = MappingProxyType({})
+    ) -> str:
         """As `catch_up_chroma` without a limit; a collection that cannot be written to, or lacks nothing, is replaced by a new one.
+
+        So is any collection if `hnsw` has settings of the graph: Chroma takes them when a collection is made.
 
         A folder that cannot be read is moved aside, which the returned line says.
         """
         copy, said = self._copy(embedder_id), ""
         try:
             try:
-                if not self._is_complete(copy):
+                if not hnsw and not self._is_complete(copy):
                     self._write_chroma(copy, progress, None)
                     return ""
             except StoreError:
                 log.info("the Chroma collection %s is replaced", copy.name, exc_info=True)
             self._graphs.pop(embedder_id, None)
             with self._exclusive():
-                said = copy.renew()
+                said = copy.renew(hnsw)
             self._write_chroma(copy, progress, None)
         except StoreError as error:
             return f"Chroma at {copy.place}: {error}"
