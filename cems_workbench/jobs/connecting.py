@@ -277,9 +277,9 @@ def _import_source(
         with closing(sources.open_source(spec.address, spec.mapping)) as source:
             when = datetime.now(UTC)
             report = take_snapshot(store, source, when, progress, spec.mapping, secret_from, rows_per_second, first)
-    except InputError:
-        for each in store.sources.read():
-            if each.address == address and address not in known:
+    except (InputError, SourceError):
+        for each in store.sources.read() if only_searchable else ():
+            if each.address == address and address not in known and not each.memories:
                 store.sources.forget(each.id)
         raise
     record = next(each for each in store.sources.read() if each.id == report.source_id)

@@ -95,6 +95,10 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
         message = str(error) or type(error).__name__
         if any(word in message.lower() for word in ("not authenticated", "unauthorized", "forbidden")):
             return f"the key is refused or missing: set CHROMA_API_KEY ({message})"
+        if "Error getting embedding" in message or "Error finding id" in message:
+            return (
+                f"the files of its vectors are damaged; import --re-embed (?{VECTORS}=none) takes its texts ({message})"
+            )
         # Chroma raises plain exceptions for replies that it does not understand.
         if isinstance(error, (ChromaError, ValueError, KeyError, OSError)) or type(error) is Exception:
             return message
@@ -129,7 +133,7 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
             notes.append(
                 "Chroma writes to a directory that it opens, so a copy of it is read: connect again to see changes"
             )
-        dimension = self._dimension() if rows else None
+        dimension = self._dimension() if rows and self.with_vectors else None
         model = _model(configuration, labels)
         if model == DEFAULT_MODEL and dimension not in (None, DEFAULT_DIMENSION):
             # A library that sends vectors itself leaves the function as it is.
@@ -179,7 +183,8 @@ class _Chroma(ServerOrDirectoryClient["Client", "Collection"]):
                 return
 
     def take(self, ids: Sequence[str]) -> Sequence[Row]:
-        return self._rows(self._collection.get(ids=list(ids), include=["documents", "metadatas", "embeddings"]))
+        parts = ["documents", "metadatas", *(["embeddings"] if self.with_vectors else [])]
+        return self._rows(self._collection.get(ids=list(ids), include=cast(Any, parts)))
 
     def search(self, query: ClientQuery) -> Sequence[ClientHit]:
         if query.trial.exact:

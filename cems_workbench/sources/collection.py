@@ -129,6 +129,8 @@ class CollectionClient(ABC):
 
     owner: Owner | None = None
     """The only rows that are counted, listed and searched; None: all. Set for the option `user=`, if the kind has it."""
+    with_vectors: bool = True
+    """Whether `take` returns vectors. Set for the option `vectors=none`, if the kind has it."""
     text_of: Callable[[Row], str | None] = staticmethod(lambda row: row.text)
     """The text of a row, by the names or the mapping of its fields."""
 
@@ -222,6 +224,7 @@ class CollectionSource:
         if address.options.get(VECTORS, NO_VECTORS) != NO_VECTORS:
             raise InputError(f"{address.plain}: {VECTORS} may be {NO_VECTORS} alone")
         self._client = client(address, timeout)
+        self._client.with_vectors = not self._embedded_here
         self._client.text_of = lambda row: text_of(row.text, row.payload, self._names)
         if "user" in address.options:
             try:

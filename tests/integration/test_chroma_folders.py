@@ -21,6 +21,7 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory, ParsedInput, Relation
 from cems_workbench.settings import Settings
+from cems_workbench.sources.source import SourceError
 from cems_workbench.store import Store
 from tests.small_store import HashEmbedder
 
@@ -153,3 +154,15 @@ def test_a_folder_that_cannot_be_imported_is_one_line(command: Command, tmp_path
         assert (done.code, done.out) == (2, "") and line in done.err.splitlines()[-1], words
     done = command("export", "--store", tmp_path / "store")
     assert done.code == 2 and "--chroma DIR" in done.err
+
+
+def test_the_texts_of_a_folder_without_its_vectors_can_still_be_taken(tmp_path: Path) -> None:
+    rows = {f"r{n}": f"text {n}" for n in range(1_100)}  # from a thousand on Chroma writes files of vectors
+    folder = folder_of(tmp_path / "chroma", rows, np.random.default_rng(0).normal(size=(1_100, 16)).astype(np.float32))
+    for file in folder.glob("*/*"):
+        file.unlink()
+    with closing(resources(tmp_path / "store")) as to:
+        with pytest.raises(SourceError, match=r"files of its vectors are damaged; import --re-embed"):
+            taken_from(folder, to)
+        assert (to.store.memories.count(), to.store.sources.read()) == (0, [])
+        assert taken_from(folder, to, re_embed=True).sources[0].memories.added == len(rows)
