@@ -14,9 +14,8 @@ def main() -> None:
     code = answer()
     if code is not None:
         sys.exit(code)
-    gc.set_threshold(
-        20_000, 50, 50
-    )  # imports and evidence are many objects and no garbage: a tenth of a start was looking for it
+    # Imports and evidence are many objects and no garbage: a tenth of a start was looking for it. What runs for long makes some.
+    gc.set_threshold(500_000 if sys.argv[1:2] in (["search"], ["doctor"]) else 20_000, 50, 50)
     # Plugins of pydantic are looked for in every installed package, which takes long, and there is nothing here that they would see.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from cems_workbench.cli import main as run

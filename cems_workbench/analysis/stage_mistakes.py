@@ -212,11 +212,11 @@ class _Order:
 
     def measured(self) -> str:
         """That it ranks the judged memories worse than its input; empty unless the 95 % interval says so."""
-        from cems_workbench.evaluation.statistics import paired_interval
-
         before, after = np.array(self.before), np.array(self.after)
         if len(before) < FEW:
             return ""
+        from cems_workbench.evaluation.statistics import paired_interval  # which a single query does without
+
         gain = (after - before)[:, None]
         low, high = paired_interval(gain)[:, 0]
         if not high < 0:
