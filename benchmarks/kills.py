@@ -1,12 +1,13 @@
 """Commands killed at random moments while they write: nothing that was done is lost, and the same command completes afterwards.
 
     python -m benchmarks.kills [--kills 100] [--seed 0] [COMMAND …]
+    python -m benchmarks.kills --kills 200 chroma
 
 Each command runs once unharmed, from the first change of a file it writes to its end. Then it is run again and killed (SIGKILL) at a
 random moment of that time. Then the store has to open with all that was in it and without a word of loss; a file that stood where it
 writes is the old one or a whole new one; what gather, tune and label had confirmed (a query, the scores of a search, a label) is there;
 the command, run once more, ends as the unharmed one did; and a search of the store works. A command is a fork of this process, which has
-loaded what it needs. Exits 1 where one of that fails.
+loaded what it needs. Exits 1 where one of that fails. `chroma` is instead so many sequences of changes of a store (chroma_history.py).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks import chroma_history
 from benchmarks.faults import load
 
 if TYPE_CHECKING:
@@ -356,10 +358,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100, help="over all commands")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("commands", nargs="*", metavar="COMMAND", help=", ".join(CASES))
+    parser.add_argument("commands", nargs="*", metavar="COMMAND", help=f"{', '.join(CASES)}; or chroma")
     given = parser.parse_args()
     random.seed(given.seed)
     names = given.commands or list(CASES)
+    if names == ["chroma"]:
+        with tempfile.TemporaryDirectory(prefix="kills-") as home:
+            return bool(chroma_history.run(given.kills, given.seed, Path(home)))
     load()
 
     with tempfile.TemporaryDirectory(prefix="kills-") as home:

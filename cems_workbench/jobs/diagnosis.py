@@ -494,8 +494,27 @@ def _store(settings: Settings, store: Store, answers: Callable[[], Answers], dee
         note = f"damaged: {state.note}" if state.damaged else state.note or f"content version {state.version}"
         advice = "" if state.fresh else "it is rebuilt at the next search" + ", or by doctor --repair" * state.damaged
         checks.append(_check(f"index {state.name}", f"{state.rows} rows, {note}", advice))
+    if (made_by := _embedder_id(settings, answers)) is not None and count:
+        checks.append(_chroma_collection(store, made_by, deep))
     checks += [] if away else _embedder_match(settings, store)
     return checks + source_checks(asked(), datetime.now(UTC))
+
+
+def _chroma_collection(store: Store, embedder_id: str, deep: bool) -> Check:
+    """The store's Chroma collection, which only `deep` opens: it compares every record with the store."""
+    state = store.indexes.chroma_state(embedder_id)
+    status: Status = "warning" if state.problem else "optional" if state.advice else "ok"
+    if not deep or state.records is None:
+        return Check("Chroma collection", status, state.finding, state.advice)
+    try:
+        total, wrong = store.indexes.compare_chroma(embedder_id)
+    except StoreError as error:
+        return Check("Chroma collection", "warning", str(error), state.advice or "reindex --chroma writes it again")
+    said = "; ".join(wrong) or "ids, texts, vectors and metadata are the store's"
+    advice = state.advice or ("reindex --chroma writes it again" if wrong else "")
+    return Check(
+        "Chroma collection", "warning" if wrong else status, f"{state.finding}; {total:,} compared: {said}", advice
+    )
 
 
 def _labels(store: Store) -> Check:

@@ -51,17 +51,25 @@ class ChromaState:
 
     @property
     def current(self) -> bool:
-        return not self.outstanding and not self.problem and self.records is not None
+        return self.records is not None and not self.advice
+
+    @property
+    def finding(self) -> str:
+        have = "no records" if self.records is None else counted(self.records, "records")
+        late = f", {counted(self.outstanding, 'changes')} not written yet" if self.outstanding else ""
+        return f"{self.place}: {self.problem or have + late}"
+
+    @property
+    def advice(self) -> str:
+        """What to do about it; empty without a need."""
+        minutes = max(1, round(self.outstanding / RECORDS_PER_MINUTE))
+        return (
+            f"{AGAIN} writes it again" if self.problem else f"{AGAIN}, about {minutes} min" if self.outstanding else ""
+        )
 
     @property
     def line(self) -> str:
-        """What was found, and what to do about it."""
-        have = "no records" if self.records is None else counted(self.records, "records")
-        if self.problem:
-            return f"Chroma at {self.place}: {self.problem}; {AGAIN} writes it again"
-        minutes = max(1, round(self.outstanding / RECORDS_PER_MINUTE))
-        late = f"; {counted(self.outstanding, 'changes')} not written yet: {AGAIN}, about {minutes} min"
-        return f"Chroma at {self.place}: {have}{late if self.outstanding else ''}"
+        return f"Chroma at {self.finding}{self.advice and '; '}{self.advice}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +261,7 @@ class ChromaCopy:
                 if problem:
                     raise StoreError(f"{chroma.READ_FAILED}: {problem}")
             live = {key_of(each) for each in self._database.read(embedded.live_entries, record.collection)}
-            kinds = ("another client added", "text differs", "vector differs", "metadata differs")
+            kinds = ("not in the store", "text differs", "vector differs", "metadata differs")
             wrong: dict[str, list[str]] = {"missing": [], **{kind: [] for kind in kinds}}
             total, seen = len(live), set[str]()
             for file in sorted(Path(folder).glob("*.npy")):

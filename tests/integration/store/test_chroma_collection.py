@@ -1,0 +1,249 @@
+"""The store's Chroma collection as a program sees it that knows nothing of the store, and what keeps it from being written to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import chroma_server
+import pytest
+
+from cems_workbench.errors import StoreError
+from cems_workbench.records import Memory, ParsedInput
+from cems_workbench.store import Store
+from cems_workbench.store.search import graph
+from tests.integration.postgres_server import Server
+from tests.small_store import HashEmbedder
+
+ROOT = Path(__file__).parents[3]
+QUERY = HashEmbedder().encode(["which"])[0]
+STRANGER = """
+import json, os, sys
+import chromadb
+
+for line in sys.stdin:  # each request has its own process: Chroma keeps what it has read in memory
+    place, query, code = json.loads(line)
+    if not os.fork():
+        client = chromadb.HttpClient("127.0.0.1", place) if isinstance(place, int) else chromadb.PersistentClient(place)
+        (listed,) = client.list_collections()
+        collection = client.get_collection(listed.name)
+        exec(code)
+        found = collection.query(query_embeddings=[query], n_results=10)
+        print(json.dumps([collection.count(), found["ids"][0]]), flush=True)
+        os._exit(0)
+    if os.wait()[1]:
+        print("null", flush=True)
+"""
+Ask = Callable[..., list[object]]
+
+
+@pytest.fixture(scope="module")
+def stranger() -> Iterator[Ask]:
+    """Asks another program for the number of records at a place and the first ten of QUERY; `code` may change `collection` before."""
+    command = [sys.executable, "-c", STRANGER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
+        assert program.stdin is not None and program.stdout is not None
+
+        def ask(place: object, code: str = "") -> list[object]:
+            asked = place if isinstance(place, int) else str(place)
+            print(json.dumps([asked, QUERY.tolist(), code]), file=program.stdin, flush=True)
+            found: list[object] = json.loads(program.stdout.readline())
+            return found
+
+        yield ask
+        program.stdin.close()
+
+
+@pytest.fixture(params=["alone", "team", "server"])
+def opened(request: pytest.FixtureRequest, empty_store: Path, tmp_path: Path) -> Iterator[tuple[Store, object]]:
+    """A store and where its collection is: the store's folder, also of one whose labels are a team's, or a server."""
+    path = shutil.copytree(empty_store, tmp_path / "store")
+    if request.param == "server":
+        with (
+            chroma_server.running(tmp_path / "server") as port,
+            Store.open(path, chroma_url=f"http://127.0.0.1:{port}") as store,
+        ):
+            yield store, port
+        return
+    team = None
+    if request.param == "team":
+        server: Server = request.getfixturevalue("postgres")
+        team = server.uri
+    with Store.open(path, team=team) as store:
+        yield store, path / "chroma"
+
+
+def test_another_program_counts_and_finds_the_same_after_every_kind_of_change(
+    opened, embedder, stranger, monkeypatch
+) -> None:
+    store, place = opened
+
+    def same() -> None:
+        """What another program sees: as many records as doctor says, and the first ten of the graph."""
+        said = store.indexes.chroma_state(embedder.model_id)
+        assert said.problem == "" and said.outstanding == 0 and said.records == len(store.memories.ids())
+        assert stranger(place) == [
+            said.records,
+            [memory_id for memory_id, _ in store.indexes.open(embedder).vectors.approximate(QUERY, 10)],
+        ]
+
+    def caught_up() -> None:
+        store.indexes.refresh(embedder)
+        assert store.indexes.catch_up_chroma(embedder.model_id) == ""
+
+    store.add(ParsedInput("one", "test", tuple(Memory(f"m{n:02}", f"text {n}", tags=("t",)) for n in range(40))))
+    caught_up()
+    same()
+    store.memories.update(replace(store.memories.read()["m05"], content="which"))
+    store.memories.delete("m07")
+    caught_up()
+    same()
+    store.add(ParsedInput("two", "test", tuple(Memory(f"n{n:02}", f"more {n}") for n in range(30))))
+    store.indexes.refresh(embedder)
+    write = graph.ChromaCopy.write
+    monkeypatch.setattr(graph.ChromaCopy, "write", lambda *given: write(*given[:-1], 8))
+    record, calls = graph.embedded.record, []
+
+    def dies(*given: object) -> None:
+        calls.append(given)
+        if len(calls) == 2:
+            raise KeyboardInterrupt  # after Chroma has the batch, and before DuckDB records it
+        record(*given)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(graph.embedded, "record", dies)
+        store.indexes.catch_up_chroma(embedder.model_id)
+    assert store.indexes.chroma_state(embedder.model_id).outstanding == 22
+    assert store.indexes.catch_up_chroma(embedder.model_id) == ""
+    same()
+    store.imports.undo()
+    caught_up()
+    same()
+    assert store.indexes.compare_chroma(embedder.model_id) == (39, [])
+
+
+@pytest.fixture
+def written(store: Store, embedder: HashEmbedder) -> Store:
+    """A store with 30 memories, all in Chroma."""
+    store.add(ParsedInput("one", "test", tuple(Memory(f"m{n:02}", f"text {n}") for n in range(30))))
+    store.indexes.refresh(embedder)
+    assert store.indexes.catch_up_chroma(embedder.model_id) == ""
+    return store
+
+
+@pytest.mark.parametrize(
+    ("code", "said", "compared"),
+    [
+        (
+            "collection.add(ids=['x'], embeddings=[[1.0] * 16])",
+            "another client changed 1 record ('x')",
+            "not in the store: 1 record ('x')",
+        ),
+        (
+            "collection.update(ids=['m03'], embeddings=[[1.0] * 16])",
+            "changed 1 record ('m03')",
+            "vector differs: 1 record ('m03')",
+        ),
+        (
+            "collection.update(ids=['m03'], metadatas=[{'scope': 'x'}])",
+            "changed 1 record ('m03')",
+            "metadata differs: 1 record ('m03')",
+        ),
+        (
+            "collection.delete(ids=['m03'])",
+            "it holds 29 records, and 30 were written here",
+            "missing: 2 records ('m03', 'new')",
+        ),
+    ],
+    ids=("added", "vector", "metadata", "deleted"),
+)
+def test_what_another_client_changed_is_named_and_overwritten_only_on_request(
+    written, embedder, stranger, code, said, compared
+) -> None:
+    path = written.path
+    written.close()
+    before = stranger(path / "chroma", code)
+    with Store.open(path) as store:
+        state = store.indexes.chroma_state(embedder.model_id)
+        assert said in state.problem and "reindex --chroma" in state.line and "\n" not in state.line
+        store.add(ParsedInput("two", "test", (Memory("new", "which"),)))
+        store.indexes.refresh(embedder)
+        assert said in store.indexes.catch_up_chroma(embedder.model_id)
+        assert store.indexes.open(embedder).vectors.search(QUERY, 1)[0][0] == "new"
+        with pytest.raises(StoreError, match="another client"):
+            store.indexes.open(embedder).vectors.approximate(QUERY, 1)
+        assert compared in store.indexes.compare_chroma(embedder.model_id)[1]
+    assert stranger(path / "chroma") == before
+    with Store.open(path) as store:
+        assert store.indexes.renew_chroma(embedder.model_id) == ""
+        assert store.indexes.compare_chroma(embedder.model_id) == (31, [])
+
+
+def damaged(path: Path) -> None:
+    (path / "chroma" / "chroma.sqlite3").write_bytes(b"nothing" * 1_000)
+
+
+def killed_while_it_wrote(path: Path) -> None:
+    with sqlite3.connect(path / "chroma" / "chroma.sqlite3") as database:
+        database.execute("UPDATE embeddings_queue SET vector = x'00'")
+    (path / ".chroma.changes").write_text("9 writing")
+
+
+def of_another_version(path: Path) -> None:
+    with sqlite3.connect(path / "chroma" / "chroma.sqlite3") as database:
+        database.execute("INSERT INTO migrations VALUES ('sysdb', 99, 'x', 'x', 'x')")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said", "aside"),
+    [
+        (damaged, "not a database", True),
+        (killed_while_it_wrote, "damaged: ", True),
+        (of_another_version, "sysdb 99", False),
+        (lambda path: shutil.rmtree(path / "chroma"), "", False),
+    ],
+    ids=("damaged", "torn", "newer", "missing"),
+)
+def test_a_folder_that_is_not_as_it_was_left(
+    written, embedder, spoil: Callable[[Path], None], said: str, aside: bool
+) -> None:
+    path = written.path
+    written.close()
+    spoil(path)
+    with Store.open(path) as store:
+        store.memories.delete("m03")
+        store.indexes.refresh(embedder)
+        if said:
+            line = store.indexes.catch_up_chroma(embedder.model_id)
+            assert said in line and "\n" not in line
+            assert said in store.indexes.chroma_state(embedder.model_id).problem
+            assert (
+                ("chroma.1" in store.indexes.renew_chroma(embedder.model_id)) == aside == (path / "chroma.1").exists()
+            )
+        else:
+            assert store.indexes.catch_up_chroma(embedder.model_id) == ""
+        assert store.indexes.compare_chroma(embedder.model_id)[1] == []
+
+
+def test_a_large_difference_is_left_to_a_command_that_is_named(written, embedder) -> None:
+    said = ""
+    written.add(ParsedInput("two", "test", tuple(Memory(f"n{n:02}", f"more {n}") for n in range(3))))
+    written.indexes.refresh(embedder)
+    said = written.indexes.catch_up_chroma(embedder.model_id, most=2)
+    assert "30 records, 3 changes not written yet; reindex --chroma, about 1 min" in said
+    assert (
+        written.indexes.renew_chroma(embedder.model_id) == ""
+        and written.indexes.chroma_state(embedder.model_id).records == 33
+    )
+
+
+def test_sequences_killed_at_random_moments_end_with_chroma_equal_to_the_store(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.chroma_history", "1", "7", str(tmp_path)]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
