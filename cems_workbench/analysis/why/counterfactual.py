@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from cems_workbench.analysis.why import trial
@@ -387,7 +388,7 @@ class Counterfactual:
 
     def config(self, config: PipelineConfig) -> PipelineConfig:
         """The config with the counterfactual applied, validated."""
-        return with_values(config, self.values, source="counterfactual")
+        return _applied(config, tuple(self.values.items()))
 
     def request(self, request: Request) -> Request:
         """The request to gather with it."""
@@ -407,6 +408,11 @@ class Counterfactual:
         for change, about in zip(self.changes, values["changes"], strict=True):
             about["label"] = change.spec.label
         return values
+
+
+@lru_cache(maxsize=64)
+def _applied(config: PipelineConfig, values: Sequence[tuple[str, Any]]) -> PipelineConfig:
+    return with_values(config, dict(values), source="counterfactual")
 
 
 def single_counterfactuals(

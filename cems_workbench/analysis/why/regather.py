@@ -45,8 +45,10 @@ from cems_workbench.pipeline.gather import MAX_DEPTH, Request, gather_lists, gat
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, Source, ordinal, provenance_of
 from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.scoring import Reading
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import is_aggregation
+from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import ChunkHits
@@ -386,7 +388,7 @@ def gather_counterfactuals(
     missed: list[Missed] = []
     for i, attempt in enumerate(tries):
         progress("gathering again", i, len(tries))
-        evidence = gathered(attempt, config, request, resources)
+        evidence = gathered(attempt, config, request, resources, trials.evidence)
         inner = trials.on(evidence)
         if inner.succeeds(attempt.config(config)):
             counterfactuals.append(measured(_least(attempt, inner, config), trials, inner, config))
@@ -468,7 +470,8 @@ def graph_tries(
         vectors = resources.indexes.vectors.with_graph(ef_search)
         if point := least_ef_search(vectors, vector, depth, where, trials.memory_id, ef_search):
             less = _try(config, {EF_SEARCH: int(point.fails)})
-            before = trials.on(gathered(less, config, request, resources)).succeeds(less.config(config))
+            known = gathered(less, config, request, resources, trials.evidence)
+            before = trials.on(known).succeeds(less.config(config))
             change = change_of(config, EF_SEARCH, int(point.succeeds), None if before else point)
             yield Counterfactual((change,), gathers=True)
 
@@ -579,9 +582,21 @@ def own_terms(trials: Trials, resources: Resources) -> list[str]:
 
 
 def gathered(
-    counterfactual: Counterfactual, config: PipelineConfig, request: Request, resources: Resources
+    counterfactual: Counterfactual, config: PipelineConfig, request: Request, resources: Resources, known: Evidence
 ) -> Evidence:
-    """The evidence that a counterfactual needs, as of the same moment, with the scores its reranker needs."""
+    """The evidence that a counterfactual needs, as of the same moment, with the scores its reranker needs.
+
+    Those that `known`, the evidence of the config, has of the same texts are taken from it.
+    """
     after = counterfactual.config(config)
     evidence = gather_lists(counterfactual.request(request), with_values(after, NO_LEARNING), resources)
+    key = model_key(config.rerank)
+    before, there = Reading.of(known, config), Reading.of(evidence, after)
+    if after.rerank == config.rerank and (there.query, there.language) == (before.query, before.language):
+        scores = {
+            one: score
+            for one, score in known.model_scores.get(key, {}).items()
+            if one in evidence.memories and before.by_reranker(one) == there.by_reranker(one)
+        }
+        evidence = replace(evidence, model_scores={key: scores} if scores else {})
     return gather_scores(evidence, after, resources, only="rerank")

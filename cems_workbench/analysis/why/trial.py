@@ -53,7 +53,7 @@ from cems_workbench.pipeline.stages import (
 )
 from cems_workbench.pipeline.stages.fusion import linear_in_weights
 from cems_workbench.pipeline.stages.stage import PipelineRun
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ranking
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking
 
 _TO_SURVIVE = CANDIDATE_STAGES[: CANDIDATE_STAGES.index(ASSEMBLY)]
 """The stages that can lose a memory before assembly."""
@@ -173,11 +173,11 @@ class Trials:
         stages = run(table, config, self.switched_off)
         assembly = stages.of(ASSEMBLY)
         results, before = assembly.after, assembly.before
-        order = results.order(0)
-        names = tuple(table.ids[0][int(c)] for c in order)
+        order = _first(results, table.shape[1])
+        names = tuple([table.ids[0][c] for c in order.tolist()])
         scores = results.score[0, order]
         fused = stages.of(FUSION).raw[0, order]
-        levels = min(len(np.unique(np.round(values, SCORE_DECIMALS))) for values in (scores, fused))
+        levels = min([len(set(np.round(values, SCORE_DECIMALS).tolist())) for values in (scores, fused)])
         if column is None:
             return Outcome(None, None, (len(STAGES), 1.0), names, b"", levels)
         rank = int(results.rank[0, column]) or None
@@ -188,11 +188,17 @@ class Trials:
 
     def _lacks(self, before: Ranking, column: int) -> float:
         """1 - own score / score of the k-th (the last, if there are fewer); 1 if the memory is absent."""
-        order = before.order(0)
         if not before.alive[0, column]:
             return 1.0
-        wanted = float(before.score[0, order[min(self.k, len(order)) - 1]])
+        wanted = float(before.score[0, _first(before, self.k)[-1]])
         return 1 - float(before.score[0, column]) / wanted if wanted > 0 else 1.0
+
+
+def _first(ranking: Ranking, count: int) -> Ints:
+    """The first candidates of the only query, best first."""
+    lead = ranking.leading(count)[0]
+    found: Ints = lead[lead >= 0]
+    return found
 
 
 LINEAR = frozenset(

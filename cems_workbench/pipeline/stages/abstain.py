@@ -150,8 +150,8 @@ def apply_abstain(given: StageInput) -> AbstainArrays:
         if section.judge is None or given.config.judge.backend == "none":
             return []
         name = judges_of(given.table, given.config.judge)[q]
-        unread = np.flatnonzero(_returned(given)[q] & ((given.table.judges[name].state[q] == 0) if name else True))
-        ids = tuple(given.table.ids[q][int(c)] for c in unread)
+        returned = sorted(c for c in _returned(given)[q].tolist() if c >= 0)
+        ids = tuple(given.table.ids[q][c] for c in returned if not name or given.table.judges[name].state[q, c] == 0)
         return [ScoreNeed("abstain", f"the judge {name or given.config.judge.backend}", ids)] if ids else []
 
     return AbstainArrays(
@@ -226,23 +226,18 @@ def _margin(given: StageInput) -> Floats:
     return np.where(given.ranking.alive.any(axis=1), scores[:, 0] - scores[:, 1], np.nan)
 
 
-def _returned(given: StageInput) -> Bools:
-    """(Q, C) the first candidates, as many as the result limit."""
+def _returned(given: StageInput) -> Ints:
+    """(Q, n) the first candidates, as many as the result limit, -1 past the end."""
     limit, ranking = given.config.assembly.limit, given.ranking
-    if limit is None:
-        return ranking.alive
-    first = ranking.leading(limit)
-    out = np.zeros(ranking.alive.shape, dtype=bool)
-    queries, places = np.nonzero(first >= 0)
-    out[queries, first[queries, places]] = True
-    return out
+    return ranking.leading(ranking.alive.shape[1] if limit is None else limit)
 
 
 def _best_score(given: StageInput, raw: Floats) -> Floats:
-    scored = _returned(given) & ~np.isnan(raw)
-    # nanmax would warn about rows without a score; the next line makes them NaN.
-    best = np.where(scored, raw, -np.inf).max(axis=1, initial=-np.inf)
-    return np.where(scored.any(axis=1), best, np.nan)
+    first = _returned(given)
+    score = np.where(first >= 0, along(raw, np.maximum(first, 0)), np.nan)
+    # nanmax would warn about rows without a score.
+    best: Floats = np.fmax.reduce(score, axis=1, initial=np.nan)
+    return best
 
 
 def _reranker(given: StageInput) -> Floats:

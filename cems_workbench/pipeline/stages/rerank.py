@@ -43,12 +43,13 @@ from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections import Band, RerankConfig
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.list_sources import equal_scores, ordinal
-from cems_workbench.pipeline.reading import Head, Reading, kernel, read_all, read_promising, similarity_part
+from cems_workbench.pipeline.reading import Head, Reading, ToUnit, kernel, read_all, read_promising, similarity_part
 from cems_workbench.pipeline.stages.result import (
     PartColumn,
     RowContract,
@@ -62,6 +63,7 @@ from cems_workbench.pipeline.stages.result import (
 )
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import (
+    NO_RANK,
     Bools,
     CandidateTable,
     Floats,
@@ -203,6 +205,8 @@ def reason(error: str) -> str:
 _NOT_ASKED = re.compile("(refused: )?(not asked, (since )?)?(refused: )?")
 
 GOOD, FAILED = 1, 2
+POINTWISE = ("raw", "identity", "divide_by_10", "sigmoid")
+"""Scales by which the unit of a score does not depend on the other scores."""
 READINGS_KEPT = 64
 """Readings of one query that a table keeps."""
 FEW_HEADS, MOST_COVARIANCES = 4, 4_000_000
@@ -296,12 +300,7 @@ def _reading(
     order = before.leading(head.shape[1] if config.depth is None else min(config.depth, head.shape[1]))
     base, share = _terms(before, config, k)
     cost = _tokens_read(table, config)
-    rule = config.raw_scale, config.on_error, config.neutral_unit, limit, misses, config.read_step
     slots = max(1, READINGS_KEPT // len(order))
-
-    def units(raw: Floats, good: Bools, failed: Bools) -> Floats:
-        unit = to_unit(raw, good, config.raw_scale)
-        return np.where(failed, config.neutral_unit, unit) if config.on_error == "neutral" else unit
 
     @cache
     def columns(q: int) -> Ints:
@@ -314,8 +313,12 @@ def _reading(
         at = columns(q)
         return Head(base[q, at], share[q, at], cost[q, at], _covariances(table, before.score[q, at], q, at))
 
-    def read(q: int, raw: Floats, known: Bools) -> Reading:
-        return read_promising(first(q), raw, known, units, limit, misses, config.read_step)
+    def read(q: int, raw: Floats, state: NDArray[np.int8]) -> Reading:
+        units: ToUnit = partial(_units, config)
+        if config.raw_scale in POINTWISE:
+            whole = units(raw[None], (state == GOOD)[None], (state == FAILED)[None])
+            units = lambda raw, good, failed: np.where(good | failed, whole, np.nan)  # noqa: E731
+        return read_promising(first(q), raw, state != 0, units, limit, misses, config.read_step)
 
     def reading(model: ModelTable) -> Reading:
         out = Reading(*(np.zeros_like(head) for _ in range(3)))
@@ -327,13 +330,20 @@ def _reading(
             raw = np.where(state == GOOD, model.raw[q, at], np.nan)
             # Most configs that a search for causes or the tuner tries leave all of this as it is.
             arrays = (at, base[q, at], share[q, at], cost[q, at], before.score[q, at], raw, state)
+            on_error = (config.on_error, config.neutral_unit) if (state == FAILED).any() else None
+            rule = config.raw_scale, on_error, limit, misses, config.read_step
             key = (rule, b"".join([array.tobytes() for array in arrays]))
-            promising = partial(read, q, raw, state != 0)
-            found = memoized(table.memo, f"reading {q}", key, promising, slots)
+            found = memoized(table.memo, f"reading {q}", key, partial(read, q, raw, state), slots)
             out.read[q, at], out.wanted[q, at], out.skipped[q, at] = found.read, found.wanted, found.skipped
         return out
 
     return reading
+
+
+def _units(config: RerankConfig, raw: Floats, good: Bools, failed: Bools) -> Floats:
+    """(Q, C) the unit of each score that counts, NaN for the others."""
+    unit = to_unit(raw, good, config.raw_scale)
+    return np.where(failed, config.neutral_unit, unit) if config.on_error == "neutral" else unit
 
 
 def _covariances(table: CandidateTable, score: Floats, q: int, at: Ints) -> Floats:
@@ -385,11 +395,8 @@ def _blend(
     head = before.alive & within
     good, failed = reading.read & (model.state == GOOD), reading.read & (model.state == FAILED)
     raw = np.where(good, model.raw, np.nan)
-    unit = to_unit(raw, good, config.raw_scale)
-    reranked = good
-    if config.on_error == "neutral":
-        unit = np.where(failed, config.neutral_unit, unit)
-        reranked = good | failed
+    unit = _units(config, raw, good, failed)
+    reranked = good | failed if config.on_error == "neutral" else good
     unit = np.where(reranked, unit, np.nan)
     weight = np.where(reranked, band_weight(before.rank, config), np.nan)
     retrieval = np.where(reranked, _retrieval_score(before, config, k), np.nan)
@@ -432,7 +439,7 @@ def _in_brief(table: CandidateTable, before: Ranking, config: RerankConfig) -> B
         return np.ones_like(before.alive)
     length = table.of_memories("characters", _characters)
     read = np.where(before.alive, np.minimum(length, brief.chunk_chars), 0.0)
-    order = np.argsort(np.where(before.alive, before.rank, np.iinfo(np.int64).max), axis=1, kind="stable")
+    order = np.argsort(np.where(before.alive, before.rank, NO_RANK), axis=1, kind="stable")
     rows = np.arange(len(order))[:, None]
     inside = np.zeros_like(before.alive)
     inside[rows, order] = np.cumsum(read[rows, order], axis=1) - read[rows, order] < brief.total_chars
@@ -510,9 +517,8 @@ def _order(blend: Blend, before: Ranking, *, strictly: bool) -> Ranking:
     top = ranked(np.where(blend.reranked, blend.score, 0.0), blend.reranked)
     count = blend.reranked.sum(axis=1, keepdims=True)
     lowest = np.where(blend.reranked, blend.score, np.inf).min(axis=1, keepdims=True, initial=np.inf)
-    first_rank = np.where(blend.following, before.rank, np.iinfo(np.int64).max).min(
-        axis=1, keepdims=True, initial=np.iinfo(np.int64).max
-    )
+    waiting = np.where(blend.following, before.rank, NO_RANK)
+    first_rank = waiting.min(axis=1, keepdims=True, initial=NO_RANK)
     # Without `strictly` the first follower may tie with the lowest of the reranked.
     against = np.maximum(first_rank - 1, 1) if strictly else first_rank
     first = np.where(before.rank == against, before.score, 0.0).sum(axis=1, keepdims=True)
@@ -520,11 +526,7 @@ def _order(blend: Blend, before: Ranking, *, strictly: bool) -> Ranking:
     floor = np.where(count > 0, lowest, 0.0)
     below = np.where(count > 0, np.minimum(floor, floor * share), before.score)  # a negative lowest stays the higher
     # argsort of argsort is the place of each follower among the followers.
-    places = (
-        np.where(blend.following, before.rank, np.iinfo(np.int64).max)
-        .argsort(axis=1, kind="stable")
-        .argsort(axis=1, kind="stable")
-    )
+    places = waiting.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
     rank = np.where(blend.reranked, top.rank, np.where(blend.following, count + places + 1, 0))
     score = np.where(blend.reranked, blend.score, np.where(blend.following, below, before.score))
     return Ranking(blend.reranked | blend.following, score, lambda: rank)
