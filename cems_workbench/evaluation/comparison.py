@@ -239,7 +239,9 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Seque
                     _by_type(base, column),
                 )
             )
-        overlap = overlaps[i] if len(overlaps) else _overlap(base, other)
+        # By memory ids: a candidate has another number in evidence that was gathered otherwise.
+        alike = np.array([overlaps[i]]) if len(overlaps) else overlap_of(base.results, other.results)
+        overlap = float(alike.mean()) if len(alike) else float("nan")
         compared.append(ConfigComparison(other.config.name, overlap, tuple(found)))
     return Comparison(tuple(evaluations), tuple(compared))
 
@@ -306,12 +308,6 @@ def significantly_lower(evaluations: Sequence[Evaluation], measure: Measure, *, 
 def _by_type(base: Evaluation, column: Any) -> dict[str, float]:
     names = np.array([kind or NO_TYPE for kind in base.types], dtype=object)
     return {name: float(means(column[names == name][:, None])[0]) for name in sorted(set(names.tolist()))}
-
-
-def _overlap(base: Evaluation, other: Evaluation) -> float:
-    """By memory ids: a candidate has another number in evidence that was gathered otherwise."""
-    alike = overlap_of(base.results, other.results)
-    return float(alike.mean()) if len(alike) else float("nan")
 
 
 def overlap_of(first: Sequence[Sequence[str]], second: Sequence[Sequence[str]]) -> Floats:

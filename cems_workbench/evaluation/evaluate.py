@@ -229,15 +229,13 @@ class Evaluation:
 
     def to_json(self, per_query: bool = True) -> dict[str, Any]:
         """The evaluation as plain values; the values of the queries are left out unless they are asked for."""
+        lists = ("without_relevant", "unanswerable", "not_judged", "not_gathered")
         found: dict[str, Any] = {
             "config": self.config.name,
             "relevant_from": self.relevant_from,
             "queries": len(self.qids),
             "counted": self._counted,
-            "without_relevant": list(self.without_relevant),
-            "unanswerable": list(self.unanswerable),
-            "not_judged": list(self.not_judged),
-            "not_gathered": list(self.not_gathered),
+            **{name: list(getattr(self, name)) for name in lists},
             "needs": dict(self.rankings.needs),
             "failed_scores": dict(self.failed),
             "stale_queries": list(self.stale_queries),
@@ -360,11 +358,8 @@ def cost_of(batch: LabelledBatch, rankings: Rankings) -> dict[str, float]:
     }
     if batch.seconds_per_query is None:
         return found
-    cached = sum(_from_cache(evidence.notes) for evidence in batch.evidences)
+    read = ([evidence.notes.get(what) or {} for what in ("rerank_scores", "llm")] for evidence in batch.evidences)
+    cached = sum(any(notes.get("cached", 0) > 0 for notes in both) for both in read)
     later = sum(evidence.notes.get(SCORED_LATER, 0) for evidence in batch.evidences)
     found |= {"ms_per_query": 1000 * batch.seconds_per_query, "queries_from_cache": float(cached)}
     return found | ({"pairs_scored_later": float(later)} if later else {})
-
-
-def _from_cache(notes: Mapping[str, Any]) -> bool:
-    return any((notes.get(what) or {}).get("cached", 0) > 0 for what in ("rerank_scores", "llm"))

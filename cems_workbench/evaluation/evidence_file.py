@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cems_workbench.config import PipelineConfig, parse_config, portable_yaml
+from cems_workbench.config import PipelineConfig, parse_config
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.evaluation import evidence_rows
 from cems_workbench.evaluation.evidence_rows import arrow
@@ -161,6 +161,7 @@ class Header:
     content_version: int
     embedder: str
     config_yaml: str
+    """As `portable_yaml` writes it; part of the content hash."""
     created_at: str
     only_project: bool = False
     relevant_from: int = 1
@@ -381,9 +382,8 @@ class PortionedFile:
 
     def qids_of(self, text: str) -> list[str]:
         """The ids of the queries with these words or this id, in their order."""
-        return column(
-            self._connection, "SELECT qid FROM queries WHERE qid = ? OR query = ? ORDER BY position", [text, text]
-        )
+        wanted = "SELECT qid FROM queries WHERE qid = ? OR query = ? ORDER BY position"
+        return column(self._connection, wanted, [text, text])
 
     def qids(self, table: str) -> Iterator[str]:
         """The ids of the queries in a table: `queries`, all that the file is of; `evidence`, those that were gathered."""
@@ -506,11 +506,6 @@ def differences(was: Header, now: Header) -> list[str]:
 def mismatch(had: Header, wanted: Header) -> str | None:
     """Why a file cannot be resumed or used as evidence of the current store; None when it can."""
     return "; ".join(differences(had, wanted)[:3]) or None
-
-
-def config_text(config: PipelineConfig) -> str:
-    """The config as the header keeps it, which is part of the content hash."""
-    return portable_yaml(config)
 
 
 def _header(connection: duckdb.DuckDBPyConnection, path: Path) -> Header:

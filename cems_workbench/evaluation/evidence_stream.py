@@ -86,17 +86,13 @@ class EvidenceStream:
 
     def of_queries(self, qids: Collection[str]) -> EvidenceSet:
         """Those of the queries that are among these, as one set in the order of the files. Raises InputError as `portions` does."""
-        parts = [
-            _without(file.of_queries(qids), elsewhere)
-            for file, elsewhere in zip(self._files, self._elsewhere, strict=True)
-        ]
-        own = [{query.qid for query in part.queries} for part in parts]
+        files = zip(self._files, self._elsewhere, strict=True)
+        parts = [_without(file.of_queries(qids), elsewhere) for file, elsewhere in files]
+        own = zip(parts, ({query.qid for query in part.queries} for part in parts), strict=True)
         return replace(
             parts[0],
             queries=tuple(query for part in parts for query in part.queries),
-            judgments=tuple(
-                row for part, listed in zip(parts, own, strict=True) for row in part.judgments if row.qid in listed
-            ),
+            judgments=tuple(row for part, listed in own for row in part.judgments if row.qid in listed),
             evidences={qid: found for part in parts for qid, found in part.evidences.items()},
             seconds=sum(part.seconds for part in parts),
         )
@@ -134,10 +130,10 @@ class EvidenceStream:
                         f"query {one_line(qid)} was gathered in {self._files[holder[qid]].path} and in {file.path}"
                     )
                 holder[qid] = number
-        elsewhere: list[set[str]] = []
-        for number, file in enumerate(self._files):
-            elsewhere.append({qid for qid in file.qids("queries") if holder.setdefault(qid, number) != number})
-        return elsewhere
+        return [
+            {qid for qid in file.qids("queries") if holder.setdefault(qid, number) != number}
+            for number, file in enumerate(self._files)
+        ]
 
 
 def _without(portion: EvidenceSet, elsewhere: Collection[str]) -> EvidenceSet:
@@ -289,12 +285,8 @@ def _pass(
         progress(LABEL, done, total)
         batch = LabelledBatch.of(portion, kind)
         done += len(portion.queries)
-        run.qids += batch.qids
-        run.types += batch.types
-        run.not_judged += batch.not_judged
-        run.not_gathered += batch.not_gathered
-        run.left_out += batch.left_out
-        run.by_chance += batch.by_chance
+        for name in ("qids", "types", "not_judged", "not_gathered", "left_out", "by_chance"):
+            getattr(run, name).extend(getattr(batch, name))
         run.highest = max(run.highest, int(batch.ideal.max(initial=1)))
         found = [batch.rankings(config) for config in configs]
         results = [batch.result_ids(rankings) for rankings in found] if len(found) > 1 else []

@@ -52,7 +52,11 @@ def distinct(entries: Iterable[Asked]) -> list[LoggedQuery]:
     for (words, project), group in groups.items():
         latest = max(reversed(group), key=_moment)
         answered = [entry for entry in reversed(group) if isinstance(entry, RecordedAnswer)]
-        results = _results_of(max(answered, key=_moment)) if answered else None
+        results = None
+        if answered:
+            returned = max(answered, key=_moment).returned
+            named = tuple(row.memory_id for row in returned if row.memory_id is not None)
+            results = named if named or not returned else None
         query = Query(derived_id("log", words, project or ""), latest.query or "", project, latest.asked_at, TYPE)
         found.append(LoggedQuery(query, len(group), results))
     return sorted(found, key=lambda logged: (-logged.times, logged.query.query, logged.query.qid))
@@ -60,11 +64,6 @@ def distinct(entries: Iterable[Asked]) -> list[LoggedQuery]:
 
 def _moment(entry: Asked) -> datetime:
     return entry.asked_at or UNDATED
-
-
-def _results_of(answer: RecordedAnswer) -> tuple[str, ...] | None:
-    results = tuple(row.memory_id for row in answer.returned if row.memory_id is not None)
-    return results if results or not answer.returned else None
 
 
 def _key(entry: Asked) -> tuple[str, str | None]:
@@ -126,9 +125,8 @@ def judge_scores(
     Results that are not in the store, and scores that failed, are passed over; a query of which nothing is left, or whose answer was not
     recorded, has no score. Raises ModelError when no judge can be loaded.
     """
-    texts = {
-        memory_id: memory.content for memory_id, memory in resources.store.memories.read(_results(queries)).items()
-    }
+    named = dict.fromkeys(memory_id for logged in queries for memory_id in logged.results or ())
+    texts = {memory_id: memory.content for memory_id, memory in resources.store.memories.read(list(named)).items()}
     backend = "cross_encoder" if config.judge.backend in ("auto", "none") else config.judge.backend
 
     def judged(model: PairScorer) -> dict[str, float]:
@@ -142,11 +140,8 @@ def judge_scores(
                 best[logged.query.qid] = -math.inf
                 continue
             words = logged.query.query
-            chunks = {
-                key: text_for_judge(texts[key], texts[key], words, config, spoken)
-                for key in logged.results
-                if key in texts
-            }
+            there = {key: texts[key] for key in logged.results if key in texts}
+            chunks = {key: text_for_judge(text, text, words, config, spoken) for key, text in there.items()}
             found = cached_or_scored(model, words, chunks, resources, silent)
             good = [score.raw for score in found.values() if score.good and score.raw is not None]
             if good:
@@ -155,7 +150,3 @@ def judge_scores(
 
     request = ScorerRequest(config.judge.model, config.rerank, resources, progress)
     return score_with(backend, request, judged)[2]
-
-
-def _results(queries: Sequence[LoggedQuery]) -> list[str]:
-    return list(dict.fromkeys(memory_id for logged in queries for memory_id in logged.results or ()))

@@ -167,11 +167,9 @@ def verdict_of(
     found = _difference(other, measure)
     rows, differences = differences_of_type(comparison, place, found.measure, query_type)
     results = base.results, comparison.evaluations[1 + place].results
-    same = (
-        all(results[0][q] == results[1][q] for q in rows)
-        if all(results)
-        else other.overlap >= SAME_RESULTS  # a stream keeps no results
-    )
+    same = other.overlap >= SAME_RESULTS
+    if all(results):  # a stream keeps none
+        same = all(results[0][q] == results[1][q] for q in rows)
     names = other.name, base.config.name
     return verdict_of_values(names, found.measure, differences, query_type, tolerance, same, lacking)
 
@@ -357,11 +355,8 @@ def _shown(found: _Paired, tolerance: float) -> str:
     """ "-0.023 [-0.041, -0.005], 95 % interval over 121 queries"."""
     digits = _digits(found.better[1:], tolerance)
     if math.isnan(found.low) or found.queries < MIN_QUERIES:
-        return (
-            f"{found.difference:+.{digits}f} over {_counted(found)}"
-            if found.queries
-            else "no query has a value under both"
-        )
+        shown = f"{found.difference:+.{digits}f} over {_counted(found)}"
+        return shown if found.queries else "no query has a value under both"
     bootstrapped = "bootstrap " if MEASURES[found.measure.family].resampled is not None else ""
     ends = f"[{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
     return f"{found.difference:+.{digits}f} {ends}, 95 % {bootstrapped}interval over {_counted(found)}"

@@ -29,14 +29,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cems_workbench import formats
-from cems_workbench.config import PipelineConfig, asks_source
+from cems_workbench.config import PipelineConfig, asks_source, portable_yaml
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import (
     FORMAT,
     EvidenceFile,
     EvidenceSet,
     Header,
-    config_text,
     mismatch,
     read_evidence_file,
     read_header,
@@ -208,7 +207,7 @@ def header_for(
         store.identity,
         store.content_version,
         embedder,
-        config_text(config),
+        portable_yaml(config),
         now,
         only_project,
         store.query_sets.relevant_from(query_set),

@@ -27,7 +27,7 @@ from typing import Any
 from cems_workbench import formats
 from cems_workbench.analysis.losses_of_set import DEFAULT_K
 from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
-from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.config import PipelineConfig, portable_yaml, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation import evidence_rows
 from cems_workbench.evaluation.evidence_file import (
@@ -35,7 +35,6 @@ from cems_workbench.evaluation.evidence_file import (
     EvidenceSet,
     Header,
     PortionedFile,
-    config_text,
     read_evidence_file,
 )
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
@@ -300,7 +299,7 @@ class _Import:
             store.identity,
             store.content_version,
             "",
-            config_text(config),
+            portable_yaml(config),
             self.when.isoformat(),
             relevant_from=relevant_from,
         )

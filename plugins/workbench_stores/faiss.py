@@ -12,24 +12,16 @@ unless settings of the index are tried.
 Source: mem0ai 2.2.1, its FAISS store run with faiss-cpu 1.15.1: of 40 memories of another user nearer to the query and 6 of the asked one,
 a search for 20 returns none, one for 21 two, one for 23 all six.
 
-A FAISS index in a file: its vectors by label, and its own search.
-
-    IndexFlat…, IndexIVF…, IndexHNSW…, also within IndexIDMap or IndexPreTransform
-
-An index is read whole into memory, as every program that uses it does. Quantised indexes return the vectors that they can reconstruct,
-which are near those that were added.
-
-Source: faiss-cpu 1.15.1, recorded by running it; https://github.com/facebookresearch/faiss/wiki
-
-What libraries keep beside a FAISS index: the memories, and the label of each one's vector.
+Beside an index are the memories, and the label of each one's vector:
 
     mem0      NAME.faiss, NAME.json     {"docstore": {id: payload}, "index_to_id": {label: id}}
     txtai     embeddings, documents     SQLite: sections(indexid, id, text, tags, entry), documents(id, data); config.json
 
 What holds pickled Python objects is never read, because reading one runs what it says: index.pkl of LangChain, and NAME.pkl of mem0 before
-its docstore was JSON.
+its docstore was JSON. An index (IndexFlat…, IndexIVF…, IndexHNSW…, also within IndexIDMap or IndexPreTransform) is read whole into memory,
+as every program that uses it does. Quantised ones return vectors that they can reconstruct, which are near those that were added.
 
-Source: mem0ai 2.2.1 and txtai 9.14.0, recorded by running them.
+Source: faiss-cpu 1.15.1, mem0ai 2.2.1 and txtai 9.14.0, recorded by running them; https://github.com/facebookresearch/faiss/wiki
 """
 
 from __future__ import annotations
@@ -40,7 +32,7 @@ import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -50,6 +42,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base.files import as_object
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS
 from cems_workbench.formats.base.payload import Payload, value_at
 from cems_workbench.sources.address import Address
@@ -114,7 +107,9 @@ class TxtaiDocuments(Documents):
     def __init__(self, folder: Path) -> None:
         """Raises SourceError for a folder without content, or with another index than FAISS."""
         self._path = folder / "documents"
-        config = _config(folder / "config.json")
+        config: Mapping[str, Any] = {}
+        with suppress(OSError, ValueError):  # an older one is a pickle, and nothing in it is needed
+            config = as_object((folder / "config.json").read_text("utf-8"))
         backend = config.get("backend", "faiss")
         if backend != "faiss":
             raise SourceError(f"its index is of {backend}; only FAISS is read")
@@ -146,11 +141,20 @@ class TxtaiDocuments(Documents):
                     part,
                 )
                 for row_id, text, tags, entry, data, _ in rows:
-                    yield str(row_id), text, {"tags": tags, "created_at": entry, **_object(data)}
+                    more = {name: value for name, value in as_object(data).items() if name != "text"}
+                    yield str(row_id), text, {"tags": tags, "created_at": entry, **more}
 
 
-def documents(folder: Path) -> tuple[Path, Documents]:
-    """The index file of a folder, and the memories beside it. Raises InputError for a folder of another form, and SourceError."""
+def documents(folder: Path, name: str | None = None) -> tuple[Path, Documents]:
+    """The index file of a folder, the only one or NAME.faiss, and the memories beside it.
+
+    Raises InputError for a folder of another form, or without that file, and SourceError.
+    """
+    if name is not None:
+        path, beside = folder / f"{name}.faiss", folder / f"{name}.json"
+        if "/" in name or not (path.is_file() and beside.is_file()):
+            raise InputError(f"{folder}: no {name}.faiss with {name}.json")
+        return path, Mem0Documents(beside)
     if (folder / "embeddings").is_file():
         if not (folder / "documents").is_file():
             raise InputError(f"{folder}: txtai saved this index without its texts; index with content=True")
@@ -169,36 +173,11 @@ def documents(folder: Path) -> tuple[Path, Documents]:
     raise InputError(f"{folder}: no folder of FAISS that is known: it should have {wanted}")
 
 
-def named(folder: Path, name: str) -> tuple[Path, Documents]:
-    """As `documents`, of the index NAME.faiss. Raises InputError if it is not there."""
-    path, beside = folder / f"{name}.faiss", folder / f"{name}.json"
-    if "/" in name or not (path.is_file() and beside.is_file()):
-        raise InputError(f"{folder}: no {name}.faiss with {name}.json")
-    return path, Mem0Documents(beside)
-
-
 def _rows(connection: sqlite3.Connection, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
     try:
         return connection.execute(query, values).fetchall()
     except sqlite3.Error as error:
         raise SourceError(f"documents is no database of txtai: {error}") from None
-
-
-def _config(path: Path) -> Mapping[str, Any]:
-    """The configuration of txtai; empty if it is not JSON: an older one is a pickle, and nothing in it is needed."""
-    try:
-        found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _object(data: str | None) -> dict[str, Any]:
-    try:
-        found = json.loads(data) if data else {}
-    except (ValueError, RecursionError):
-        return {}
-    return {name: value for name, value in found.items() if name != "text"} if isinstance(found, dict) else {}
 
 
 OPTIONS = ("name", "user")
@@ -240,7 +219,7 @@ class FaissFolder(CollectionClient):
             if stamp == self._stamp:
                 break
             try:
-                path, beside = self._found()
+                path, beside = documents(self._folder, self._address.options.get("name"))
                 index = FaissIndex(path)
             except (SourceError, RuntimeError) as error:
                 # Written at this moment, perhaps.
@@ -253,10 +232,6 @@ class FaissFolder(CollectionClient):
                 self._ids = {label: row_id for row_id, label in beside.labels.items()}
                 break
         return self._index, self._documents
-
-    def _found(self) -> tuple[Path, Documents]:
-        name = self._address.options.get("name")
-        return documents(self._folder) if name is None else named(self._folder, name)
 
     def _files(self) -> tuple[tuple[str, int, int], ...]:
         found = [(each.name, each.stat()) for each in sorted(self._folder.iterdir()) if each.is_file()]

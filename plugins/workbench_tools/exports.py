@@ -16,17 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from workbench_tools import spans
 from workbench_tools.documents import documents_in, rows_of_table
-from workbench_tools.spans import (
-    END_FIELDS,
-    KIND,
-    KINDS,
-    OUTPUT,
-    START_FIELDS,
-    START_NANOSECOND_FIELDS,
-    first_of,
-    objects,
-)
 
 EXPORTS = ("resourceSpans", "resource_spans", "batches")
 SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
@@ -45,10 +36,10 @@ def spans_of(row: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, Mapp
     """The spans of a row, each with its position: the row itself, or those of an export, a page or a table."""
     export = next((name for name in EXPORTS if isinstance(row.get(name), list)), None)
     if export is not None:
-        for r, resource in objects(row[export]):
+        for r, resource in spans.objects(row[export]):
             scopes = next((name for name in SCOPES if name in resource), SCOPES[0])
-            for s, scope in objects(resource.get(scopes)):
-                for i, span in objects(scope.get("spans")):
+            for s, scope in spans.objects(resource.get(scopes)):
+                for i, span in spans.objects(scope.get("spans")):
                     yield f"{export}[{r}].{scopes}[{s}].spans[{i}].", span
         return
     if _is_page(row) and depth < MAX_DEPTH:
@@ -56,10 +47,10 @@ def spans_of(row: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, Mapp
             inner = row.get(name)
             if isinstance(inner, dict):
                 yield from ((f"{name}.{where}", span) for where, span in spans_of(inner, depth + 1))
-            for i, one in objects(inner):
+            for i, one in spans.objects(inner):
                 yield from ((f"{name}[{i}].{where}", span) for where, span in spans_of(one, depth + 1))
         return
-    table = None if depth or "attributes" in row or KIND in row else rows_of_table(row, COLUMNS)
+    table = None if depth or "attributes" in row or spans.KIND in row else rows_of_table(row, COLUMNS)
     if table is None:
         yield "", as_span(row)
     else:
@@ -90,15 +81,15 @@ def system_of(row: Mapping[str, Any]) -> str:
         return "Zipkin"
     kind = row.get("type")
     known = isinstance(kind, str) and kind.upper() in OBSERVATIONS and any(name in row for name in _TRACES)
-    return "Langfuse" if known and any(name in row for name in START_FIELDS) else ""
+    return "Langfuse" if known and any(name in row for name in spans.START_FIELDS) else ""
 
 
 def as_span(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """A span under the names of OpenInference."""
     match system_of(row):
         case "Jaeger":
-            tags = {str(tag.get("key")): tag.get("value") for _, tag in objects(row["tags"])}
-            references = [one for _, one in objects(row.get("references"))]
+            tags = {str(tag.get("key")): tag.get("value") for _, tag in spans.objects(row["tags"])}
+            references = [one for _, one in spans.objects(row.get("references"))]
             parents = [one.get("spanID") for one in references if one.get("refType") == "CHILD_OF"]
             ids = row.get("traceID"), row.get("spanID"), next(iter(parents), row.get("parentSpanID"))
             return _timed(row["operationName"], ids, row.get("startTime"), row.get("duration"), tags)
@@ -111,8 +102,8 @@ def as_span(row: Mapping[str, Any]) -> Mapping[str, Any]:
             if kind == "SPAN" and _has_documents(row.get("output")):
                 kind = "RETRIEVER"
             failed = str(row.get("level")).upper() == "ERROR"
-            parent = first_of(row, ("parentObservationId", "parent_observation_id"))
-            message = first_of(row, ("statusMessage", "status_message"))
+            parent = spans.first_of(row, ("parentObservationId", "parent_observation_id"))
+            message = spans.first_of(row, ("statusMessage", "status_message"))
             return _span(row, kind, parent, failed, message, row.get("input"), row.get("output"))
         case "LangSmith":
             kind, error, parent = str(row["run_type"]).upper(), row.get("error"), row.get("parent_run_id")
@@ -125,14 +116,14 @@ def _span(
 ) -> dict[str, Any]:
     return {
         "name": row.get("name"),
-        "trace_id": first_of(row, _TRACES),
+        "trace_id": spans.first_of(row, _TRACES),
         "span_id": row.get("id"),
         "parent_id": parent,
-        "start_time": first_of(row, START_FIELDS),
-        "end_time": first_of(row, END_FIELDS),
+        "start_time": spans.first_of(row, spans.START_FIELDS),
+        "end_time": spans.first_of(row, spans.END_FIELDS),
         "status_code": "ERROR" if failed else "OK",
         "status_message": message,
-        "attributes": {KIND: kind, "input.value": given, OUTPUT: output},
+        "attributes": {spans.KIND: kind, "input.value": given, spans.OUTPUT: output},
     }
 
 
@@ -201,5 +192,7 @@ def _is_span(row: Mapping[str, Any]) -> bool:
     first = next((span for _, span in spans_of(row)), None)
     if first is None:
         return False
-    begun = any(name in first for name in (*START_FIELDS, *START_NANOSECOND_FIELDS, "context"))
-    return begun and any(name == "attributes" or name.startswith("attributes.") or name in KINDS for name in first)
+    begun = any(name in first for name in (*spans.START_FIELDS, *spans.START_NANOSECOND_FIELDS, "context"))
+    return begun and any(
+        name == "attributes" or name.startswith("attributes.") or name in spans.KINDS for name in first
+    )

@@ -27,25 +27,13 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats import responses
 from cems_workbench.formats.base import fields, payload
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import SAMPLE_LINES, Sample, read_records, type_name
 from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.memory_fields import TEXTS
 from cems_workbench.formats.base.records import MemoryRead, collect, memories_of
-from cems_workbench.formats.responses import (
-    CHROMA,
-    DISTANCES,
-    LETTA,
-    SCORES,
-    SEARCH,
-    Answers,
-    answers_in,
-    flat,
-    flat_of,
-    is_scored,
-    shape_of,
-)
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput, Relation, RowError
 
@@ -66,7 +54,7 @@ def parse_record(row: dict[str, Any]) -> MemoryRead:
 
 def unread(row: dict[str, Any]) -> list[str]:
     """The fields of such a row that no field of a memory is read from."""
-    return payload.unread(row, ANY_NAME, (*IDS, *SCORES, *DISTANCES, "_node_content"))
+    return payload.unread(row, ANY_NAME, (*IDS, *responses.SCORES, *responses.DISTANCES, "_node_content"))
 
 
 def _read_records(path: Path, progress: Progress) -> ParsedInput:
@@ -79,39 +67,39 @@ def _read_records(path: Path, progress: Progress) -> ParsedInput:
 
 def _rows(path: Path, errors: list[RowError], progress: Progress) -> Iterator[tuple[int, dict[str, Any]]]:
     for number, row in read_records(path, errors, progress):
-        shape = shape_of(row)
-        found = answers_in(row) if shape is None else None
+        shape = responses.shape_of(row)
+        found = responses.answers_in(row) if shape is None else None
         if found is None:
-            yield number, flat_of(row, shape)
+            yield number, responses.flat_of(row, shape)
             continue
         items = [item for items in found.rows for item in items]
         for place, item in enumerate(items, start=1):
-            if isinstance(item, dict) or is_scored(item):
-                yield place, flat(item)
+            if isinstance(item, dict) or responses.is_scored(item):
+                yield place, responses.flat(item)
             else:
                 errors.append(RowError(str(path), place, f"must be an object, found {type_name(item)}"))
 
 
 def _has_text(row: Any) -> bool:
-    return isinstance(row, dict) and payload.text_of(None, flat(row), ANY_NAME) is not None
+    return isinstance(row, dict) and payload.text_of(None, responses.flat(row), ANY_NAME) is not None
 
 
 def _is_record(row: Any) -> bool:
     """Whether a row is one of a memory library: it has its shape, an id, and a text under a name that says so."""
     if not isinstance(row, dict):
         return False
-    if shape_of(row) is None:
+    if responses.shape_of(row) is None:
         return _has_id(row) and any(isinstance(row.get(name), str) for name in TEXTS)
-    return _has_text(row) and _has_id(flat(row))
+    return _has_text(row) and _has_id(responses.flat(row))
 
 
 def _has_id(row: Mapping[str, Any]) -> bool:
     return any(row.get(name) is not None for name in IDS)
 
 
-def _answers(sample: Sample) -> Answers:
-    found = None if sample.document is None else answers_in(sample.document)
-    return Answers(SEARCH, [sample.rows]) if found is None else found
+def _answers(sample: Sample) -> responses.Answers:
+    found = None if sample.document is None else responses.answers_in(sample.document)
+    return responses.Answers(responses.SEARCH, [sample.rows]) if found is None else found
 
 
 def _sniff_records(sample: Sample) -> bool:
@@ -120,7 +108,7 @@ def _sniff_records(sample: Sample) -> bool:
     rows = [row for rows in found.rows for row in rows][:SAMPLE_LINES]
     if found.is_of_query:
         return False
-    if found.system in (CHROMA, LETTA):
+    if found.system in (responses.CHROMA, responses.LETTA):
         return any(map(_has_text, rows))
     bare = {"id", "text"}
     plain = all(isinstance(row, dict) and bare <= row.keys() <= {*bare, "metadata"} for row in rows)
@@ -135,7 +123,7 @@ def doubt(sample: Sample) -> str:
     rows = [row for rows in found.rows for row in rows][:SAMPLE_LINES]
     if not found.is_of_query or not any(map(_has_text, rows)):
         return ""
-    whose = "a query" if found.system == SEARCH else f"a query of {found.system}"
+    whose = "a query" if found.system == responses.SEARCH else f"a query of {found.system}"
     return f"may be memories, or what {whose} found: fidelity FILE compares that with the results here"
 
 

@@ -35,29 +35,8 @@ from cems_workbench.formats.logs import Asked, Asking, parsed_log
 from cems_workbench.formats.responses import rows_of_answer
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, RecordedAnswer, RowError
+from workbench_tools import spans
 from workbench_tools.exports import are_observations, are_spans, spans_of
-from workbench_tools.spans import (
-    NO_LIST,
-    NOT_IN_TRACE,
-    PARENT_IDS,
-    QUERIES,
-    QUERY_FIELDS,
-    SPAN_IDS,
-    START_FIELDS,
-    START_NANOSECOND_FIELDS,
-    TRACE_IDS,
-    first_of,
-    flat,
-    has_failed,
-    kind_of,
-    lacking_line,
-    listed,
-    lost_of,
-    microseconds,
-    moment_of,
-    returned_of,
-    words_of_query,
-)
 
 OBSERVED = ("id", "type", "input", "output")
 """Columns of a CSV of Langfuse."""
@@ -65,7 +44,7 @@ RETRIEVER, EMBEDDING = "RETRIEVER", "EMBEDDING"
 EMBEDDED = "embedding.embeddings.0.embedding.text"
 OPERATION = "gen_ai.operation.name"
 GENAI_QUERIES = {"retrieval": "gen_ai.retrieval.query.text", "search_memory": "gen_ai.memory.query.text"}
-FOUND_IN = ", ".join(QUERY_FIELDS[:4])
+FOUND_IN = ", ".join(spans.QUERY_FIELDS[:4])
 MAX_AROUND, MAX_AROUND_CHARS = 20, 2000
 """Spans around a cut one whose input is looked at, and how long it may be."""
 _VECTORS = ("embedding", "vector")
@@ -94,7 +73,7 @@ def _read(format: str, columns: Sequence[str], documents: str, path: Path, progr
     for number, row in rows:
         for where, span in spans_of(row):
             with reported(errors, str(path), number, where):
-                reading.add(number, where, flat(span))
+                reading.add(number, where, spans.flat(span))
     return parsed_log(path, format, reading.askings(), errors, reading.notes(), results=documents)
 
 
@@ -112,34 +91,36 @@ class _Reading:
 
     def add(self, number: int, where: str, values: Mapping[str, Any]) -> None:
         """Take a span. Raises FieldError for a retrieval that failed."""
-        kind = kind_of(values)
+        kind = spans.kind_of(values)
         if kind != RETRIEVER:
             self._others += 1
             if kind == EMBEDDING and (text := _embedded(values)):
-                self._words.setdefault(str(first_of(values, TRACE_IDS) or ""), set()).add(text)
+                self._words.setdefault(str(spans.first_of(values, spans.TRACE_IDS) or ""), set()).add(text)
             trace, span, parent = _place(values)
-            given = values.get(QUERIES[0])
+            given = values.get(spans.QUERIES[0])
             short = given if isinstance(given, str) and len(given) <= MAX_AROUND_CHARS else ""
             self._around[trace, span] = (parent, short)
             return
-        if has_failed(values):
+        if spans.has_failed(values):
             raise FieldError("status", "the retrieval ended in an error and answered nothing")
-        query = next((words for name in QUERIES if (words := words_of_query(values.get(name))) is not None), None)
+        query = next(
+            (words for name in spans.QUERIES if (words := spans.words_of_query(values.get(name))) is not None), None
+        )
         wordless = None
         if query is None:
             field, reason = _wordless(values)
-            reason = f"{reason}: {cut}" if not values.get(field) and (cut := lost_of(values, None)) else reason
+            reason = f"{reason}: {cut}" if not values.get(field) and (cut := spans.lost_of(values, None)) else reason
             wordless = RowError(self._source, number, reason, f"{where}{field}")
         moment = self._moment(number, where, values)
-        lists, unread = listed(values)
-        self._errors += [RowError(self._source, number, NO_LIST, f"{where}{name}") for name in unread]
-        rows = returned_of(values, RETRIEVER, lists)
-        lost = lost_of(values, rows)
+        lists, unread = spans.listed(values)
+        self._errors += [RowError(self._source, number, spans.NO_LIST, f"{where}{name}") for name in unread]
+        rows = spans.returned_of(values, RETRIEVER, lists)
+        lost = spans.lost_of(values, rows)
         if lost is not None and rows is not None:
             gone = [place for place, row in enumerate(rows) if not (row.get("id") or row.get("content"))]
             for place in gone:  # it keeps its place, so that the others have their ranks
-                rows[place] = rows[place] | {"id": f"{NOT_IN_TRACE}{place + 1}"}
-            self._lacking.append(f"row {number}: {lacking_line(len(gone), len(rows), lost)}")
+                rows[place] = rows[place] | {"id": f"{spans.NOT_IN_TRACE}{place + 1}"}
+            self._lacking.append(f"row {number}: {spans.lacking_line(len(gone), len(rows), lost)}")
         asked: Asked = Asking(number, "", query, None, moment)
         if rows is not None:
             returned = rows_of_answer(rows, number, self._source, self._errors, self._documents)
@@ -148,7 +129,7 @@ class _Reading:
 
     def _moment(self, number: int, where: str, values: Mapping[str, Any]) -> datetime | None:
         try:
-            return moment_of(microseconds(values, START_FIELDS, START_NANOSECOND_FIELDS))
+            return spans.moment_of(spans.microseconds(values, spans.START_FIELDS, spans.START_NANOSECOND_FIELDS))
         except FieldError as error:
             self._errors.append(RowError(self._source, number, f"left out: {error.reason}", f"{where}{error.field}"))
             return None
@@ -179,7 +160,7 @@ class _Reading:
         parent = one.parent
         for _ in range(MAX_AROUND):
             parent, given = self._around.get((one.trace, parent), ("", ""))
-            if given and (words := words_of_query(given)):
+            if given and (words := spans.words_of_query(given)):
                 return words
         return None
 
@@ -215,7 +196,9 @@ class _Reading:
 
 
 def _place(values: Mapping[str, Any]) -> tuple[str, str, str]:
-    trace, span, parent = (str(first_of(values, names) or "") for names in (TRACE_IDS, SPAN_IDS, PARENT_IDS))
+    trace, span, parent = (
+        str(spans.first_of(values, names) or "") for names in (spans.TRACE_IDS, spans.SPAN_IDS, spans.PARENT_IDS)
+    )
     return trace, span, parent
 
 
@@ -235,13 +218,13 @@ def _embedded(values: Mapping[str, Any]) -> str | None:
     """The query that an EMBEDDING span embedded; None for texts, which are documents."""
     given = values.get(EMBEDDED)
     if isinstance(given, str) and f"{EMBEDDED.replace('.0.', '.1.')}" not in values:
-        return words_of_query(given)
-    return words_of_query(values.get(QUERIES[0]))
+        return spans.words_of_query(given)
+    return spans.words_of_query(values.get(spans.QUERIES[0]))
 
 
 def _wordless(values: Mapping[str, Any]) -> tuple[str, str]:
     """The field of an input without words, and what is wrong with it."""
-    field = next((name for name in QUERIES if values.get(name) is not None), QUERIES[0])
+    field = next((name for name in spans.QUERIES if values.get(name) is not None), spans.QUERIES[0])
     if values.get(field) is None and OPERATION in values:  # written on request only
         field = GENAI_QUERIES.get(values[OPERATION], field)
     value = values.get(field)

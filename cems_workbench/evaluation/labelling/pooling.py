@@ -184,25 +184,18 @@ def grade_of(raw: float, judge: JudgeScale, scale: GradeScale = DEFAULT_SCALE) -
 
 
 def score_pairs(
-    pairs: Iterable[Pair], config: PipelineConfig, resources: Resources, progress: Progress = silent
+    pairs: Iterable[Pair],
+    config: PipelineConfig,
+    resources: Resources,
+    progress: Progress = silent,
+    *,
+    keep: bool = False,
 ) -> PairScores:
     """What the judge of a config says of pairs, from the cache where it is there. Unknown queries and memories are left out.
 
-    Raises InputError when the config has no judge, ModelError when none is available, and what `progress` raises.
+    `keep`: each query's judgments are stored under the model's name as soon as they exist. Raises InputError when the config has no judge,
+    ModelError when none is available, and what `progress` raises.
     """
-    return _judged(pairs, config, resources, progress, keep=False)
-
-
-def prelabel(
-    pairs: Iterable[Pair], config: PipelineConfig, resources: Resources, progress: Progress = silent
-) -> PairScores:
-    """`score_pairs`, and store each query's judgments under the model's name as soon as they exist."""
-    return _judged(pairs, config, resources, progress, keep=True)
-
-
-def _judged(
-    pairs: Iterable[Pair], config: PipelineConfig, resources: Resources, progress: Progress, *, keep: bool
-) -> PairScores:
     if JUDGE.is_off(config):
         raise InputError("the judge is off; choose one under Judge")
     words = {query.qid: query.query.strip() for query in resources.store.queries.read()}

@@ -98,18 +98,10 @@ class GradedRankings:
     def of_queries(self, rows: Ints) -> GradedRankings:
         """Those of some queries, by their numbers."""
         signals = self.signals
-        return GradedRankings(
-            self.grade[rows],
-            self.judged[rows],
-            self.filled[rows],
-            self.ideal[rows],
-            self.unanswerable[rows] if len(self.unanswerable) else self.unanswerable,
-            self.score[rows] if len(self.score) else self.score,
-            None if signals is None else lambda name: signals(name)[rows],
-            self.stale[rows] if len(self.stale) else self.stale,
-            self.stale_known[rows] if len(self.stale_known) else self.stale_known,
-            self.chosen,
-        )
+        always = {name: getattr(self, name)[rows] for name in ("grade", "judged", "filled", "ideal")}
+        known = {name: getattr(self, name) for name in ("unanswerable", "score", "stale", "stale_known")}
+        of_rows = always | {name: values[rows] if len(values) else values for name, values in known.items()}
+        return replace(self, **of_rows, signals=None if signals is None else lambda name: signals(name)[rows])
 
 
 def graded(
@@ -308,12 +300,8 @@ def parse_measure(text: str, grade: int = 1) -> Measure:
     if k is None and family.needs_cutoff:
         raise InputError(f"measure {text}: needs a cut-off, such as {family.name}@5")
     if signal is not None and (family.resampled is None or signal not in CONFIDENCE_FEATURES):
-        what = (
-            f"by is one of {', '.join(CONFIDENCE_FEATURES)}"
-            if family.resampled
-            else f"{family.name} is not of a signal"
-        )
-        raise InputError(f"measure {text}: {what}")
+        signals = f"by is one of {', '.join(CONFIDENCE_FEATURES)}"
+        raise InputError(f"measure {text}: {signals if family.resampled else f'{family.name} is not of a signal'}")
     return Measure(family.name, None if k is None else int(k), grade if stated is None else int(stated), signal or "")
 
 
@@ -324,14 +312,10 @@ def relevance_words(grade: int, counted: int, judged: int, unanswerable: int = 0
     """
     left_out = judged - counted - unanswerable
     why = f"; {left_out} without a relevant memory {'is' if left_out == 1 else 'are'} excluded" if left_out else ""
-    apart = f"; {unanswerable} without an answer {'counts' if unanswerable == 1 else 'count'} in {', '.join(_of_no_answer())}"
+    families = [family.name for family in MEASURES.values() if family.needs_no_answer or family.resampled]
+    apart = f"; {unanswerable} without an answer {'counts' if unanswerable == 1 else 'count'} in {', '.join(families)}"
     said = apart if unanswerable else ""
     return f"Relevant from grade {grade}; means of {counted} of {judged} judged queries{why}{said}"
-
-
-def _of_no_answer() -> list[str]:
-    """The families that queries without an answer count in."""
-    return [family.name for family in MEASURES.values() if family.needs_no_answer or family.resampled]
 
 
 def _spellings() -> dict[str, str]:

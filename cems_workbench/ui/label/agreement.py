@@ -13,35 +13,8 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import counted
 from cems_workbench.evaluation.grades import Grades, agreed_grades
-from cems_workbench.evaluation.labelling.agreement import (
-    ALPHA_NAME,
-    KAPPA_NAME,
-    Disagreement,
-    Estimate,
-    Rule,
-    Verdict,
-    adjudicate,
-    alpha,
-    alpha_by_type,
-    alpha_reading,
-    disagreements,
-    kappa_reading,
-    label_table,
-    no_answer_agreement,
-    pairwise_kappa,
-)
-from cems_workbench.evaluation.labelling.judge_calibration import (
-    Calibration,
-    Difference,
-    GradedScore,
-    band_confusion,
-    calibrate,
-    calibration_error,
-    differences,
-    graded_scores,
-    probabilities,
-    reliability,
-)
+from cems_workbench.evaluation.labelling import agreement
+from cems_workbench.evaluation.labelling import judge_calibration as calibration
 from cems_workbench.evaluation.labelling.pooling import Pair, PairScores, score_pairs
 from cems_workbench.formats.base.judgments import of_memories
 from cems_workbench.pipeline.resources import Resources
@@ -63,7 +36,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 
-RULES: dict[str, Rule] = {"Majority": "majority", "Strictest": "strictest"}
+RULES: dict[str, agreement.Rule] = {"Majority": "majority", "Strictest": "strictest"}
 CALIBRATION = "label:judge:calibration"
 
 
@@ -72,29 +45,35 @@ def draw(resources: Resources) -> None:
     every = resources.store.judgments.read(kind="human")
     labels, of_store = of_memories(every)
     relevant_from = resources.store.query_sets.relevant_from_of([judgment.qid for judgment in of_store])
-    if whole_queries := str(no_answer_agreement(every, relevant_from)):
+    if whole_queries := str(agreement.no_answer_agreement(every, relevant_from)):
         st.caption(f"{whole_queries}.")
-    table = label_table(labels)
-    whole = alpha(table) if labels else None
+    table = agreement.label_table(labels)
+    whole = agreement.alpha(table) if labels else None
     if whole is None or not whole.pairs:
         st.info(
             "Agreement needs two reviewers who graded the same pairs. Create a queue with more than one reviewer per pair."
         )
         return
-    st.markdown(f"{ALPHA_NAME} over all: **{whole}**, {alpha_reading(whole)}.", help=HELP["label:alpha"])
-    st.markdown(f"## {KAPPA_NAME}, weighted, per pair of reviewers", help=HELP["label:kappa"])
-    pairs = {f"{one.first} and {one.second}": one.kappa for one in pairwise_kappa(table)}
-    _estimates("reviewers", pairs, kappa_reading, "label:kappa")
+    st.markdown(
+        f"{agreement.ALPHA_NAME} over all: **{whole}**, {agreement.alpha_reading(whole)}.", help=HELP["label:alpha"]
+    )
+    st.markdown(f"## {agreement.KAPPA_NAME}, weighted, per pair of reviewers", help=HELP["label:kappa"])
+    pairs = {f"{one.first} and {one.second}": one.kappa for one in agreement.pairwise_kappa(table)}
+    _estimates("reviewers", pairs, agreement.kappa_reading, "label:kappa")
     queries = {query.qid: query for query in resources.store.queries.read()}
-    types = alpha_by_type(labels, {qid: query.type or "" for qid, query in queries.items()})
-    st.markdown(f"## {ALPHA_NAME} by query type", help=HELP["label:alpha"])
+    types = agreement.alpha_by_type(labels, {qid: query.type or "" for qid, query in queries.items()})
+    st.markdown(f"## {agreement.ALPHA_NAME} by query type", help=HELP["label:alpha"])
     by_type = {kind or "(no type)": estimate for kind, estimate in types.items()}
-    _estimates("type", by_type, alpha_reading, "label:alpha", most=8)
+    _estimates("type", by_type, agreement.alpha_reading, "label:alpha", most=8)
     _conflicts(resources, labels, queries)
 
 
 def _estimates(
-    first: str, estimates: Mapping[str, Estimate], reading: Callable[[Estimate], str], key: str, **options: Any
+    first: str,
+    estimates: Mapping[str, agreement.Estimate],
+    reading: Callable[[agreement.Estimate], str],
+    key: str,
+    **options: Any,
 ) -> None:
     rows = [(name, str(one), one.pairs, reading(one)) for name, one in estimates.items() if one.pairs]
     draw_values((first, "coefficient", "pairs", "read as"), rows, key=key, help=HELP["label:estimates"], **options)
@@ -102,20 +81,20 @@ def _estimates(
 
 def _conflicts(resources: Resources, labels: list[Judgment], queries: Mapping[str, Query]) -> None:
     """The pairs with different grades, and the grade that the rule or a person's decision gives each."""
-    conflicts = disagreements(labels)
+    conflicts = agreement.disagreements(labels)
     st.markdown(f"## {counted(len(conflicts), 'conflicts')}")
     if not conflicts:
         st.caption("No two reviewers disagree.")
         return
     rule = switch("Rule", list(RULES), "label:rule", "Majority", labelled=True)
     decisions = resources.store.decisions.read()
-    verdicts = {(one.qid, one.memory_id): one for one in adjudicate(labels, RULES[rule], decisions)}
+    verdicts = {(one.qid, one.memory_id): one for one in agreement.adjudicate(labels, RULES[rule], decisions)}
     memories = resources.store.memories.read([conflict.memory_id for conflict in conflicts])
 
-    def verdict(one: Disagreement) -> Verdict:
+    def verdict(one: agreement.Disagreement) -> agreement.Verdict:
         return verdicts[one.qid, one.memory_id]
 
-    columns: list[Column[Disagreement]] = [
+    columns: list[Column[agreement.Disagreement]] = [
         Column("spread", lambda one: one.spread),
         Column(
             "grades", lambda one: ", ".join(f"{name} {grade}" for name, grade in sorted(verdict(one).labels.items()))
@@ -161,10 +140,14 @@ MAX_ROWS = 200
 
 
 def draw_differences(
-    pairs: Sequence[GradedScore], scores: PairScores, scale: JudgeScale, relevant_from: int, resources: Resources
+    pairs: Sequence[calibration.GradedScore],
+    scores: PairScores,
+    scale: JudgeScale,
+    relevant_from: int,
+    resources: Resources,
 ) -> None:
     """Draw the differences, largest first, and the selected one."""
-    every = differences(pairs, scale, relevant_from)
+    every = calibration.differences(pairs, scale, relevant_from)
     marks: dict[Pair, list[LabelEvent]] = {}
     for mark in resources.store.labels.judged_wrong():
         if mark.note == scores.judge:
@@ -179,10 +162,10 @@ def draw_differences(
     queries = {query.qid: query for query in resources.store.queries.read()}
     memories = resources.store.memories.read({difference.scored.memory_id for difference in shown})
 
-    def wrong(one: Difference) -> str:
+    def wrong(one: calibration.Difference) -> str:
         return ", ".join(mark.judge for mark in marks.get(one.scored.pair, ()))
 
-    columns: list[Column[Difference]] = [
+    columns: list[Column[calibration.Difference]] = [
         Column("people", lambda one: one.scored.grade, 64, help="The grade, or the median of several"),
         Column("judge", lambda one: one.band, 112, help="The band of the judge’s score"),
         Column("score", lambda one: one.scored.raw, 72, "%.3g"),
@@ -201,7 +184,7 @@ def draw_differences(
 
 
 def _draw_pair(
-    difference: Difference,
+    difference: calibration.Difference,
     scores: PairScores,
     marks: Sequence[LabelEvent],
     queries: Mapping[str, Query],
@@ -273,12 +256,12 @@ def draw_judge(resources: Resources) -> None:
     scores = _scores(key, labelled, config, resources)
     if scores is None:
         return
-    pairs, scale = graded_scores(grades, scores.scores), scores.scale(config.judge)
+    pairs, scale = calibration.graded_scores(grades, scores.scores), scores.scale(config.judge)
     if not pairs:
         st.info("The judge has no scores for these pairs.")
         return
     inputs = (key, hash(tuple(pairs)), relevant_from, scale.threshold)
-    found = kept(CALIBRATION, inputs, lambda: calibrate(pairs, scale.threshold, relevant_from))
+    found = kept(CALIBRATION, inputs, lambda: calibration.calibrate(pairs, scale.threshold, relevant_from))
     _numbers(found, len(pairs), scores, config)
     _charts(found, pairs, scale, relevant_from)
     draw_differences(pairs, scores, scale, relevant_from, resources)
@@ -317,7 +300,7 @@ def _scores(key: object, labelled: set[Pair], config: PipelineConfig, resources:
     return scores
 
 
-def _numbers(found: Calibration, pairs: int, scores: PairScores, config: PipelineConfig) -> None:
+def _numbers(found: calibration.Calibration, pairs: int, scores: PairScores, config: PipelineConfig) -> None:
     threshold = scores.scale(config.judge).threshold
     whose = "the judge’s own threshold" if config.judge.threshold is None else "the threshold set in Inspect"
     failed = f" No score: {counted(len(scores.failed), 'pairs')}." if scores.failed else ""
@@ -342,17 +325,19 @@ def _numbers(found: Calibration, pairs: int, scores: PairScores, config: Pipelin
     )
 
 
-def _kappa(place: DeltaGenerator, name: str, kappa: Estimate, help: str) -> None:
+def _kappa(place: DeltaGenerator, name: str, kappa: agreement.Estimate, help: str) -> None:
     value, _, interval = str(kappa).partition(" (")
     place.metric(name, value, help=help)
     if kappa.value is not None:
-        place.caption(f"{KAPPA_NAME}, {interval.rstrip(')')}: {kappa_reading(kappa)}")
+        place.caption(f"{agreement.KAPPA_NAME}, {interval.rstrip(')')}: {agreement.kappa_reading(kappa)}")
 
 
-def _charts(found: Calibration, pairs: Sequence[GradedScore], scale: JudgeScale, relevant_from: int) -> None:
+def _charts(
+    found: calibration.Calibration, pairs: Sequence[calibration.GradedScore], scale: JudgeScale, relevant_from: int
+) -> None:
     meanings = {grade: meaning.partition(":")[0].split(",")[0] for grade, meaning in DEFAULT_SCALE.grades}
     st.markdown("## Grades of people and bands of the judge")
-    st.html(confusion_html(band_confusion(pairs, scale), meanings))
+    st.html(confusion_html(calibration.band_confusion(pairs, scale), meanings))
     left, right = st.columns(2)
     with left:
         st.markdown("## Agreement by threshold", help=HELP["label:judge:best"])
@@ -364,9 +349,9 @@ def _charts(found: Calibration, pairs: Sequence[GradedScore], scale: JudgeScale,
             table=lambda: [{"threshold": threshold, "kappa": kappa} for threshold, kappa in curve],
         )
     with right:
-        probability, own = probabilities(pairs)
-        bins = reliability(probability, [pair.grade >= relevant_from for pair in pairs])
-        error = calibration_error(bins)
+        probability, own = calibration.probabilities(pairs)
+        bins = calibration.reliability(probability, [pair.grade >= relevant_from for pair in pairs])
+        error = calibration.calibration_error(bins)
         title = "## Reliability" + ("" if error is None else f" · calibration error {error:.2f}")
         st.markdown(title, help=HELP["label:judge:reliability"])
         draw_chart(
@@ -394,7 +379,7 @@ def confusion_html(confusion: Mapping[int, Sequence[int]], meanings: Mapping[int
     return render("label/confusion.html", bands=BANDS, confusion=confusion, meanings=meanings)
 
 
-def agreement_figure(found: Calibration, present: float) -> Figure:
+def agreement_figure(found: calibration.Calibration, present: float) -> Figure:
     """Kappa by threshold; the best one solid with its interval shaded, the current one dotted."""
     import plotly.graph_objects as go
 

@@ -14,7 +14,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.evaluation.labelling.pooling import QueryCoverage, Strategy, coverage, mean_judged, prelabel
+from cems_workbench.evaluation.labelling.pooling import QueryCoverage, Strategy, coverage, mean_judged, score_pairs
 from cems_workbench.evaluation.labelling.queue import LabelQueue
 from cems_workbench.jobs.background import BackgroundQueue, ready_plan
 from cems_workbench.jobs.labelling import QueuePlan, assemble
@@ -249,7 +249,7 @@ def _prelabel(queue: LabelQueue, resources: Resources) -> None:
     common: dict[str, Any] = {"icon": ":material/gavel:", "width": "stretch", "disabled": off, "help": help}
     if button.button(f"Judge {len(pairs):,} pairs", key="label:prelabel", **common):
         with cancellable("label:cancel:prelabel") as progress:
-            scores = prelabel(queue.pairs, inspect_state.present_config(), resources, progress)
+            scores = score_pairs(queue.pairs, inspect_state.present_config(), resources, progress, keep=True)
         state.update(prelabelled=(queue.record.name, scores))
         st.rerun()
     done = state.present().prelabelled

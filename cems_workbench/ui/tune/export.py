@@ -45,20 +45,10 @@ from cems_workbench.ui.evaluate.compare import with_interval
 from cems_workbench.ui.evaluate.setup import server_answers
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.toolbar import diff_table, draw_import
-from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit import session, widgets
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.session import for_all_sessions, require, reviewer, sign_in_configured
 from cems_workbench.ui.kit.tables import HELP, Column, draw_values, pick_row
-from cems_workbench.ui.kit.widgets import (
-    download,
-    empty,
-    errors_shown,
-    gather_wanted,
-    offer_job,
-    remembered,
-    report_button,
-    switch,
-)
 from cems_workbench.ui.tune.state import outdated, page
 
 LANGUAGES = {"yaml": "yaml", "json": "json", "toml": "toml", "python": "python"}
@@ -92,13 +82,13 @@ def _draw_name(result: SearchResult) -> tuple[str, str, str]:
     by_name = not sign_in_configured()
     boxes = st.columns([2, 4, 2] if by_name else [2, 4], vertical_alignment="bottom")
     usual, author = result.tuned.config.name, reviewer() or ""
-    key = remembered("tune:name", "Name in presets, files and the history.")
+    key = widgets.remembered("tune:name", "Name in presets, files and the history.")
     typed = boxes[0].text_input("Name", placeholder=usual, max_chars=80, **key)
-    key, hint = remembered("tune:why"), "the reason, shown in the history"
+    key, hint = widgets.remembered("tune:why"), "the reason, shown in the history"
     why = boxes[1].text_input("Why", placeholder=hint, max_chars=500, **key)
     if by_name:
         st.session_state.setdefault("tune:author", author)
-        author = boxes[2].text_input("Your name", max_chars=80, **remembered("tune:author"))
+        author = boxes[2].text_input("Your name", max_chars=80, **widgets.remembered("tune:author"))
     return typed.strip() or usual, why.strip(), author.strip()
 
 
@@ -111,7 +101,7 @@ def _apply(
             state.use_config(config)
             st.toast("Set on the sliders of Inspect.", icon=":material/check:")
         keep = st.button("Save to history", key="tune:keep", icon=":material/bookmark_add:", help=HELP["tune:keep"])
-        download(
+        widgets.download(
             "Preset file",
             preset_text(config, why, card),
             file_name(config, "yaml"),
@@ -119,7 +109,7 @@ def _apply(
             help="YAML that starts with summary and card, like the built-in presets.",
             icon=":material/description:",
         )
-        report_button(
+        widgets.report_button(
             "tune:report",
             f"tuning-{config.name}",
             lambda _: tuning_report(result, datetime.now(UTC)),
@@ -129,7 +119,7 @@ def _apply(
     if keep and not author:
         st.error("Enter your name above, or sign in: the history shows who saved a config.")
     elif keep:
-        with errors_shown():
+        with widgets.errors_shown():
             require("reviewer")
             base = result.planned.plan.space.baseline.name
             saved = keep_config(resources.store, config, author=author, why=why, base=base, card=card)
@@ -146,7 +136,7 @@ def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
 
 
 def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, resources: Resources) -> None:
-    form = switch("Form", FORMS, "tune:form", "yaml", format_func=lambda form: FORM_TITLES[form])
+    form = widgets.switch("Form", FORMS, "tune:form", "yaml", format_func=lambda form: FORM_TITLES[form])
     export = exported(config, form, card)
     own = _own_evidence(export, result, resources)
     export, rankings, card = with_figures(config, form, card, lambda export: _cached_rankings(result, export, own))
@@ -163,8 +153,10 @@ def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, re
             st.caption(plain(f"Not complete: {line}; see Result."))
     text = export.text
     with st.container(horizontal=True):
-        download(f"Download {FORM_TITLES[form]}", text, file_name(config, form), f"tune:export:{form}", type="primary")
-        download(
+        widgets.download(
+            f"Download {FORM_TITLES[form]}", text, file_name(config, form), f"tune:export:{form}", type="primary"
+        )
+        widgets.download(
             "Evidence card (JSON)",
             card.to_json(),
             f"{file_name(config, 'card')}.json",
@@ -237,8 +229,10 @@ def _fill(
 
     message = f"{head} Gather the {len(selection.queries)} queries to measure its exact ranking.\n\n{lines}"
     kept = "Gathered evidence is kept; gathering can be resumed."
-    gather = partial(gather_wanted, [(export.read.name, export.read, selection)], resources)
-    if offer_job("tune:export_gather", message, "Gather", gather, icon=":material/warning:", kept=kept, warn=True):
+    gather = partial(widgets.gather_wanted, [(export.read.name, export.read, selection)], resources)
+    if widgets.offer_job(
+        "tune:export_gather", message, "Gather", gather, icon=":material/warning:", kept=kept, warn=True
+    ):
         st.rerun()
 
 
@@ -259,7 +253,7 @@ def draw_history(resources: Resources) -> None:
     if records:
         _table(records, resources)
     else:
-        empty("No config is saved yet", render("tune/nothing_kept.html"))
+        widgets.empty("No config is saved yet", render("tune/nothing_kept.html"))
     st.markdown("## From a file")
     draw_import(resources, "tune:")
 
@@ -314,7 +308,7 @@ def _opened(record: ConfigRecord, resources: Resources) -> None:
             args=(config,),
             disabled=not changed,
         )
-        download("YAML", export_config(config, "yaml", card), file_name(config, "yaml"), "tune:kept_yaml")
+        widgets.download("YAML", export_config(config, "yaml", card), file_name(config, "yaml"), "tune:kept_yaml")
         _reword(record, resources)
     if changed:
         diff_table(state.present_config(), config, "tune:kept_diff")
@@ -331,7 +325,7 @@ def _reword(record: ConfigRecord, resources: Resources) -> None:
         name = st.text_input("Name", record.name, max_chars=80)
         why = st.text_area("Why", record.why, max_chars=2000)
         if st.form_submit_button("Save", type="primary"):
-            with errors_shown():
+            with widgets.errors_shown():
                 session.require("reviewer")
                 resources.store.configs.reword(record.id, name=name.strip(), why=why)
                 st.rerun()

@@ -36,19 +36,10 @@ from cems_workbench.ui.evaluate.setup import (
 )
 from cems_workbench.ui.evaluate.state import JUDGES, config_options
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit import session, widgets
 from cems_workbench.ui.kit.html import begin_page, plain, render
 from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.tables import HELP, draw_values
-from cems_workbench.ui.kit.widgets import (
-    draw_effects,
-    draw_provenance,
-    empty,
-    offer_gather,
-    offer_job,
-    remembered,
-    switch,
-)
 from cems_workbench.ui.tune import export, learned, result, search
 from cems_workbench.ui.tune.state import VIEW, outdated, page, set_view
 
@@ -78,7 +69,7 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
         "takes milliseconds."
     )
 
-    if offer_job(
+    if widgets.offer_job(
         "tune:stand_in",
         message,
         "Gather and score",
@@ -131,14 +122,14 @@ def choose(resources: Resources) -> TuningData | None:
     name = set_box(boxes[0], "tune", sorted(sets), sets)
     if st.session_state.get("tune:baseline") not in options.configs:
         st.session_state["tune:baseline"] = PRESENT_NAME if state.changed_parameters() else state.present().preset
-    base = boxes[1].selectbox("Baseline", list(options.configs), **remembered("tune:baseline"))
+    base = boxes[1].selectbox("Baseline", list(options.configs), **widgets.remembered("tune:baseline"))
     kinds = [*JUDGES, NO_JUDGMENTS]
     kind = boxes[2].selectbox(
-        "Judgments", kinds, **remembered("tune:judges", HELP["evaluate:judges"] + " " + HELP["tune:judges"])
+        "Judgments", kinds, **widgets.remembered("tune:judges", HELP["evaluate:judges"] + " " + HELP["tune:judges"])
     )
     within = within_box(boxes[3], "tune")
     config = options.under_its_name(base)
-    draw_effects({base: config}, within)
+    widgets.draw_effects({base: config}, within)
     if kind == NO_JUDGMENTS:
         return gathered(config, unlabelled_selection(name, resources.store, within), resources)
     selection = chosen_selection(name, resources, judgments, within)
@@ -153,13 +144,13 @@ def _gathered(
     data = tuning_data(config, selection, grades, resources, for_all_sessions)
     if data is not None:
         if data.evidence.answered:
-            draw_provenance(
+            widgets.draw_provenance(
                 "tune", f"Lists {data.evidence.answered}", lambda: discard_evidence(config, selection, resources)
             )
         return data
     # A search tries other heads: what it reads has a score.
     wanted = [(config.name, with_values(config, {"rerank.expected_misses": None}), selection)]
-    if offer_gather("tune", wanted, "after that, trying a config takes milliseconds", resources):
+    if widgets.offer_gather("tune", wanted, "after that, trying a config takes milliseconds", resources):
         st.rerun()
     return None
 
@@ -205,7 +196,7 @@ def result_view(
         searched = page.get().result
         if searched is None:
             if not before(resources):
-                empty("Nothing has been searched yet", render("tune/nothing_searched.html"))
+                widgets.empty("Nothing has been searched yet", render("tune/nothing_searched.html"))
             return
         warning = outdated(searched, resources)
         if warning:
@@ -235,7 +226,7 @@ def main() -> None:
     if resources is None:
         return
     set_view()
-    view = switch("View", list(VIEWS), VIEW)
+    view = widgets.switch("View", list(VIEWS), VIEW)
     try:
         if not search.draw_running():
             VIEWS[view](resources)

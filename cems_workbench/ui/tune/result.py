@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from cems_workbench.config import preset
 from cems_workbench.config.fields import short_value
+from cems_workbench.jobs import tuning_summary as summary
 from cems_workbench.jobs.catalogue import named, restored_config, sample_figures
 from cems_workbench.jobs.evaluation import agreed, labelled
 from cems_workbench.jobs.scoring import Lacking, read_again
@@ -20,24 +21,6 @@ from cems_workbench.jobs.tuning import (
     looks_at,
     open_holdout,
     searched_anew,
-)
-from cems_workbench.jobs.tuning_summary import (
-    COST,
-    CROSS_VALIDATED,
-    GainRow,
-    about_lines,
-    all_reached,
-    doubt_line,
-    front_of,
-    gain_rows,
-    gap_line,
-    headline,
-    headline_of,
-    judged_lines,
-    judged_rows,
-    objective_names,
-    stable_words,
-    verdict,
 )
 from cems_workbench.jobs.unlabelled import by_judgments
 from cems_workbench.pipeline.resources import Resources
@@ -68,24 +51,28 @@ TRIAL_COLOUR = "#7B848D"
 def draw(result: SearchResult, resources: Resources) -> None:
     """Draw the whole result."""
     planned, goal = result.planned, result.planned.plan.goal
-    about = " · ".join(about_lines(result))
-    st.html(render("tune/verdict.html", headline=headline(result), about=about, doubt=doubt_line(result)))
-    announce(headline(result))
+    about = " · ".join(summary.about_lines(result))
+    st.html(
+        render("tune/verdict.html", headline=summary.headline(result), about=about, doubt=summary.doubt_line(result))
+    )
+    announce(summary.headline(result))
     if result.tuned.search.cancelled:
         left, right = st.columns([4, 1], vertical_alignment="center")
         left.info("Stopped early. Configs already tried are kept; resuming skips them.", icon=":material/pause:")
         common: dict[str, Any] = {"type": "primary", "width": "stretch", "icon": ":material/play_arrow:"}
         right.button("Resume", key="tune:go_on", on_click=start, args=(planned,), **common)
-    st.html(gains_html(gain_rows(result), str(goal.objectives[0])))
-    st.caption(gap_line(result), help="Large differences between training, folds and hold-out suggest overfitting.")
+    st.html(gains_html(summary.gain_rows(result), str(goal.objectives[0])))
+    st.caption(
+        summary.gap_line(result), help="Large differences between training, folds and hold-out suggest overfitting."
+    )
     _holdout(result, resources)
     if planned.data.stands_in:
         st.markdown("## By judgments")
         if result.by_judgments is None:
             offer_judgments(result, resources)
         else:
-            st.html(gains_html(judged_rows(result.by_judgments), str(goal.objectives[0])))
-            for line in judged_lines(result.by_judgments):
+            st.html(gains_html(summary.judged_rows(result.by_judgments), str(goal.objectives[0])))
+            for line in summary.judged_lines(result.by_judgments):
                 st.caption(plain(line))
     for line in guard_lines(result):
         st.caption(f":material/shield: {plain(line)}")
@@ -107,12 +94,12 @@ def draw(result: SearchResult, resources: Resources) -> None:
 # Gains on each part of the queries
 
 
-def gains_html(rows: Sequence[GainRow], measure: str) -> Markup:
+def gains_html(rows: Sequence[summary.GainRow], measure: str) -> Markup:
     """One row per part: baseline, proposal, difference, its 95 % interval as text and on a common scale, p, and the verdict."""
     edges = [abs(edge) for row in rows if row.gain for edge in (row.gain.low, row.gain.high, row.gain.difference)]
     # Percent per unit: the scale's middle is 0, its ends are a little beyond the widest interval.
     scale = 50 / (max(edges or [0]) * 1.08 or 1.0)
-    return render("tune/gains.html", rows=rows, measure=measure, scale=scale, verdict=verdict)
+    return render("tune/gains.html", rows=rows, measure=measure, scale=scale, verdict=summary.verdict)
 
 
 def _holdout(result: SearchResult, resources: Resources) -> None:
@@ -148,12 +135,12 @@ def _holdout(result: SearchResult, resources: Resources) -> None:
 
 def _front(result: SearchResult) -> None:
     """Draw two objectives against each other, and the table of the front, whose configs can be applied to the sliders."""
-    names = objective_names(result)
+    names = summary.objective_names(result)
     st.markdown("## The Pareto front")
     second = 1
     if len(names) > 2:
         second = names.index(switch("Against", names[1:], "tune:against", labelled=True))
-    reached, trials, front = all_reached(result), result.tuned.search.trials, result.tuned.search.front
+    reached, trials, front = summary.all_reached(result), result.tuned.search.trials, result.tuned.search.front
     draw_chart(
         front_figure(result, second),
         key="tune:pareto",
@@ -164,12 +151,13 @@ def _front(result: SearchResult) -> None:
         alt=f"Scatter chart of all configs tried: {names[0]} by {names[second]}; the front is joined by a line.",
     )
     paths = [axis.path for axis in result.planned.plan.space.axes]
+    widths = {summary.COST: (135, "%.0f")}
     columns: list[Column[int]] = [
-        Column(name, lambda trial, i=i: float(reached[trial][i]), *((135, "%.0f") if name == COST else (80, "%.3f")))  # type: ignore[misc]
+        Column(name, lambda trial, i=i: float(reached[trial][i]), *widths.get(name, (80, "%.3f")))  # type: ignore[misc]
         for i, name in enumerate(names)
     ]
     columns += [Column(path, lambda trial, i=i: short_value(trials[trial].values[i])) for i, path in enumerate(paths)]  # type: ignore[misc]
-    picked = pick_row(front_of(result), columns, key="tune:front", most=8)
+    picked = pick_row(summary.front_of(result), columns, key="tune:front", most=8)
     if picked is None:
         st.caption("On the tuning queries. Select a row to apply that config to the sliders instead of the proposal.")
         return
@@ -189,7 +177,7 @@ def front_figure(result: SearchResult, second: int) -> Figure:
     """Trials as dots, the front as a line, the baseline as a diamond, the proposal as a ring."""
     import plotly.graph_objects as go
 
-    names, reached, search = objective_names(result), all_reached(result), result.tuned.search
+    names, reached, search = summary.objective_names(result), summary.all_reached(result), result.tuned.search
     x, y = reached[:, second], reached[:, 0]
     chart = go.Figure()
 
@@ -236,7 +224,7 @@ def axes_html(
         (axis, name, was, now, by_path.get(axis.path))
         for axis, name, was, now in zip(axes, names, before, after, strict=True)
     ]
-    return render("tune/axes.html", rows=rows, text=short_value, stable=stable_words, at=_at)
+    return render("tune/axes.html", rows=rows, text=short_value, stable=summary.stable_words, at=_at)
 
 
 def _at(axis: Axis, value: Any) -> float:
@@ -294,7 +282,7 @@ def draw_sample(resources: Resources, query_set: str | None = None) -> bool:
     base, first = preset(card.baseline).config, card.measured[0]
     gained = Gain(first.queries, first.baseline, first.tuned, first.low, first.high, first.p)
     about = [f"Sample set, baseline {card.baseline}", f"{card.trials} configs", card.relevance, f"seed {card.seed}"]
-    said = headline_of(first.metric, card.baseline, not card.kept, gained)
+    said = summary.headline_of(first.metric, card.baseline, not card.kept, gained)
     st.html(render("tune/verdict.html", headline=said, about=" · ".join(about), doubt=""))
     draw_bundled_notice(
         "tune",
@@ -303,7 +291,7 @@ def draw_sample(resources: Resources, query_set: str | None = None) -> bool:
         "Choose this baseline",
         lambda: st.session_state.update({"tune:baseline": card.baseline, VIEW: "Set up"}),
     )
-    row = GainRow(CROSS_VALIDATED, "chosen on the other folds, scored on each fold", gained)
+    row = summary.GainRow(summary.CROSS_VALIDATED, "chosen on the other folds, scored on each fold", gained)
     st.html(gains_html([row], first.metric))
     st.caption(f"Split: {card.split}; these stay sealed.")
     st.markdown("## Changed parameters")

@@ -200,12 +200,6 @@ def stated_note(options: Mapping[str, str], client_sets: str, index: VectorIndex
     return None
 
 
-def scan_exactly(reader: Reader) -> None:
-    """Make searches exact for the rest of the transaction: without index scans no vector index is used."""
-    for name, value in (("enable_indexscan", "off"), ("enable_seqscan", "on"), ("enable_sort", "on")):
-        reader.set(name, value)
-
-
 def dimension(reader: Reader, table: Table, column: Column, condition: sql.Composable | None = None) -> int | None:
     """The dimension of the column's type, else the most frequent of 1,000 vectors of rows that meet the condition."""
     if column.dimension is not None:

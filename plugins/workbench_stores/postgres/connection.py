@@ -110,10 +110,6 @@ class Database:
         self._connection: psycopg.Connection[Row] | None = None
         self._lock = threading.RLock()
 
-    def new_connection(self) -> Database:
-        """The same database with another connection."""
-        return Database(self.address, self.timeout)
-
     @contextmanager
     def transaction(self) -> Iterator[Reader]:
         """A transaction of one snapshot. Raises SourceError, also for psycopg's errors in the block."""

@@ -241,16 +241,13 @@ def outers_of(table: Table, columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def read_columns(table: Table, names: Sequence[str]) -> dict[str, sql.Composable]:
-    """Expressions for these columns, whose values Python can read."""
-    return {name: column_expression(table.columns[name]) for name in names}
-
-
-def column_expression(column: Column) -> sql.Composable:
-    """A column, as text unless psycopg returns a value of Python; JSON too, because Python's parser may refuse it."""
-    name = sql.Identifier("m", column.name)
-    if column.type in TIME_TYPES:
-        return python_time(name)
-    return name if column.type in PLAIN_TYPES else sql.SQL("{}::text").format(name)
+    """These columns, as text unless psycopg returns a value of Python; JSON too, because Python's parser may refuse it."""
+    found: dict[str, sql.Composable] = {}
+    for name in names:
+        column, type = sql.Identifier("m", name), table.columns[name].type
+        plain = column if type in PLAIN_TYPES else sql.SQL("{}::text").format(column)
+        found[name] = python_time(column) if type in TIME_TYPES else plain
+    return found
 
 
 def python_time(column: sql.Composable) -> sql.Composed:

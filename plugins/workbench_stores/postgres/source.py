@@ -153,7 +153,7 @@ class TableSource:
     @contextmanager
     def snapshot(self) -> Iterator[TableSnapshot]:
         """The rows as of now, on a separate connection. Raises SourceError."""
-        own = self._database.new_connection()
+        own = Database(self._database.address, self._database.timeout)
         try:
             with own.transaction() as reader:
                 rows = self._rows(reader)
@@ -182,8 +182,11 @@ class TableSource:
             by_words = {name: search.by_words(asked[name]) for name in names if name in ("ts_rank", "ts_rank_cd")}
             near_rows, words_rows = fusion.rows(asked.get("source_hybrid", 0)) if fusion else (0, 0)
             fused_words = search.by_words(words_rows) if "source_hybrid" in names else ([], 0.0)
-            if trial.exact:  # After the lexical lists, which may use indexes.
-                catalog.scan_exactly(reader)
+            if (
+                trial.exact
+            ):  # After the lexical lists, which may use indexes. Without index scans no vector index is used.
+                for name, value in (("enable_indexscan", "off"), ("enable_seqscan", "on"), ("enable_sort", "on")):
+                    reader.set(name, value)
             lists = []
             for name in names:
                 if name == "source_hybrid" and fusion:

@@ -190,17 +190,14 @@ class Reader:
                     return
                 if page_bytes:
                     looked = page[::16]
-                    mean = sum(_size(row) for row in looked) / len(looked)
+                    sizes = (len(each) for row in looked for each in row if isinstance(each, bytes | str))
+                    mean = sum(sizes) / len(looked)
                     size = max(1, min(MOST_STEP_ROWS, 2 * size, int(page_bytes / max(mean, 1.0))))
 
 
 def _text(stored: bytes) -> str:
     """A text; signs that are no UTF-8, which any program may have written, become U+FFFD."""
     return stored.decode(errors="replace")
-
-
-def _size(row: Row) -> int:
-    return sum(len(each) for each in row if isinstance(each, bytes | str))
 
 
 class DatabaseFile:

@@ -81,6 +81,11 @@ class _Read:
     where: str
     values: Mapping[str, Any]
 
+    @property
+    def scan_key(self) -> str:
+        """What tells the rows with vectors apart."""
+        return self.layout.chunks.key if self.layout.chunks is not None else self.layout.key or self.layout.id
+
     @cached_property
     def digest(self) -> bytes:
         """It differs if the same row would become another memory."""
@@ -112,17 +117,12 @@ class SqliteSource:
         with self._file.reading() as reader:
             read = self._read(reader)
             layout = read.layout
-            memories = _count(
-                reader, f"SELECT {layout.key or '1'} FROM {layout.source} WHERE {read.where}", layout.key, read.values
-            )
+            memories = _count(reader, read)
             vectors = layout.found_vectors
             found, missing = read.found, [*layout.missing]
             notes = [*layout.notes, *filter(None, (found.fields_note, found.unread_note, self._file.note))]
-            if layout.hidden is not None:
-                hidden = f"SELECT {layout.key or '1'} FROM {layout.source} WHERE {read.where} AND ({layout.hidden})"
-                if count := _count(reader, hidden, layout.key, read.values):
-                    kept = f"{count:,} are kept there and returned in no search"
-                    notes.append(f"{kept}; they are read, and in no live list")
+            if layout.hidden is not None and (count := _count(reader, read, f" AND ({layout.hidden})")):
+                notes.append(f"{count:,} are kept there and returned in no search; they are read, and in no live list")
             if vectors is None:
                 missing.append("no vectors, so it has no vector list of its own")
             elif not vectors.stated:
@@ -214,7 +214,7 @@ class SqliteSource:
         elif vectors.vec0 is not None:
             match = f"rowid = {vectors.rowid}" if vectors.rowid is not None else f"id = {vectors.vec0_id}"
             where += f" AND EXISTS (SELECT 1 FROM {vectors.vec0[0].shadow('rowids')} AS _v WHERE _v.{match})"
-        return _count(reader, f"SELECT {key or '1'} FROM {source} WHERE {where}", key, read.values)
+        return _counted(reader, f"SELECT {key or '1'} FROM {source} WHERE {where}", key, read.values)
 
     def _nearest(self, reader: Reader, read: _Read, where: str, query: Vector, asked: int) -> EngineList:
         """Every vector is compared, then the best are looked up."""
@@ -309,7 +309,14 @@ def expression_at(layout: Layout, path: str) -> str:
     return json_at(layout.columns[column], keys)
 
 
-def _count(reader: Reader, select: str, key: str | None, values: Mapping[str, Any]) -> int:
+def _count(reader: Reader, read: _Read, further: str = "") -> int:
+    """The number of rows, of those that meet a further condition."""
+    layout = read.layout
+    select = f"SELECT {layout.key or '1'} FROM {layout.source} WHERE {read.where}{further}"
+    return _counted(reader, select, layout.key, read.values)
+
+
+def _counted(reader: Reader, select: str, key: str | None, values: Mapping[str, Any]) -> int:
     if not reader.stepped:
         return int(reader.row(f"SELECT count(*) FROM ({select})", values)[0])
     return sum(len(page) for page in reader.pages(select, key, values))
@@ -329,11 +336,6 @@ def _vector_rows(read: _Read, where: str) -> tuple[str, str]:
     return _joined(layout, chunks), f"{where} AND ({chunks.condition})"
 
 
-def _scan_key(read: _Read) -> str:
-    layout = read.layout
-    return layout.chunks.key if layout.chunks is not None else layout.key or layout.id
-
-
 def _scanned(reader: Reader, read: _Read, where: str) -> Iterator[tuple[NDArray[Any], NDArray[np.float32]]]:
     vectors = read.layout.found_vectors
     assert vectors is not None
@@ -343,7 +345,7 @@ def _scanned(reader: Reader, read: _Read, where: str) -> Iterator[tuple[NDArray[
         return
     source, where = _vector_rows(read, where)
     key = read.layout.chunks.key if read.layout.chunks is not None else read.layout.key
-    select = f"SELECT {_scan_key(read)}, {vectors.value} FROM {source} WHERE {where} AND {vectors.value} IS NOT NULL"
+    select = f"SELECT {read.scan_key}, {vectors.value} FROM {source} WHERE {where} AND {vectors.value} IS NOT NULL"
     for page in reader.pages(select, key, read.values, PAGE_BYTES):
         rows, places = matrix_of([row[1] for row in page], vectors.form)
         names = np.empty(len(places), object)
@@ -360,7 +362,7 @@ def _hits_of(reader: Reader, read: _Read, where: str, keys: Sequence[Any]) -> di
     back: dict[str, Any] = {}
     wanted: list[Any]
     if vectors.vec0 is None:
-        wanted, key = list(keys), _scan_key(read)
+        wanted, key = list(keys), read.scan_key
     elif vectors.rowid is not None:
         wanted, key = [int(each) for each in keys], vectors.rowid
     else:
@@ -387,16 +389,11 @@ class SqliteSnapshot(PagedSnapshot):
 
     _reader: Reader
     _read: _Read
-    _total: int = -1
 
-    @property
+    @cached_property
     def total(self) -> int:
         """Number of rows."""
-        if self._total < 0:
-            layout, read = self._read.layout, self._read
-            select = f"SELECT {layout.key or '1'} FROM {layout.source} WHERE {read.where}"
-            self._total = _count(self._reader, select, layout.key, read.values)
-        return self._total
+        return _count(self._reader, self._read)
 
     def pages(self) -> Iterator[Page]:
         """Every row, with its chunks and vectors where its marker needs them. Raises SourceError."""
@@ -425,7 +422,6 @@ class SqliteSnapshot(PagedSnapshot):
         yield from super().relations()
 
     def _page(self, page: Sequence[Row], kept: vec0.Vec0Vectors | None) -> Page:
-        """A page of usable rows: ids, a digest of each row with its vectors or chunks as its marker, and the memories, made when read."""
         """A page of usable rows: ids, a digest of each row with its vectors or chunks as its marker, and the memories, made when read."""
         layout, problems = self._read.layout, list[RowProblem]()
         rows = [row for row in page if self._usable(row, problems)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from cems_workbench.evaluation.labelling.judge_calibration import (
     reliability,
     wilson,
 )
-from cems_workbench.evaluation.labelling.pooling import band, grade_of, prelabel, score_pairs
+from cems_workbench.evaluation.labelling.pooling import band, grade_of, score_pairs
 from cems_workbench.jobs.factory import servers
 from cems_workbench.models.protocol import PairScore
 from cems_workbench.pipeline.rerankers import ScorerRequest
@@ -394,6 +395,7 @@ def test_an_unknown_judge_and_kind_are_one_clear_line(store: Store) -> None:
         choose_judgments(store, {"q"}, kind="dogs")
 
 
+prelabel = partial(score_pairs, keep=True)
 PAIRS = [("q", "m0"), ("q", "m3"), ("r", "m1")]
 
 
