@@ -121,8 +121,8 @@ def agreement_command(
         scale = [grade for grade, _ in opened.query_sets.get(query_set).scale.grades] if query_set else []
     table = agreement.label_table(labels, scale)
     rows: list[tuple[str, agreement.Estimate, str]] = [
-        (f"{agreement.KAPPA_NAME}, {one.first} and {one.second}", one.kappa, agreement.kappa_reading(one.kappa))
-        for one in agreement.pairwise_kappa(table, weights, seed=seed)  # type: ignore[arg-type]
+        (f"{agreement.KAPPA_NAME}, {' and '.join(both)}", kappa, agreement.kappa_reading(kappa))
+        for both, kappa in agreement.pairwise_kappa(table, weights, seed=seed).items()  # type: ignore[arg-type]
     ]
     whole = agreement.alpha(table, level, seed=seed)  # type: ignore[arg-type]
     rows.append((f"{agreement.ALPHA_NAME}, all", whole, agreement.alpha_reading(whole)))

@@ -71,14 +71,6 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Assertion:
-    """A bound on a mean, over the queries of one type where it is named."""
-
-    bound: Bound
-    measure: Measure
-
-
-@dataclass(frozen=True, slots=True)
 class Outcome:
     """Whether something asserted of a config holds, and the line that says so."""
 
@@ -113,10 +105,10 @@ def parse_bound(text: str, example: str) -> Bound:
     return Bound(text, match["measure"], match["sign"], number, match["type"])
 
 
-def parse_assertion(text: str, grade: int = 1) -> Assertion:
-    """`[TYPE:]MEASURE>=NUMBER`. Raises InputError."""
+def parse_assertion(text: str, grade: int = 1) -> tuple[Bound, Measure]:
+    """`[TYPE:]MEASURE>=NUMBER`: a bound on a mean, over the queries of one type where it is named. Raises InputError."""
     bound = parse_bound(text, "hit@5>=0.80")
-    return Assertion(bound, parse_measure(bound.name, grade))
+    return bound, parse_measure(bound.name, grade)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +172,13 @@ def parse_no_loss(text: str, grade: int = 1) -> NoLoss:
     return NoLoss(parse_measure(name, grade), kind if separator else None, level)
 
 
-def check(assertion: Assertion, evaluation: Evaluation) -> Outcome:
+def check(bound: Bound, measure: Measure, evaluation: Evaluation) -> Outcome:
     """Does the mean keep to its bound? Raises InputError when no query is of that type, or none can be measured."""
-    value = _mean(evaluation, assertion.measure, assertion.bound.scope)
-    on = f"relevant from grade {assertion.measure.grade}, {_counted(evaluation, assertion)} queries"
-    return assertion.bound.outcome(value, evaluation.config.name, on)
-
-
-def _counted(evaluation: Evaluation, assertion: Assertion) -> int:
-    column = evaluation.values[:, evaluation.measures.index(assertion.measure)]
-    kinds = zip(evaluation.types, column.tolist(), strict=True)
-    return sum(assertion.bound.scope in (None, kind) and not math.isnan(value) for kind, value in kinds)
+    value = _mean(evaluation, measure, bound.scope)
+    kinds = zip(evaluation.types, evaluation.values[:, evaluation.measures.index(measure)].tolist(), strict=True)
+    counted = sum(bound.scope in (None, kind) and not math.isnan(each) for kind, each in kinds)
+    on = f"relevant from grade {measure.grade}, {counted} queries"
+    return bound.outcome(value, evaluation.config.name, on)
 
 
 def check_no_loss(
@@ -233,12 +221,12 @@ class Asserted:
 
     def measures(self, grade: int = 1) -> list[Measure]:
         """The measures that are asserted."""
-        bounds = [parse_assertion(text, grade).measure for text in self.bounds]
+        bounds = [parse_assertion(text, grade)[1] for text in self.bounds]
         return [*(guard.measure for guard in self.guards(grade)), *bounds]
 
     def of_bounds(self, evaluation: Evaluation) -> list[Outcome]:
         """Does an evaluation keep to the bounds? Raises InputError as `check` does."""
-        return [check(parse_assertion(text, evaluation.relevant_from), evaluation) for text in self.bounds]
+        return [check(*parse_assertion(text, evaluation.relevant_from), evaluation) for text in self.bounds]
 
     def of_losses(self, comparison: Comparison) -> list[Outcome]:
         """Is every compared config no worse than the baseline? Raises InputError as `check_no_loss` does."""

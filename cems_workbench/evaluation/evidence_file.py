@@ -18,7 +18,7 @@ import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -38,20 +38,8 @@ from cems_workbench.platform import start_up
 from cems_workbench.platform.parsing import MAX_CHARS, is_duckdb, json_values
 from cems_workbench.platform.typed_json import reader
 from cems_workbench.records import Judgment, Query
+from cems_workbench.store import duckdb_file
 from cems_workbench.store.database import DISK_FULL
-from cems_workbench.store.duckdb_file import (
-    CATALOG_TIMEOUT_S,
-    MEMORY_LIMIT,
-    CheckedFiles,
-    FileId,
-    columns_of,
-    file_id,
-    file_state,
-    interrupt_after,
-    open_file,
-)
-from cems_workbench.store.duckdb_file import columns as duckdb_columns
-from cems_workbench.store.duckdb_file import differences as catalog_differences
 from cems_workbench.store.rows import column, scalar
 
 if TYPE_CHECKING:
@@ -60,17 +48,6 @@ if TYPE_CHECKING:
     import duckdb
 
 
-REPLAYED_TABLES = (
-    ("position, qid, query, project, as_of, type", "queries", "position"),
-    ("*", "memories", "number"),
-    ("* EXCLUDE (seconds)", "evidence", "qid"),
-    ("*", "lists", "qid, position"),
-    ("*", "scores", "qid, role, model, member"),
-    ("*", "texts", "number"),
-    ("*", "chunks", "member, seq"),
-    ("*", "edges", "qid, position"),
-)
-"""Columns, table and order of everything that replay can see."""
 HASHED_WHOLE = 20_000
 """Rows of a table that are read at once; a longer table is read column by column, this many rows at a time."""
 
@@ -78,7 +55,7 @@ HASHED_WHOLE = 20_000
 def replay_hash(cursor: duckdb.DuckDBPyConnection) -> str:
     """SHA-256, in hex, of everything that replay can see of the file and of its queries; judgments are not part of it."""
     digest = hashlib.sha256()
-    for columns, table, order in REPLAYED_TABLES:
+    for table, (columns, order) in evidence_rows.KEYS["replayed"].items():
         rows = scalar(cursor, f"SELECT count(*) FROM {table}")
         if rows <= HASHED_WHOLE:
             whole = arrow(cursor, f"SELECT {columns} FROM {table} ORDER BY {order}")
@@ -218,12 +195,12 @@ class EvidenceSet:
         return self.seconds / len(self.evidences) if self.evidences else None
 
 
-class EvidenceFile:
+class EvidenceFile(AbstractContextManager["EvidenceFile"]):
     """An evidence file that is being gathered; close it, or use it in a `with`."""
 
     def __init__(self, path: Path, connection: duckdb.DuckDBPyConnection) -> None:
         self.path = path
-        self._connection, self._file = connection, file_id(path)
+        self._connection, self._file = connection, duckdb_file.file_id(path)
         self.header = _header(connection, path)
         self.finished = set(column(connection, "SELECT qid FROM evidence"))
         self._known = evidence_rows.Known(connection, str(path))
@@ -292,9 +269,6 @@ class EvidenceFile:
         """Release the file."""
         _release(self._connection, self.path, self._file)
 
-    def __enter__(self) -> EvidenceFile:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -348,7 +322,7 @@ def read_some(path: Path, qids: Collection[str], wanted: Header) -> Mapping[str,
         if _meta(connection, REPLAYED) is None or mismatch(header, wanted) is not None:
             return None
         chosen = evidence_rows.choose(connection, qids)
-        with interrupt_after(connection, READ_TIMEOUT_S), start_up.paused():
+        with duckdb_file.interrupt_after(connection, READ_TIMEOUT_S), start_up.paused():
             return evidence_rows.read_evidence(connection, str(path), chosen)
 
 
@@ -359,12 +333,12 @@ class PortionedFile:
         """Raises InputError as `read_evidence_file` does, for size only if it is to be read as a `whole`; errors within a query are raised
         when it is read."""
         self.path = path
-        memory = MEMORY_LIMIT if whole else STREAM_LIMIT
+        memory = duckdb_file.MEMORY_LIMIT if whole else STREAM_LIMIT
         self._connection = connection = _connect(path, read_only=True, whole=whole, memory_limit=memory)
         try:
             self.header = _header(connection, path)
             _ = self.header.config
-            with interrupt_after(connection, READ_TIMEOUT_S if whole else HASH_TIMEOUT_S):
+            with duckdb_file.interrupt_after(connection, READ_TIMEOUT_S if whole else HASH_TIMEOUT_S):
                 evidence_rows.require_whole(connection, str(path))
                 self.replay_hash, self.content_hash, self.complete = _proved(connection, path, self.header)
                 self._portions = [] if whole else evidence_rows.cut(connection, PORTION_QUERIES, PORTION_BYTES)
@@ -410,7 +384,7 @@ class PortionedFile:
     def read(self, portion: evidence_rows.Portion) -> EvidenceSet:
         """Some of its queries as a separate set. Raises InputError as `portions` does."""
         try:
-            with interrupt_after(self._connection, READ_TIMEOUT_S), start_up.paused():
+            with duckdb_file.interrupt_after(self._connection, READ_TIMEOUT_S), start_up.paused():
                 queries, judgments = evidence_rows.read_query_set(self._connection, str(self.path), portion)
                 evidences = evidence_rows.read_evidence(self._connection, str(self.path), portion)
         except Exception as error:
@@ -543,7 +517,7 @@ def _meta(connection: duckdb.DuckDBPyConnection, key: str) -> str | None:
 
 
 def _connect(
-    path: Path, *, read_only: bool, whole: bool = False, memory_limit: str = MEMORY_LIMIT
+    path: Path, *, read_only: bool, whole: bool = False, memory_limit: str = duckdb_file.MEMORY_LIMIT
 ) -> duckdb.DuckDBPyConnection:
     """Open a file as data. Raises InputError for one that is none, before a row of it is read or written, and for one that is to be read
     as a `whole` and is too large for that."""
@@ -559,44 +533,41 @@ def _connect(
         raise InputError(f"{path}: no such evidence file")
     if not read_only and there:  # opening to write changes a file, and this may be somebody's database
         _connect(path, read_only=True).close()
-    known, seen = _looked_at.contains(path), file_state(path)
+    known, seen = _looked_at.contains(path), duckdb_file.file_state(path)
     try:
-        connection = open_file(path, read_only=read_only, memory_limit=memory_limit)
+        connection = duckdb_file.open_file(path, read_only=read_only, memory_limit=memory_limit)
     except (duckdb.Error, OSError, RuntimeError, ValueError) as error:
         raise _unreadable(error, path) from None
     try:
-        with interrupt_after(connection, CATALOG_TIMEOUT_S):
+        with duckdb_file.interrupt_after(connection, duckdb_file.CATALOG_TIMEOUT_S):
             if not known:
                 _require_data(connection, path, new=not read_only)
-                if read_only and seen is not None and file_state(path) == seen:
+                if read_only and seen is not None and duckdb_file.file_state(path) == seen:
                     _looked_at.add(path, seen)
             if whole:
                 _require_room(connection, path)
-    except duckdb.Error as error:
+    except BaseException as error:
         connection.close()
-        raise _unreadable(error, path) from None
-    except BaseException:
-        connection.close()
-        raise
+        raise _said(error, path) from None
     return connection
 
 
-_looked_at = CheckedFiles()
+_looked_at = duckdb_file.CheckedFiles()
 
 
-def _release(connection: duckdb.DuckDBPyConnection, path: Path, opened: FileId | None) -> None:
+def _release(connection: duckdb.DuckDBPyConnection, path: Path, opened: duckdb_file.FileId | None) -> None:
     """Close a file that was open to be written: nobody else can have put anything into it."""
     connection.close()
     _looked_at.add_closed(path, opened)
 
 
 def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: bool) -> None:
-    tables = duckdb_columns(connection)
+    tables = duckdb_file.columns(connection)
     if not tables and new:
         return
     if "meta" not in tables:
         raise InputError(f"{path} is a DuckDB database, but not an evidence file")
-    problem = catalog_differences(connection, columns_of(evidence_rows.TABLES))
+    problem = duckdb_file.differences(connection, duckdb_file.columns_of(evidence_rows.TABLES))
     if problem is not None:
         raise InputError(
             f"{path} is not taken for an evidence file: {problem}; if another version made it, gather it again"
@@ -605,7 +576,7 @@ def _require_data(connection: duckdb.DuckDBPyConnection, path: Path, *, new: boo
 
 def _require_room(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     size = 0
-    for table, own in duckdb_columns(connection).items():
+    for table, own in duckdb_file.columns(connection).items():
         width = evidence_rows.ROW_BYTES * scalar(connection, f"SELECT count(*) FROM {table}")
         if width <= MAX_FILE_BYTES:  # else its rows are not looked at: a few kilobytes can say twelve million of them
             width = scalar(connection, f"SELECT coalesce(sum({evidence_rows.width(own)}), 0) FROM {table}")
@@ -649,9 +620,9 @@ def _unreadable(error: BaseException, path: Path) -> InputError:
 @contextmanager
 def _opened(path: Path, *, read_only: bool = True, whole: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """A file for as long as the block runs, and no longer than `READ_TIMEOUT_S`. Raises InputError for all that DuckDB says of it."""
-    connection, file = _connect(path, read_only=read_only, whole=whole), file_id(path)
+    connection, file = _connect(path, read_only=read_only, whole=whole), duckdb_file.file_id(path)
     try:
-        with interrupt_after(connection, READ_TIMEOUT_S):
+        with duckdb_file.interrupt_after(connection, READ_TIMEOUT_S):
             yield connection
     except Exception as error:
         raise _said(error, path) from error

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,7 +39,8 @@ TABLES = Path(__file__).with_name("evidence.sql").read_text("utf-8")
 whole, and -1 stands for such a one among chunks; `tokens` are null where they were not counted."""
 
 KEYS = packaged("evaluation/evidence_keys.json")
-"""By table what no two of its rows may have alike (`unique`), and by column what another table must have too (`refers`)."""
+"""By table what no two of its rows may have alike (`unique`), by column what another table must have too (`refers`), and by table the
+columns that replay can see and their order (`replayed`); `faults` are (field, query for rows that are wrong, what is wrong)."""
 FIRST_TIME, LAST_TIME = "0001-01-02", "9999-12-30"
 
 Role = Literal["rerank", "judge"]
@@ -166,24 +167,7 @@ def _faults(tables: Mapping[str, Columns]) -> Iterator[tuple[str, str, str]]:
         strange = f"{column} IS NOT NULL AND {column} NOT IN (SELECT {key} FROM {other})"
         lost = f"SELECT {column} FROM {table} WHERE {strange}"
         yield f"{table}.{column}", lost, f" is not among {other}.{key}"
-    memories = "(SELECT count(*) FROM memories)"
-    yield "memories.number", "SELECT number FROM memories WHERE number < 0", " is no number of a memory"
-    beyond = f"SELECT number FROM memories WHERE number >= {memories}"
-    yield "memories.number", beyond, ": memories are not numbered without a gap"
-    for table in ("evidence", "lists"):
-        outside = (
-            f"coalesce(list_min(members), 0) < 0 OR (len(members) > 0 AND coalesce(list_max(members), 0) >= {memories})"
-        )
-        strays = f"SELECT qid FROM {table} WHERE {outside}"
-        yield f"{table}.members", strays, " has a member that is no memory of the file"
-    twice = "SELECT qid FROM evidence WHERE len(list_distinct(members)) < len(members)"
-    yield "evidence.members", twice, " has a member twice"
-    for name in ("scores", "chunks"):
-        uneven = f"SELECT qid, name FROM lists WHERE len({name}) <> len(members)"
-        yield f"lists.{name}", uneven, f": there are not as many {name} as members"
-    yield "scores.role", f"SELECT role FROM scores WHERE role NOT IN {ROLES}", f" is not one of {', '.join(ROLES)}"
-    timeless = "SELECT qid FROM evidence WHERE NOT isfinite(seconds) OR seconds < 0"
-    yield "evidence.seconds", timeless, " took no time there is"
+    yield from map(tuple, KEYS["faults"])
 
 
 def write_evidence(
@@ -372,6 +356,7 @@ def read_query_set(
     return found
 
 
+VARIANTS = tuple[tuple[str, VariantKind], ...]
 WANTED = "wanted"
 """The name of a table of numbers of memories, while some of them are read."""
 
@@ -386,11 +371,7 @@ def read_memories(
     place = memories_table.FIELDS.index("tags")
     for row in rows:
         if row[place] != "[]":
-            tags = f"memories.{row[0]}.tags"
-            try:
-                reader(tuple[str, ...])(json_values(row[place], f"{source}: {tags}", MAX_JSON_BYTES))
-            except Misread as problem:
-                raise fault(source, tags + problem.where, problem.problem) from None
+            _read_as(tuple[str, ...], row[place], source, f"memories.{row[0]}.tags")
     records = [memories_table.record(row) for row in rows]
     vectors = arrow(cursor, f"SELECT number, embedding FROM memories {where} ORDER BY number")
     found = {}
@@ -449,7 +430,11 @@ def read_evidence(cursor: duckdb.DuckDBPyConnection, source: str, portion: Porti
         "SELECT qid, evidence.query, evidence.project, evidence.as_of, evidence.variants, evidence.notes " + ordered
     ).fetchall()
     members, starts = flat(arrow(cursor, f"SELECT evidence.members {ordered}")["members"])
-    listed = _list_rows(cursor, portion)
+    listed = arrow(
+        cursor,
+        "SELECT qid, name, source, variant, members, scores, chunks FROM lists "
+        f"WHERE {portion.where('lists')} ORDER BY qid, position",
+    )
     scored = cursor.execute(
         f"SELECT qid, role, model, member, raw, text, error, detail FROM scores WHERE {portion.where('scores')}"
     ).fetchall()
@@ -477,7 +462,7 @@ def read_evidence(cursor: duckdb.DuckDBPyConnection, source: str, portion: Porti
         found[qid] = Evidence(
             query=query,
             memories=memories,
-            variants=_variants(variants, own),
+            variants=tuple(starmap(Variant, _read_as(VARIANTS, variants, own, "variants"))),
             lists=tuple(lists.get(qid, ())),
             as_of=to_aware(as_of),
             project=project,
@@ -493,12 +478,12 @@ def read_evidence(cursor: duckdb.DuckDBPyConnection, source: str, portion: Porti
     return found
 
 
-def _variants(text: str, source: str) -> tuple[Variant, ...]:
-    rows = json_values(text, f"{source}: variants", MAX_JSON_BYTES)
+def _read_as(kind: Any, text: str, source: str, where: str) -> Any:
+    """JSON text as values of a type. Raises InputError that names where they are not."""
     try:
-        return tuple(Variant(*row) for row in reader(tuple[tuple[str, VariantKind], ...])(rows))
+        return reader(kind)(json_values(text, f"{source}: {where}", MAX_JSON_BYTES))
     except Misread as problem:
-        raise fault(source, f"variants{problem.where}", problem.problem) from None
+        raise fault(source, where + problem.where, problem.problem) from None
 
 
 def _object(text: str, source: str, where: str) -> dict[str, Any]:
@@ -515,14 +500,6 @@ def _want(cursor: duckdb.DuckDBPyConnection, members: Sequence[Any]) -> None:
     numbers = np.unique(np.concatenate([part.astype(np.int32) for part in members]))
     with staged(cursor, "staged", pa.table({"number": numbers})):
         cursor.execute(f"CREATE OR REPLACE TEMP TABLE {WANTED} AS SELECT number FROM staged")
-
-
-def _list_rows(cursor: duckdb.DuckDBPyConnection, portion: Portion) -> Any:
-    where = portion.where("lists")
-    return arrow(
-        cursor,
-        f"SELECT qid, name, source, variant, members, scores, chunks FROM lists WHERE {where} ORDER BY qid, position",
-    )
 
 
 def _read_lists(table: Any, ids: Any) -> dict[str, list[RankedList]]:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -41,7 +42,7 @@ from cems_workbench.pipeline.table import Bools, Floats, Ints
 from cems_workbench.progress import Progress, silent
 
 
-class EvidenceStream:
+class EvidenceStream(AbstractContextManager["EvidenceStream"]):
     """The files of one set, open; close it, or use it in a `with`."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -101,9 +102,6 @@ class EvidenceStream:
         """Release the files."""
         for file in self._files:
             file.close()
-
-    def __enter__(self) -> EvidenceStream:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -94,13 +94,10 @@ class Verdict:
     @property
     def brief(self) -> str:
         """ "nDCG@10 +0.048 [+0.022, +0.073] (Pass)"; without an interval where there are too few queries for one."""
-        digits = _digits(self._better_ends, self.tolerance)
+        better = (self.low, self.high) if self.measure.direction > 0 else (-self.high, -self.low)
+        digits = _digits(better, self.tolerance)
         ends = f" [{self.low:+.{digits}f}, {self.high:+.{digits}f}]" if self.queries >= MIN_QUERIES else ""
         return f"{self.measure} {self.difference:+.{digits}f}{ends} ({self.kind.capitalize()})"
-
-    @property
-    def _better_ends(self) -> tuple[float, float]:
-        return (self.low, self.high) if self.measure.direction > 0 else (-self.high, -self.low)
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as plain values."""

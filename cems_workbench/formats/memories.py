@@ -36,7 +36,7 @@ from cems_workbench.errors import counted
 from cems_workbench.formats.base import csv_table, fields, memory_fields, payload
 from cems_workbench.formats.base.csv_table import headers, open_table, read_rows, written
 from cems_workbench.formats.base.fields import FieldError
-from cems_workbench.formats.base.files import Sample, read_records
+from cems_workbench.formats.base.files import read_records
 from cems_workbench.formats.base.format import (
     DataSet,
     DatasetWriter,
@@ -230,10 +230,6 @@ def _first(row: dict[str, Any], names: tuple[str, ...]) -> str:
     return fields.required_text(row, name)
 
 
-def _unread_of_message(row: dict[str, Any]) -> list[str]:
-    return [name for name in unread(row) if name not in (*SPEAKERS, *SAID)]
-
-
 def _is_message(row: dict[str, Any]) -> bool:
     """Whether a row says who said what, and is no memory with an author."""
     keys = row.keys()
@@ -269,10 +265,6 @@ def _read_relations(path: Path, progress: Progress) -> ParsedInput:
     return collected.parsed(path, "relations-jsonl", "relations", errors)
 
 
-def _sniff_csv(sample: Sample) -> bool:
-    return any({*REQUIRED} <= {*_columns(names)} for names in headers(sample.header))
-
-
 FORMAT = (
     described(
         __file__,
@@ -282,7 +274,11 @@ FORMAT = (
         dataset=objects_writer("memories", as_row, parse_memory, place=1),
     ),
     described(
-        __file__, "memories-csv", _sniff_csv, _read_csv, dataset=DatasetWriter(_write_csv, ("memories",), place=2)
+        __file__,
+        "memories-csv",
+        lambda sample: any({*REQUIRED} <= {*_columns(names)} for names in headers(sample.header)),
+        _read_csv,
+        dataset=DatasetWriter(_write_csv, ("memories",), place=2),
     ),
     described(
         __file__,
@@ -294,7 +290,12 @@ FORMAT = (
         __file__,
         "messages-jsonl",
         lambda sample: sum(map(_is_message, sample.rows)) * 2 > len(sample.rows),
-        partial(_read_objects, "messages-jsonl", _parse_message, _unread_of_message),
+        partial(
+            _read_objects,
+            "messages-jsonl",
+            _parse_message,
+            lambda row: [name for name in unread(row) if name not in (*SPEAKERS, *SAID)],
+        ),
     ),
     described(
         __file__,

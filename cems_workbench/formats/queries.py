@@ -15,16 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.formats.base import csv_table, fields
-from cems_workbench.formats.base.csv_table import (
-    CsvTable,
-    columns_of,
-    header_line,
-    headers,
-    left_out,
-    open_table,
-    read_csv_lines,
-    read_rows,
-)
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, read_records
 from cems_workbench.formats.base.format import described, json_line, objects_writer
@@ -98,19 +88,19 @@ def _read_csv(path: Path, progress: Progress) -> ParsedInput:
         except FieldError as error:
             raise FieldError(called.get(error.field, error.field), error.reason) from None
 
-    rows = read_rows(table, errors, progress)
+    rows = csv_table.read_rows(table, errors, progress)
     collected = collect(str(path), rows, parse, lambda query: query.qid, called["qid"], table.columns, errors)
-    notes = left_out(table, (*REQUIRED, *COLUMNS, *IGNORED, ""))
+    notes = csv_table.left_out(table, (*REQUIRED, *COLUMNS, *IGNORED, ""))
     header = {name: called[name] for name in REQUIRED}
     return collected.parsed(path, "queries-csv", "queries", errors, notes, fields=header)
 
 
-def _open(path: Path) -> CsvTable:
-    lines = read_csv_lines(path)
-    start = header_line(path, lines)
-    if not any(map(_parts, headers(lines[start]))) and len(columns_of(lines[start], "\t")) == 2:
-        return CsvTable(str(path), lines, start, "\t", REQUIRED, header=REQUIRED)
-    return open_table(path, REQUIRED, columns=_columns)
+def _open(path: Path) -> csv_table.CsvTable:
+    lines = csv_table.read_csv_lines(path)
+    start = csv_table.header_line(path, lines)
+    if not any(map(_parts, csv_table.headers(lines[start]))) and len(csv_table.columns_of(lines[start], "\t")) == 2:
+        return csv_table.CsvTable(str(path), lines, start, "\t", REQUIRED, header=REQUIRED)
+    return csv_table.open_table(path, REQUIRED, columns=_columns)
 
 
 def _parts(names: Iterable[str]) -> dict[str, str]:
@@ -144,7 +134,7 @@ def _sniff_csv(sample: Sample) -> bool:
         {*REQUIRED} == {*_parts(names).values()}
         and fields_of(names).keys() == {"qid"}
         and not {*map(plain, names)} & {*RUN, "results"}
-        for names in headers(sample.header)
+        for names in csv_table.headers(sample.header)
     )
 
 

@@ -257,7 +257,11 @@ MAX_AROUND_CHARS = 20_000
 def embedded_texts(payload: Mapping[str, Any], text: str) -> dict[str, EmbeddedText]:
     """The texts by what they are called; empty if the payload is of no library that embeds another text than `text`."""
     found: dict[str, EmbeddedText] = {}
-    node = next((value for place in _places(payload) if isinstance(value := place.get("_node_content"), str)), None)
+    # The payload, and the objects in it that libraries keep metadata in.
+    places = (
+        place for place in (payload, payload.get("metadata"), payload.get("metadata_")) if isinstance(place, Mapping)
+    )
+    node = next((value for place in places if isinstance(value := place.get("_node_content"), str)), None)
     if node is not None:
         made = llama_index_text(node)
         if made is not None:
@@ -266,14 +270,6 @@ def embedded_texts(payload: Mapping[str, Any], text: str) -> dict[str, EmbeddedT
     if isinstance(meta, Mapping):
         found.update(haystack_texts(meta, text))
     return {name: each for name, each in found.items() if len(each.before) + len(each.after) <= MAX_AROUND_CHARS}
-
-
-def _places(payload: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """The payload, and the objects in it that libraries keep metadata in."""
-    yield payload
-    for name in ("metadata", "metadata_"):
-        if isinstance(inner := payload.get(name), Mapping):
-            yield inner
 
 
 def llama_index_text(node_content: str) -> EmbeddedText | None:

@@ -88,12 +88,9 @@ class ScoreMeaning:
     def words(self) -> str:
         """ "distance: 1 − cosine, lowest first; equal 0, orthogonal 1, opposite 2; …": one line for pages and commands."""
         facts = ", ".join(f"{name} {shown(self.seen[name])}" for name in STORED[:3] if name in self.seen)
-        parts = [f"{self.score}, {self.best} is best", *([facts] if facts else []), *self._cuts()]
-        return "; ".join([*parts, *([self.consequence] if self.consequence else [])])
-
-    def _cuts(self) -> list[str]:
         named = (("a threshold", self.threshold), ("a limit", self.limit))
-        return [f"{what}: {words}" for what, words in named if words]
+        cuts = [f"{what}: {words}" for what, words in named if words]
+        return "; ".join(filter(None, (f"{self.score}, {self.best} is best", facts, *cuts, self.consequence)))
 
 
 def shown(fact: Fact) -> str:

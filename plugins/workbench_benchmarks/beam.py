@@ -13,10 +13,10 @@ A turn's time is the day of the last anchor before it and its place in the chat 
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,7 +24,7 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import MONTHS, FieldError, required_text, text
-from cems_workbench.formats.base.files import parse_json, read_document
+from cems_workbench.formats.base.files import parse_literal, read_document
 from cems_workbench.formats.base.format import described, first_row
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Query, RowError
@@ -186,12 +186,8 @@ def _read_turn(reading: _Reading, turn: dict[str, Any], number: int, move: int) 
 def _questions(given: Any) -> dict[str, Any] | None:
     """The questions by ability; the data set's own text of them is JSON or a Python literal."""
     if isinstance(given, str) and len(given) <= MAX_TEXT_CHARS:
-        for parse in (parse_json, ast.literal_eval):  # a literal is read, never run
-            try:
-                given = parse(given)
-                break
-            except (ValueError, SyntaxError, MemoryError, RecursionError):
-                continue
+        with suppress(ValueError):
+            given = parse_literal(given)
     return given if isinstance(given, dict) and all(isinstance(key, str) for key in given) else None
 
 

@@ -49,15 +49,11 @@ _NUMBERED = re.compile(r"(?:session|s|D)?[\s_-]*(\d{1,6})", re.IGNORECASE)
 _TURN = re.compile(r"D\s*:?\s*([0-9]{1,6})\s*:\s*([0-9]{1,6})", re.IGNORECASE)
 _BETWEEN = re.compile(r"""[\s;,()\[\]{}'"]+""")
 
-# Names of fields, likelier ones first.
-NAMES = ("conversation_id", "sample_id", "dialogue_id", "id")
-ASKED = ("qa", "question", "questions", "qa_pairs")
-NUMBERS = ("session_index", "session_number", "session_id", "session", "index", "id")
-TURN_IDS = ("dia_id", "turn_id", "id")
-SPEAKERS = ("speaker", "role", "author", "name", "type")
-TEXTS = ("text", "content", "message")
-QUESTION_IDS = ("qa_id", "question_id", "id")
-CATEGORIES = ("category", "question_type", "type")
+FIELDS: Mapping[str, Sequence[str]] = FORMS[NAME]["fields"]
+"""Names of fields, likelier ones first."""
+NAMES, ASKED, NUMBERS = (FIELDS[each] for each in ("names", "asked", "numbers"))
+TURN_IDS, SPEAKERS, TEXTS = (FIELDS[each] for each in ("turn_ids", "speakers", "texts"))
+QUESTION_IDS, CATEGORIES = FIELDS["question_ids"], FIELDS["categories"]
 QUESTION_FIELDS = (*QUESTION_IDS, *CATEGORIES, "question", "evidence")
 WRAPPERS = ("data", "samples", "conversations")
 NOT_READ: Mapping[str, Sequence[str]] = FORMS[NAME]["not_read"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -85,7 +86,7 @@ class _Transient(SourceError):
         self.wait_s = wait_s
 
 
-class CemsApi:
+class CemsApi(AbstractContextManager["CemsApi"]):
     """Client of a CEMS server; a context manager."""
 
     def __init__(
@@ -119,9 +120,6 @@ class CemsApi:
         )
         self._next = 0.0
         self._go_on: Callable[[], None] = lambda: None
-
-    def __enter__(self) -> CemsApi:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

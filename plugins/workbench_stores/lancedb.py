@@ -150,7 +150,6 @@ class LanceTable(CollectionClient):
         )
 
     def lists(self) -> tuple[ListName, ...]:
-        """The vector list, and those of a full-text index if there is one."""
         return ("vector", "sparse", "source_hybrid") if self._text_columns() else ("vector",)
 
     def sample(self, rows: int) -> Sequence[Row]:

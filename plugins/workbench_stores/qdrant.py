@@ -221,9 +221,8 @@ class _Qdrant(ServerOrDirectoryClient[QdrantClient, "_Collection"]):
         secure = address.scheme.endswith("https")
         port = address.port or (443 if secure else PORT)
         key = address.secret.get_secret_value() if address.secret else None
-        with warnings.catch_warnings():
-            # It warns about a key without TLS: the address chose http, on the user's machine or network.
-            warnings.simplefilter("ignore", UserWarning)
+        # It warns about a key without TLS: the address chose http, on the user's machine or network.
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             return QdrantClient(
                 host=address.host,
                 port=port,
@@ -237,9 +236,8 @@ class _Qdrant(ServerOrDirectoryClient[QdrantClient, "_Collection"]):
             )
 
     def directory(self, path: str) -> QdrantClient:
-        with warnings.catch_warnings():
-            # It warns that local mode is slow with many points.
-            warnings.simplefilter("ignore", UserWarning)
+        # It warns that local mode is slow with many points.
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             return QdrantClient(path=path)
 
     def names(self) -> Sequence[str]:
@@ -432,9 +430,8 @@ class _Qdrant(ServerOrDirectoryClient[QdrantClient, "_Collection"]):
         asked = self._question(query)
         if asked is None:
             return []
-        with warnings.catch_warnings():
-            # It warns that local mode has no index for the parameters.
-            warnings.simplefilter("ignore", UserWarning)
+        # It warns that local mode has no index for the parameters.
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
             found = self._client.query_points(
                 self._collection.name, limit=query.rows, with_payload=list(query.names) or False, **asked
             )

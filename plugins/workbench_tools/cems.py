@@ -51,8 +51,8 @@ from cems_workbench.records import (
     project_of,
 )
 
-_NAMES: Mapping[str, tuple[str, ...]] = data_beside(__file__, "names.json")["cems"]
-USED = _NAMES["used"]
+_NAMES: Mapping[str, Any] = data_beside(__file__, "names.json")["cems"]
+USED: tuple[str, ...] = _NAMES["used"]
 KNOWN = (*USED, "team_id", "source", "content_hash", "content_bytes", "chunks")
 POSITION_FIELDS = ("seq", "chunk_index", "index")
 _MARKS, _OTHERS = frozenset(_NAMES["marks"]), frozenset(_NAMES["others"])
@@ -244,20 +244,7 @@ DETAILS = "details"
 """The field of what was returned."""
 MIN_QUERY_CHARS = 10
 """Characters that must be left of what was typed; else all of it is searched."""
-_NOISE = (
-    (re.compile(r"https?://\S+"), ""),
-    (re.compile(r"```[\s\S]*?```"), ""),
-    (re.compile(r"`[^`]{10,}`"), ""),
-    (re.compile(r"(?:^|\s)(?:/[\w./-]+|~[\w./-]+)"), " "),
-    (
-        re.compile(
-            r"^(?:ok(?:ay)?|alright|so|now|also|and|but|well|right|cool|great|nice|perfect|awesome)"
-            r"(?:\s+(?:all good|good|then|let'?s|,|\.))?\s*[.,;]?\s*",
-            re.IGNORECASE,
-        ),
-        "",
-    ),
-)
+_NOISE = tuple((re.compile(pattern), instead) for pattern, instead in _NAMES["noise"])
 
 
 def searched(typed: str) -> str:

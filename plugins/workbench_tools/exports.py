@@ -16,18 +16,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cems_workbench.formats.base.files import data_beside
 from workbench_tools import spans
 from workbench_tools.documents import documents_in, rows_of_table
 
-EXPORTS = ("resourceSpans", "resource_spans", "batches")
-SCOPES = ("scopeSpans", "scope_spans", "instrumentationLibrarySpans")
-PAGES = ("data", "spans", "observations", "runs", "traces", "trace")
+_NAMES: Mapping[str, tuple[str, ...]] = data_beside(__file__, "names.json")["export"]
+EXPORTS, SCOPES, PAGES = (_NAMES[each] for each in ("exports", "scopes", "pages"))
 MAX_DEPTH = 4
-COLUMNS = ("span_kind", "context.span_id", "attributes.openinference.span.kind", "attributes.input.value", "name")
+COLUMNS = _NAMES["columns"]
 """Columns of a table of spans."""
-OBSERVATIONS = frozenset(
-    {"SPAN", "GENERATION", "EVENT", "RETRIEVER", "CHAIN", "AGENT", "TOOL", "EMBEDDING", "EVALUATOR", "GUARDRAIL"}
-)
+OBSERVATIONS = frozenset(_NAMES["observations"])
 """Types of an observation of Langfuse."""
 _TRACES = ("traceId", "trace_id")
 

@@ -23,7 +23,7 @@ from typing import Any
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
 from cems_workbench.formats.base.fields import FieldError, identifier, items_in, required_text
-from cems_workbench.formats.base.files import Sample, as_object, read_records
+from cems_workbench.formats.base.files import Sample, as_object, data_beside, read_records
 from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.names import QIDS, RETURNED, WANTED, WORDS, first_of, items_of, named
 from cems_workbench.formats.base.records import derived_id, judgment_of, reported
@@ -35,12 +35,12 @@ from workbench_tools.documents import rows_of_table, sampled_rows
 from workbench_tools.spans import words_of_query
 
 NAME = "rag-samples"
-QUERIES = ("user_input", "question", "input", *WORDS)
-GOLD_IDS = ("reference_context_ids", "reference_ids", "context_ids", "gold_ids", "relevant_ids")
-GOLD_TEXTS = ("reference_contexts", "context")
-RETRIEVED_IDS = ("retrieved_context_ids", "retrieval_context_ids", "retrieved_ids")
-RETRIEVED_TEXTS = ("retrieved_contexts", "retrieval_context", "contexts")
-BESIDE = ("additional_metadata", "custom_column_key_values", "metadata")
+_NAMES: Mapping[str, tuple[str, ...]] = data_beside(__file__, "names.json")["sample"]
+QUERIES = (*_NAMES["queries"], *WORDS)
+GOLD_IDS, GOLD_TEXTS, RETRIEVED_IDS, RETRIEVED_TEXTS = (
+    _NAMES[each] for each in ("gold_ids", "gold_texts", "retrieved_ids", "retrieved_texts")
+)
+BESIDE = _NAMES["beside"]
 """Objects of DeepEval that hold what its samples have no field for."""
 LISTS = (*GOLD_IDS, *GOLD_TEXTS, *RETRIEVED_IDS, *RETRIEVED_TEXTS)
 CSV = (".csv", ".tsv")

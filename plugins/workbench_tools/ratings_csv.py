@@ -26,18 +26,6 @@ from pathlib import Path
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base import csv_table
-from cems_workbench.formats.base.csv_table import (
-    DELIMITERS,
-    CsvTable,
-    columns_of,
-    headers,
-    is_padded,
-    open_table,
-    read_csv_lines,
-    read_rows,
-    records,
-    written,
-)
 from cems_workbench.formats.base.fields import FieldError, identifier
 from cems_workbench.formats.base.files import Sample, data_beside, read_lines
 from cems_workbench.formats.base.format import JudgmentWriter, described
@@ -61,11 +49,15 @@ Cell = tuple[dict[str, str], str, str]
 
 def _write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
     """The judgments as CSV; `words` are those of each qid. The judge is not written: there must be one grade per pair."""
-    return written([HEADER, *(_row(each, words[each.qid]) for each in judgments)])
+    return csv_table.written([HEADER, *(_row(each, words[each.qid]) for each in judgments)])
 
 
 def _row(judgment: Judgment, words: str) -> tuple[str, str, int]:
-    return csv_table.blank_guarded(words), csv_table.blank_guarded(judgment.memory_id), judgment.grade
+    return (
+        csv_table.guarded(words, csv_table.BLANK),
+        csv_table.guarded(judgment.memory_id, csv_table.BLANK),
+        judgment.grade,
+    )
 
 
 def _refused_by_quepid(judgment: Judgment, words: str) -> str:
@@ -73,7 +65,7 @@ def _refused_by_quepid(judgment: Judgment, words: str) -> str:
 
     Its check (import_ratings_modal_instance_controller.js, checkCSVBody) takes more than two commas only in a line with two quotes.
     """
-    lines = written([_row(judgment, words)]).split("\n")
+    lines = csv_table.written([_row(judgment, words)]).split("\n")
     if any(line.count(",") > 2 and line.count('"') != 2 for line in lines):
         return "a comma beside quotes, or in words and id, for which Quepid's import refuses the whole file"
     return not_by_words(judgment, words)
@@ -101,19 +93,19 @@ def _columns(names: Sequence[str]) -> list[str]:
 
 def _read_srw(path: Path, progress: Progress) -> ParsedInput:
     """Read ratings of exactly three columns, with or without a header; raises InputError."""
-    lines = read_csv_lines(path)
+    lines = csv_table.read_csv_lines(path)
     start = next((n for n, line in enumerate(lines) if line.strip()), None)
     if start is None:
         raise InputError(f"{path} is empty")
     below = start + 1 if _is_header(lines[start]) else start
-    return _ratings(CsvTable(str(path), lines, below, ",", HEADER, header=HEADER), "srw-csv", progress)
+    return _ratings(csv_table.CsvTable(str(path), lines, below, ",", HEADER, header=HEADER), "srw-csv", progress)
 
 
 def _is_header(line: str) -> bool:
-    return [name.lower() for name in columns_of(line, ",")] == [*HEADER]
+    return [name.lower() for name in csv_table.columns_of(line, ",")] == [*HEADER]
 
 
-def _ratings(table: CsvTable, name: str, progress: Progress) -> ParsedInput:
+def _ratings(table: csv_table.CsvTable, name: str, progress: Progress) -> ParsedInput:
     """The ratings of a table with the three columns, as a format of this name.
 
     A row without a document or a rating names a query to be judged; so does, in Quepid's export, one that ends before them.
@@ -125,7 +117,7 @@ def _ratings(table: CsvTable, name: str, progress: Progress) -> ParsedInput:
 
     def rated() -> Iterator[tuple[int, dict[str, str]]]:
         nonlocal count
-        for line, row in read_rows(table, errors, progress, shorter=name == "quepid-csv"):
+        for line, row in csv_table.read_rows(table, errors, progress, shorter=name == "quepid-csv"):
             if row["rating"].strip():
                 yield line, row
                 continue
@@ -148,11 +140,11 @@ def _write_book(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
     """The judgments as a book; `words` are those of each qid, judges are in the order of their names."""
     table: dict[tuple[str, str], dict[str, int]] = {}
     for judgment in judgments:
-        pair = csv_table.blank_guarded(words[judgment.qid]), csv_table.blank_guarded(judgment.memory_id)
+        pair = _row(judgment, words[judgment.qid])[:2]
         table.setdefault(pair, {})[judgment.judge] = judgment.grade
     judges = sorted({judge for grades in table.values() for judge in grades})
     rows = [[*pair, *(grades.get(judge, "") for judge in judges)] for pair, grades in table.items()]
-    return written([[*PAIR, *judges], *rows])
+    return csv_table.written([[*PAIR, *judges], *rows])
 
 
 def _read_book(path: Path, progress: Progress) -> ParsedInput:
@@ -166,7 +158,7 @@ def _read_book(path: Path, progress: Progress) -> ParsedInput:
     judges = [name for n, name in enumerate(table.columns) if name.lower() not in PAIR and (name or n)]
 
     def graded_cells() -> Iterator[tuple[int, Cell]]:
-        for line, row in read_rows(table, errors, progress, shorter=not judges):
+        for line, row in csv_table.read_rows(table, errors, progress, shorter=not judges):
             given = [judge for judge in judges if row[judge].strip()]
             named = {column.lower(): text for column, text in row.items() if column.lower() in PAIR}
             yield from ((line, (named, judge, row[judge])) for judge in given)
@@ -189,9 +181,9 @@ def _read_book(path: Path, progress: Progress) -> ParsedInput:
     return by_words.parsed(str(path), "quepid-book", collected, errors, notes, grade_column="")
 
 
-def _with_unique_judges(path: Path) -> tuple[CsvTable, list[str]]:
+def _with_unique_judges(path: Path) -> tuple[csv_table.CsvTable, list[str]]:
     """The book with its judges' names made unique, as Quepid allows two of one name, and a note of it. Raises InputError."""
-    table = open_table(path, PAIR, unique=False)
+    table = csv_table.open_table(path, PAIR, unique=False)
     others: dict[str, list[str]] = {}
     columns: list[str] = []
     for name in table.columns:
@@ -245,20 +237,24 @@ def _sniff_quepid(sample: Sample) -> bool:
     """A header that names the words of a query, a document and its rating, no id of the query, and nothing of a run."""
     return any(
         {*HEADER} <= {*_columns(names)} and "qid" not in fields_of(names) and not {*map(plain, names)} & {*RUN}
-        for names in headers(sample.header)
+        for names in csv_table.headers(sample.header)
     )
 
 
 def _sniff_book(sample: Sample) -> bool:
     """A header that names query and docid and has no other column but of judges: with grades below it, and not ratings alone."""
-    for mark, names in zip(DELIMITERS, headers(sample.header), strict=True):
+    for mark, names in zip(csv_table.DELIMITERS, csv_table.headers(sample.header), strict=True):
         plain_names = [*map(plain, names)]
         judges = [n for n, name in enumerate(plain_names) if name not in PAIR]
         if not {*PAIR} <= {*plain_names} or (len(judges) == 1 and plain_names[judges[0]] in NAMES["grade"]):
             continue
         below = sample.lines[sample.lines.index(sample.header) + 1 :]
-        padded = is_padded(sample.header, mark)
-        rows = [row for _, row in records([f"{line}\n" for line in below], 0, mark, padded) if len(row) == len(names)]
+        padded = csv_table.is_padded(sample.header, mark)
+        rows = [
+            row
+            for _, row in csv_table.records([f"{line}\n" for line in below], 0, mark, padded)
+            if len(row) == len(names)
+        ]
         below_judges = [[row[n] for row in rows if isinstance(row, list) and row[n].strip()] for n in judges]
         return all(sum(map(_is_rating, cells)) * 2 >= len(cells) for cells in below_judges)
     return False
@@ -271,14 +267,14 @@ def _is_rating(cell: str) -> bool:
 def _has_shape(sample: Sample) -> bool:
     known = {name for each in NAMES.values() for name in each}
     for first in sample.lines[:1]:  # a line that names columns, and not those of ratings
-        if len({*map(plain, columns_of(first, ","))} & known) > 1 and not _is_header(first):
+        if len({*map(plain, csv_table.columns_of(first, ","))} & known) > 1 and not _is_header(first):
             return False
     rows = _first_rows(sample)
     return sum(isinstance(row, list) and len(row) == 3 and _is_rating(row[2]) for row in rows) * 2 > max(len(rows), 1)
 
 
 def _first_rows(sample: Sample) -> list[list[str] | str]:
-    return [row for _, row in records([f"{line}\n" for line in sample.lines], 0, ",")]
+    return [row for _, row in csv_table.records([f"{line}\n" for line in sample.lines], 0, ",")]
 
 
 def _doubt(sample: Sample) -> str:
@@ -298,7 +294,7 @@ QUEPID = described(
     __file__,
     "quepid-csv",
     _sniff_quepid,
-    lambda path, progress: _ratings(open_table(path, HEADER, columns=_columns), "quepid-csv", progress),
+    lambda path, progress: _ratings(csv_table.open_table(path, HEADER, columns=_columns), "quepid-csv", progress),
     judgments=JudgmentWriter(_write, by_words=True, judges=False, refused=_refused_by_quepid, place=4),
     needs=tuple((name, *others) for name, others in COLUMNS.items()),
 )

@@ -44,21 +44,16 @@ from workbench_tools.documents import document_fields, documents_in, nested, wit
 
 KIND = "openinference.span.kind"
 KINDS = (KIND, "span_kind")
-START_FIELDS = ("start_time", "startTime")
-START_NANOSECOND_FIELDS = ("startTimeUnixNano", "start_time_unix_nano")
-END_FIELDS = ("end_time", "endTime")
-END_NANOSECOND_FIELDS = ("endTimeUnixNano", "end_time_unix_nano")
-TRACE_IDS = ("trace_id", "traceId", "context.trace_id")
-SPAN_IDS = ("span_id", "spanId", "context.span_id")
-PARENT_IDS = ("parent_id", "parentSpanId", "parent_span_id", "parentId")
-STATUSES = ("status_code", "status.status_code", "status.code")
-MESSAGES = ("status_message", "status.description", "status.message")
+_NAMES: Mapping[str, Any] = data_beside(__file__, "names.json")["span"]
+START_FIELDS, START_NANOSECOND_FIELDS = _NAMES["starts"], _NAMES["starts_in_nanoseconds"]
+END_FIELDS, END_NANOSECOND_FIELDS = _NAMES["ends"], _NAMES["ends_in_nanoseconds"]
+TRACE_IDS, SPAN_IDS, PARENT_IDS = (_NAMES[each] for each in ("trace_ids", "span_ids", "parent_ids"))
+STATUSES, MESSAGES, DROPPED_COUNTS = (_NAMES[each] for each in ("statuses", "messages", "dropped_counts"))
 FAILED = ("ERROR", "STATUS_CODE_ERROR", "2")
 QUERIES = ("input.value", "reranker.query", "gen_ai.retrieval.query.text", "gen_ai.memory.query.text")
 OUTPUT = "output.value"
 NOT_IN_TRACE = "not in the trace: "
 """How the id of a document begins that the spans lack; its rank, and in a traced pipeline its list, follow."""
-_NAMES: Mapping[str, Any] = data_beside(__file__, "names.json")["span"]
 QUERY_OF_BUNDLE = "query_str"
 QUERY_FIELDS: Sequence[str] = _NAMES["query_fields"]
 """Fields of a JSON input that may hold the query, likelier ones first."""
@@ -86,7 +81,6 @@ _WHOLE = frozenset({"input.value", OUTPUT})
 """Values that stay as they are where they are no text."""
 ALIASES = _NAMES["aliases"]
 """Attributes of other tracers (Langfuse 5.0, MLflow 3), by what OpenInference calls them."""
-DROPPED_COUNTS = ("droppedAttributesCount", "dropped_attributes_count", "dropped_attributes")
 SCRUBBED = "logfire.scrubbed"
 DROPPED = f"{STAGE}dropped"
 _LISTS = (*RETRIEVED, RERANKED, READ, f"{STAGE}input", DROPPED)
@@ -292,10 +286,7 @@ def flatten(name: str, value: Any, values: dict[str, Any], depth: int) -> None:
     """Add everything in a value under its dotted name; an empty list as []. Raises FieldError for one that is nested too deeply."""
     if depth > MAX_DEPTH:
         raise fields.FieldError("attributes", f"are nested deeper than {MAX_DEPTH} levels")
-    if name in _WHOLE:
-        values[name] = value
-        return
-    if not isinstance(value, dict | list) or value == []:
+    if name in _WHOLE or not isinstance(value, dict | list) or value == []:
         values[name] = value
         return
     inner: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else enumerate(value)

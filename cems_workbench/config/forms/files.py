@@ -16,33 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from cems_workbench.config.forms.targets import (
-    ENV_PREFIXES,
-    TARGET_PRESETS,
-    TARGET_TITLES,
-    Reading,
-    Target,
-    dump_engram,
-    dump_mem0,
-    export_env,
-    has_engram,
-    read_engram,
-    read_env,
-    read_mem0,
-    targets_of,
-)
-from cems_workbench.config.forms.targets import MARK as MEM0_MARK
-from cems_workbench.config.forms.yaml_form import (
-    TABLES,
-    commented,
-    config_from,
-    difference,
-    dump_config,
-    nested,
-    parse_config,
-    preset,
-    with_values,
-)
+from cems_workbench.config.forms import targets, yaml_form
 from cems_workbench.config.model import PipelineConfig, field_specs
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.platform.atomic_write import safe_stem
@@ -60,7 +34,7 @@ def dump_toml(config: PipelineConfig) -> str:
     import tomli_w
 
     nulls: list[str] = []
-    values = _without_null(nested(config), "", nulls)
+    values = _without_null(yaml_form.nested(config), "", nulls)
     head = {key: values.pop(key) for key in ("version", "name")}
     return tomli_w.dumps({**head, NULL: nulls, **values})
 
@@ -73,7 +47,7 @@ def parse_toml(text: str, source: str = "config") -> PipelineConfig:
         raise InputError(f"{source}: {NULL}: expected a list of the parameters that are null")
     for path in nulls:
         _set_null(values, path, source)
-    return config_from(values, source)
+    return yaml_form.config_from(values, source)
 
 
 def _without_null(values: dict[str, Any], prefix: str, nulls: list[str]) -> dict[str, Any]:
@@ -111,13 +85,13 @@ CALL = "config_from"
 def dump_python(config: PipelineConfig) -> str:
     """Python that builds the config; it needs this package and nothing else."""
     # Every break is one between values: repr escapes those within texts.
-    literal = pprint.pformat(nested(config), width=110, sort_dicts=False).replace("\n", "\n    ")
+    literal = pprint.pformat(yaml_form.nested(config), width=110, sort_dicts=False).replace("\n", "\n    ")
     return f"from cems_workbench.config import {CALL}\n\nconfig = {CALL}(\n    {literal}\n)\n"
 
 
 Form = Literal["yaml", "json", "toml", "env", "reranker-env", "ace-env", "mem0", "engram", "python"]
 FORMS: tuple[Form, ...] = get_args(Form)
-FORM_TITLES: dict[str, str] = {form: about["title"] for form, about in TABLES["forms"].items()}
+FORM_TITLES: dict[str, str] = {form: about["title"] for form, about in yaml_form.TABLES["forms"].items()}
 
 
 def export_config(config: PipelineConfig, form: Form | str, card: EvidenceCard | None = None) -> str:
@@ -130,26 +104,26 @@ def export_config(config: PipelineConfig, form: Form | str, card: EvidenceCard |
         raise InputError(f"export to {form}: not known; allowed: {', '.join(FORMS)}")
     head = card.text if card else ""
     if form == "yaml":
-        return dump_config(config, header=head)
+        return yaml_form.dump_config(config, header=head)
     if form == "json":
-        return json.dumps(nested(config), ensure_ascii=False, indent=2) + "\n"
+        return json.dumps(yaml_form.nested(config), ensure_ascii=False, indent=2) + "\n"
     if form == "toml":
-        return commented(head) + dump_toml(config)
+        return yaml_form.commented(head) + dump_toml(config)
     if form == "python":
-        return commented(head) + dump_python(config)
-    title = f"Config {config.name} of CEMS Workbench for {TARGET_TITLES[form]}"
-    dump = {"mem0": dump_mem0, "engram": dump_engram}.get(form)
-    return dump(config, f"{title}\n{head}") if dump else export_env(config, form, f"{title}\n{head}")
+        return yaml_form.commented(head) + dump_python(config)
+    title = f"Config {config.name} of CEMS Workbench for {targets.TARGET_TITLES[form]}"
+    dump = {"mem0": targets.dump_mem0, "engram": targets.dump_engram}.get(form)
+    return dump(config, f"{title}\n{head}") if dump else targets.export_env(config, form, f"{title}\n{head}")
 
 
 def file_name(config: PipelineConfig, form: str) -> str:
     """A file name for an export: the config's name and the form's suffix, safe on every system."""
-    ending = TABLES["forms"].get(form, {}).get("ending", form)
+    ending = yaml_form.TABLES["forms"].get(form, {}).get("ending", form)
     return f"{safe_stem(config.name, 'config')}.{ending}"
 
 
 SUFFIXES: dict[str, Form] = {
-    suffix: form for form, about in TABLES["forms"].items() for suffix in about.get("suffixes", ())
+    suffix: form for form, about in yaml_form.TABLES["forms"].items() for suffix in about.get("suffixes", ())
 }
 _VARIABLE = re.compile(r"^[ \t]*(export[ \t]+)?(CEMS|RERANKER|ACE)_[A-Z0-9_]+[ \t]*=", re.MULTILINE)
 _TOML = re.compile(r"^[ \t]*(\[\[?[a-z_.]+\]\]?[ \t\r]*(#.*)?$|[a-z_]+[ \t]*=[ \t]*\S)", re.MULTILINE)
@@ -169,7 +143,7 @@ class Imported:
     @property
     def whole(self) -> bool:
         """Does the file state all of the config, and was all of it read? A form of another system never does: the rest is of the base."""
-        return not self.warnings and self.form not in TARGET_PRESETS
+        return not self.warnings and self.form not in targets.TARGET_PRESETS
 
 
 def load_config(path: Path) -> PipelineConfig:
@@ -193,14 +167,14 @@ def import_config(text: str, present: PipelineConfig | None = None, source: str 
     if form == "toml":
         config = parse_toml(text, source)
     elif form == "python":
-        config = config_from(python_literal(text, source, CALL), source)
-    elif form in TARGET_PRESETS:
-        base = present or preset(TARGET_PRESETS[form]).config.model_copy(update={"name": "imported"})
+        config = yaml_form.config_from(python_literal(text, source, CALL), source)
+    elif form in targets.TARGET_PRESETS:
+        base = present or yaml_form.preset(targets.TARGET_PRESETS[form]).config.model_copy(update={"name": "imported"})
         reading = _read_target(text, form, base, source)
         config, warnings = reading.config, reading.warnings
     else:
-        config = parse_config(text, source)
-    return Imported(config, form, difference(present, config) if present else [], warnings)
+        config = yaml_form.parse_config(text, source)
+    return Imported(config, form, yaml_form.difference(present, config) if present else [], warnings)
 
 
 def read_back(text: str, form: Form, name: str) -> PipelineConfig:
@@ -208,8 +182,8 @@ def read_back(text: str, form: Form, name: str) -> PipelineConfig:
 
     The form of another system is laid over what that does anyway, without the variables that it does not read yet. Raises InputError.
     """
-    if form in TARGET_PRESETS:
-        config = _read_target(text, form, preset(TARGET_PRESETS[form]).config, planned=False).config
+    if form in targets.TARGET_PRESETS:
+        config = _read_target(text, form, yaml_form.preset(targets.TARGET_PRESETS[form]).config, planned=False).config
     else:
         config = import_config(
             text, source=f"export{next(suffix for suffix in SUFFIXES if SUFFIXES[suffix] == form)}"
@@ -226,17 +200,17 @@ def form_of(text: str, source: str = "") -> Form:
     if form is None:
         form = _sniffed(text)
     if form == "env":
-        targets = targets_of(text, source or ".env")
-        return next((target for target in ENV_PREFIXES.values() if target in targets), form)
-    return "mem0" if form == "python" and MEM0_MARK in text else form
+        set_in_it = targets.targets_of(text, source or ".env")
+        return next((target for target in targets.ENV_PREFIXES.values() if target in set_in_it), form)
+    return "mem0" if form == "python" and targets.MARK in text else form
 
 
 def _sniffed(text: str) -> Form:
     if text.lstrip().startswith("{"):
         return "json"
-    if _PYTHON.search(text) or MEM0_MARK in text:
+    if _PYTHON.search(text) or targets.MARK in text:
         return "python"
-    if has_engram(text):
+    if targets.has_engram(text):
         return "engram"
     if _YAML.search(text):
         return "yaml"
@@ -246,13 +220,13 @@ def _sniffed(text: str) -> Form:
 
 
 def _read_target(
-    text: str, target: Target, base: PipelineConfig, source: str = "export", *, planned: bool = True
-) -> Reading:
+    text: str, target: targets.Target, base: PipelineConfig, source: str = "export", *, planned: bool = True
+) -> targets.Reading:
     if target == "mem0":
-        return read_mem0(text, base, source)
+        return targets.read_mem0(text, base, source)
     if target == "engram":
-        return read_engram(text, base, source)
-    return read_env(text, base, source, planned=planned)
+        return targets.read_engram(text, base, source)
+    return targets.read_env(text, base, source, planned=planned)
 
 
 NAMES = ("version", "name")
@@ -267,11 +241,11 @@ def salvaged(values: Mapping[str, Any]) -> tuple[PipelineConfig, tuple[str, ...]
     stated = {path: value for path, value in leaves.items() if path in known}
     config = PipelineConfig()
     try:
-        return with_values(config, stated), tuple(left_out)
+        return yaml_form.with_values(config, stated), tuple(left_out)
     except InputError:
         for path, value in stated.items():
             try:
-                config = with_values(config, {path: value})
+                config = yaml_form.with_values(config, {path: value})
             except InputError:
                 left_out.append(path)
     return config, tuple(left_out)

@@ -434,9 +434,8 @@ def dump_mem0(config: PipelineConfig, header: str = "") -> str:
         f"{MARK}\n\n{CONSTRUCTOR} = {_literal(constructor)}\n{SEARCH} = {_literal(search)}\n\n"
         f'memory = Memory.from_config({CONSTRUCTOR})\nanswer = memory.search("…", filters={{"user_id": "…"}}, **{SEARCH})\n'
     )
-    return "\n".join(
-        [commented(header), snippet, commented(f"{NOT_A_SETTING}\n\n{leftover(config, 'mem0', sheet, 'argument')}")]
-    )
+    rest = leftover(config, "mem0", sheet, "argument")
+    return "\n".join([commented(header), snippet, commented(f"{NOT_A_SETTING}\n\n{rest}")])
 
 
 def read_mem0(text: str, present: PipelineConfig, source: str = "mem0.py") -> Reading:
@@ -499,13 +498,8 @@ def dump_engram(config: PipelineConfig, header: str = "") -> str:
         f"{name} = {text}" + (f"   # {usual[name]} at {HEAD}" if usual.get(name, text) != text else "")
         for name, text in sheet.read.items()
     ]
-    return "\n".join(
-        [
-            commented(f"{header}\n{INTRODUCTION}"),
-            "\n".join(lines) + "\n",
-            commented(leftover(config, "engram", sheet, "constant")),
-        ]
-    )
+    rest = leftover(config, "engram", sheet, "constant")
+    return "\n".join([commented(f"{header}\n{INTRODUCTION}"), "\n".join(lines) + "\n", commented(rest)])
 
 
 def read_engram(text: str, present: PipelineConfig, source: str = "engram.txt") -> Reading:

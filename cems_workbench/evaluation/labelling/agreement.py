@@ -89,15 +89,6 @@ def _reading(estimate: Estimate, name: Callable[[float], str]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class PairAgreement:
-    """The kappa of two reviewers."""
-
-    first: str
-    second: str
-    kappa: Estimate
-
-
-@dataclass(frozen=True, slots=True)
 class Disagreement:
     """A pair whose reviewers gave different grades; `spread` is the highest less the lowest."""
 
@@ -195,15 +186,15 @@ def coincidences(table: LabelTable) -> Floats:
 
 def pairwise_kappa(
     table: LabelTable, weights: Weights = "quadratic", draws: int = RESAMPLES, seed: int = 0
-) -> list[PairAgreement]:
+) -> dict[tuple[str, str], Estimate]:
     """The weighted kappa of every two reviewers, in the order of their names."""
-    found = []
+    found = {}
     for first, second in combinations(range(len(table.reviewers)), 2):
         per_query = confusions(table, first, second)
         drawn = resampled(per_query, draws, seed)
         value = weighted_kappa(per_query.sum(0), weights)
         estimate = estimate_of(value, weighted_kappa(drawn, weights), int(per_query.sum()))
-        found.append(PairAgreement(table.reviewers[first], table.reviewers[second], estimate))
+        found[table.reviewers[first], table.reviewers[second]] = estimate
     return found
 
 

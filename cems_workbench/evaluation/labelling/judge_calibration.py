@@ -26,10 +26,11 @@ Source: ACE retrieval precision document, "Problem Statement"; Cohen 1960; docs/
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
+from itertools import chain, combinations, compress, product
 from typing import Any
 
 import numpy as np
@@ -39,14 +40,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import Evaluation, number
 from cems_workbench.evaluation.grades import Grades
-from cems_workbench.evaluation.labelling.agreement import (
-    INTERVAL_PERCENTILES,
-    RESAMPLES,
-    Estimate,
-    estimate_of,
-    resampled,
-    weighted_kappa,
-)
+from cems_workbench.evaluation.labelling import agreement
 from cems_workbench.evaluation.labelling.pooling import Pair, band, grade_of
 from cems_workbench.evaluation.metrics import GradedRankings, parse_measure
 from cems_workbench.evaluation.statistics import means
@@ -89,8 +83,8 @@ class Calibration:
     threshold: float | None
     low: float | None
     high: float | None
-    kappa: Estimate
-    present: Estimate
+    kappa: agreement.Estimate
+    present: agreement.Estimate
     thresholds: Floats
     kappas: Floats
 
@@ -134,7 +128,7 @@ def band_confusion(pairs: Sequence[GradedScore], scale: JudgeScale) -> dict[int,
 
 
 def calibrate(
-    pairs: Sequence[GradedScore], present: float, relevant_from: int, draws: int = RESAMPLES, seed: int = 0
+    pairs: Sequence[GradedScore], present: float, relevant_from: int, draws: int = agreement.RESAMPLES, seed: int = 0
 ) -> Calibration:
     """The threshold on which the judge agrees best with people, and the agreement at `present`, the threshold it has."""
     raw = np.array([pair.raw for pair in pairs], np.float64)
@@ -143,17 +137,19 @@ def calibrate(
     numbers = {qid: n for n, qid in enumerate(sorted({pair.qid for pair in pairs}))}
     query = np.array([numbers[pair.qid] for pair in pairs], np.intp)
     per_query = _confusions(raw, relevant, query, len(numbers), np.append(thresholds, present))
-    kappas = weighted_kappa(per_query.sum(0))
+    kappas = agreement.weighted_kappa(per_query.sum(0))
     best = _best(kappas[:-1]) if relevant.any() and not relevant.all() else None
-    drawn = weighted_kappa(resampled(per_query, draws, seed))
-    there = estimate_of(kappas[-1], drawn[:, -1], len(pairs))
+    drawn = agreement.weighted_kappa(agreement.resampled(per_query, draws, seed))
+    there = agreement.estimate_of(kappas[-1], drawn[:, -1], len(pairs))
     if best is None:
         return Calibration(
-            None, None, None, estimate_of(np.nan, drawn[:, -1], len(pairs)), there, thresholds, kappas[:-1]
+            None, None, None, agreement.estimate_of(np.nan, drawn[:, -1], len(pairs)), there, thresholds, kappas[:-1]
         )
     winners = [thresholds[at] for row in drawn if (at := _best(row[:-1])) is not None]
-    low, high = np.percentile(winners, INTERVAL_PERCENTILES) if winners else (thresholds[best], thresholds[best])
-    kappa = estimate_of(kappas[best], drawn[:, best], len(pairs))
+    low, high = (
+        np.percentile(winners, agreement.INTERVAL_PERCENTILES) if winners else (thresholds[best], thresholds[best])
+    )
+    kappa = agreement.estimate_of(kappas[best], drawn[:, best], len(pairs))
     return Calibration(float(thresholds[best]), float(low), float(high), kappa, there, thresholds, kappas[:-1])
 
 
@@ -294,7 +290,7 @@ class JudgeAgreement:
     def kappa(self) -> float | None:
         """Cohen's kappa; None without results, or where chance alone would agree on all."""
         table = np.array([[self.both, self.first], [self.second, self.neither]], dtype=np.float64)
-        return number(float(weighted_kappa(table)))
+        return number(float(agreement.weighted_kappa(table)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,11 +352,7 @@ def relevance_sources(batch: LabelledBatch, evaluation: Evaluation) -> Relevance
         "people": lambda evidence, grades, key: None if key not in grades else grades[key] >= least,
     }
     ranked = [ids[:DEPTH] for ids in batch.result_ids(evaluation.rankings)]
-    rows = [
-        row
-        for row, counts in zip(zip(batch.evidences, batch.grades, ranked, strict=True), counted, strict=True)
-        if counts
-    ]
+    rows = list(compress(zip(batch.evidences, batch.grades, ranked, strict=True), counted))
     labels = {
         name: [[judge(evidence, grades, key) for key in ids] for evidence, grades, ids in rows]
         for name, judge in by_judge.items()
@@ -414,15 +406,8 @@ def _judged(name: str, rows: Sequence[Sequence[bool | None]]) -> Judged:
 def _agreement(
     judges: tuple[str, str], one: Sequence[Sequence[bool | None]], other: Sequence[Sequence[bool | None]]
 ) -> JudgeAgreement:
-    pairs = [
-        (a, b)
-        for row, others in zip(one, other, strict=True)
-        for a, b in zip(row, others, strict=True)
-        if a is not None and b is not None
-    ]
-    counts = [sum(pair == which for pair in pairs) for which in ((True, True), (True, False), (False, True))]
-    both, first, second = counts
-    return JudgeAgreement(judges, both, first, second, len(pairs) - sum(counts))
+    pairs: Counter[tuple[bool | None, ...]] = Counter(zip(chain(*one), chain(*other), strict=True))
+    return JudgeAgreement(judges, *(pairs[who] for who in product((True, False), repeat=2)))
 
 
 def _warnings(batch: LabelledBatch, config: PipelineConfig, judges: Sequence[Judged]) -> list[str]:

@@ -30,24 +30,18 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 
 
-def guarded(text: str) -> str:
+BLANK = " "
+"""The guard of Quepid, which it and the Search Relevance Workbench cut off when they read."""
+
+
+def guarded(text: str, guard: str = "'") -> str:
     """The text as a cell that no spreadsheet takes for a formula."""
-    return f"'{text}" if _FORMULA.match(text) else text
+    return f"{guard}{text}" if _FORMULA.match(text) else text
 
 
-def restored(cell: str) -> str:
+def restored(cell: str, guard: str = "'") -> str:
     """The text that `guarded` made the cell from."""
-    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell, 1) else cell
-
-
-def blank_guarded(text: str) -> str:
-    """As `guarded`, with the guard of Quepid: a blank, which it and the Search Relevance Workbench cut off when they read."""
-    return f" {text}" if _FORMULA.match(text) else text
-
-
-def blank_restored(cell: str) -> str:
-    """The text that `blank_guarded` made the cell from."""
-    return cell[1:] if cell.startswith(" ") and _FORMULA.match(cell, 1) else cell
+    return cell[1:] if cell.startswith(guard) and _FORMULA.match(cell, 1) else cell
 
 
 def number(cell: str) -> Any:

@@ -146,7 +146,7 @@ class ByWords:
     def judgment(self, row: Mapping[str, Any], column: str, rating: Any, judge: str = "human") -> Judgment:
         """The judgment of a row with `query` and `docid`, whose rating is in a column; raises FieldError."""
         words, document = query_words(row), row.get("docid")
-        named = {"docid": csv_table.blank_restored(document) if isinstance(document, str) else document}
+        named = {"docid": csv_table.restored(document, csv_table.BLANK) if isinstance(document, str) else document}
         qid, docid = derived_id("q", words), identifier(named, "docid")
         made = graded(column, rating, lambda grade: Judgment(qid, docid, grade, judge), words)
         self.words[qid] = words

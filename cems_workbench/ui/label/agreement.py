@@ -58,7 +58,7 @@ def draw(resources: Resources) -> None:
         f"{agreement.ALPHA_NAME} over all: **{whole}**, {agreement.alpha_reading(whole)}.", help=HELP["label:alpha"]
     )
     st.markdown(f"## {agreement.KAPPA_NAME}, weighted, per pair of reviewers", help=HELP["label:kappa"])
-    pairs = {f"{one.first} and {one.second}": one.kappa for one in agreement.pairwise_kappa(table)}
+    pairs = {" and ".join(both): kappa for both, kappa in agreement.pairwise_kappa(table).items()}
     _estimates("reviewers", pairs, agreement.kappa_reading, "label:kappa")
     queries = {query.qid: query for query in resources.store.queries.read()}
     types = agreement.alpha_by_type(labels, {qid: query.type or "" for qid, query in queries.items()})

@@ -161,15 +161,12 @@ def _form(resources: Resources) -> QueuePlan | None:
 
     query_set = st.selectbox("Query set", sorted(sets), key="label:new:set", format_func=size)
     usual = [name for name in ("cems", "recollection") if name in options]
-    help = "The queue holds every result that any of these configs ranks within the depth."
-    configs = st.multiselect("Configs", list(options), default=usual, key="label:new:configs", help=help)
+    configs = st.multiselect("Configs", list(options), usual, key="label:new:configs", help=HELP["label:new:configs"])
     draw_effects({config: options[config] for config in configs})
-    help = "Results of each config and query that are pooled."
-    depth = st.number_input("Depth", 1, 100, 10, key="label:new:depth", help=help)
+    depth = st.number_input("Depth", 1, 100, 10, key="label:new:depth", help=HELP["label:new:depth"])
     help = "  \n".join(f"{name}: {about}" for name, (_, about) in ORDERS.items())
     order = st.selectbox("Order", list(ORDERS), key="label:new:order", help=help)
-    help = "More than one lets you measure agreement."
-    overlap = st.number_input("Reviewers per pair", 1, 10, 1, key="label:new:overlap", help=help)
+    overlap = st.number_input("Reviewers per pair", 1, 10, 1, key="label:new:overlap", help=HELP["label:new:overlap"])
     fresh = st.toggle("Leave out pairs that people have already judged", value=overlap == 1, key="label:new:fresh")
     hint, help = f"{query_set}-{ORDERS[order][0]}", "A queue of the same name is replaced; labels stay."
     name = st.text_input("Name", key="label:new:name", max_chars=120, placeholder=hint, help=help)

@@ -23,21 +23,14 @@ VIEW, QUEUE, NEW_QUEUE, NOTE = "label:view", "label:chosen", "label:new", "label
 """Keys of widgets set from elsewhere: the view, the open queue, the form of a new one, the note of the next label."""
 
 
-@dataclass(frozen=True, slots=True)
-class DealtCard:
-    """The current card and its reviewer."""
-
-    reviewer: str
-    card: Card
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelState:
     """What the page remembers between reruns, besides widget values."""
 
     queue: tuple[str, str, LabelQueue] | None = None
     """The open queue, after the store and the name that it was opened from."""
-    dealt: DealtCard | None = None
+    dealt: tuple[str, Card] | None = None
+    """The reviewer of the current card, and the card."""
     card_no: int = 0
     """Number of the current card, part of its buttons' keys, so that a late press cannot reach another card."""
     message: str = ""
@@ -81,8 +74,8 @@ def close_queue() -> None:
 def card(queue: LabelQueue, reviewer: str) -> tuple[Card | None, QueueSnapshot]:
     """The current card, dealt if there is none (None: nothing is left), and the queue's labels at that time."""
     dealt = present().dealt
-    if dealt is not None and dealt.reviewer == reviewer:
-        return dealt.card, queue.snapshot()
+    if dealt is not None and dealt[0] == reviewer:
+        return dealt[1], queue.snapshot()
     next_card, snapshot = queue.deal(reviewer)
     if next_card is not None:
         _show_card(reviewer, next_card)
@@ -90,7 +83,7 @@ def card(queue: LabelQueue, reviewer: str) -> tuple[Card | None, QueueSnapshot]:
 
 
 def _show_card(reviewer: str, next_card: Card) -> None:
-    update(dealt=DealtCard(reviewer, next_card), card_no=present().card_no + 1)
+    update(dealt=(reviewer, next_card), card_no=present().card_no + 1)
 
 
 Press = int | Literal["skip", "unclear", "no answer"]
@@ -101,12 +94,12 @@ def answer(resources: Resources, reviewer: str, card_no: int, press: Press) -> N
     """Answer the card that a press was made for; the next one is dealt, and the press confirmed, once it is on disk."""
     state = present()
     # A press on an earlier card must not label the next one.
-    if state.dealt is None or state.dealt.reviewer != reviewer or state.card_no != card_no:
+    if state.dealt is None or state.dealt[0] != reviewer or state.card_no != card_no:
         update(message="Ignored: that card is no longer shown.")
         return
     try:
         require("reviewer")
-        message = _write(resources.store, state.dealt.card, reviewer, press)
+        message = _write(resources.store, state.dealt[1], reviewer, press)
     except WorkbenchError as error:
         update(problem=str(error), card_no=card_no + 1)  # the card stays, and can be answered again
         return

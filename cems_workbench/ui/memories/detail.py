@@ -21,22 +21,9 @@ from cems_workbench.ui.kit.html import excerpt, plain
 from cems_workbench.ui.kit.tables import HELP, Column, draw_table
 from cems_workbench.ui.memories import across, state
 
-LABELS = {
-    "content": "Content",
-    "title": "Title",
-    "category": "Category",
-    "project": "Project",
-    "session": "Session",
-    "tags": "Tags",
-    "priority": "Priority",
-    "pinned": "Pinned",
-    "importance": "Importance",
-    "scope": "Scope",
-    "created_at": "Created",
-    "last_accessed": "Last accessed",
-    "valid_from": "Valid from",
-    "valid_until": "Valid until",
-}
+_TYPED = ("content", "title", "category", "project", "session", "tags", "priority", "pinned", "importance", "scope")
+_DATED = ("created_at", "last_accessed", "valid_from", "valid_until")
+LABELS = {name: name.removesuffix("_at").replace("_", " ").capitalize() for name in (*_TYPED, *_DATED)}
 
 
 def draw_edit(resources: Resources, memory: Memory) -> None:
@@ -47,8 +34,7 @@ def draw_edit(resources: Resources, memory: Memory) -> None:
     for name, value in values.items():
         st.session_state.setdefault(keys[name], value)
     with st.form(f"memories:form:{generation}"):
-        help = "The text that is searched and passed to the agent."
-        st.text_area("Content", key=keys["content"], height=180, help=help)
+        st.text_area("Content", key=keys["content"], height=180, help=HELP["memories:edit:content"])
         st.text_input("Title", key=keys["title"], help="A few words; searched with the content.")
         left, right = st.columns(2)
         with left:
@@ -61,8 +47,7 @@ def draw_edit(resources: Resources, memory: Memory) -> None:
         help, hint = "Keywords for this page. Type one and press Enter.", "type a tag"
         st.multiselect("Tags", values["tags"], key=keys["tags"], accept_new_options=True, placeholder=hint, help=help)
         left, right = st.columns(2)
-        help = "1 to 2: a factor of the search score."
-        left.number_input("Priority", 1.0, 2.0, step=0.1, key=keys["priority"], help=help)
+        left.number_input("Priority", 1.0, 2.0, step=0.1, key=keys["priority"], help=HELP["memories:edit:priority"])
         right.selectbox("Importance", IMPORTANCE, key=keys["importance"], help="How much it matters.")
         left, right = st.columns(2)
         left.text_input("Created", key=keys["created_at"], help=DAY_HELP)
@@ -75,8 +60,7 @@ def draw_edit(resources: Resources, memory: Memory) -> None:
             st.error(plain(problem), icon=":material/block:")
         with st.container(horizontal=True):
             save, cancel = partial(_save, resources, memory, keys), partial(state.edit, False)
-            help = "Save the changes and refresh the search indexes."
-            st.form_submit_button("Save", help, save, key="memories:save", type="primary")
+            st.form_submit_button("Save", HELP["memories:edit:save"], save, key="memories:save", type="primary")
             st.form_submit_button("Cancel", "Discard the changes.", cancel, key="memories:edit:cancel")
 
 

@@ -78,14 +78,6 @@ SORTS: dict[str, tuple[Sort, bool]] = {
     "Shortest": ("length", False),
     "By id": ("id", False),
 }
-FILTER_HELP = {
-    "categories": ("Category", "Memories of these categories."),
-    "projects": ("Project", f"Memories of these projects; {NONE} has no project."),
-    "sessions": (
-        "Session",
-        "Memories written in these sessions. The most frequent are listed; you can type others.",
-    ),
-}
 FILTERS = ("text", "categories", "projects", "sessions", "importance", "pinned", "created")
 
 
@@ -117,31 +109,27 @@ def draw_browse(resources: Resources, place: DeltaGenerator) -> None:
 def filters(facets: Facets) -> Selection:
     """Draw the search box and filters; their selection. They keep their values across views and pages."""
 
-    def common(name: str, help: str) -> dict[str, Any]:
-        return remembered(f"memories:find:{name}", help) | {"on_change": _first_page}
+    def common(name: str) -> dict[str, Any]:
+        return remembered(f"memories:find:{name}") | {"on_change": _first_page}
 
-    def several(box: DeltaGenerator, name: str, values: Sequence[tuple[str | None, int]]) -> tuple[str | None, ...]:
-        label, help = FILTER_HELP[name]
+    def several(
+        box: DeltaGenerator, label: str, name: str, values: Sequence[tuple[str | None, int]]
+    ) -> tuple[str | None, ...]:
         options = [NONE if value is None else value for value, _ in values]
-        more = common(name, help)
-        chosen = box.multiselect(label, options, placeholder="any", accept_new_options=True, **more)
+        chosen = box.multiselect(label, options, placeholder="any", accept_new_options=True, **common(name))
         return tuple(None if value == NONE else value for value in chosen)
 
     search, order = st.columns([4, 1], vertical_alignment="bottom")
-    more = common("text", "Finds this exact text, ignoring case, in id, title, content and tags.")
-    text = search.text_input("Search", placeholder="exact text", icon=":material/search:", **more)
-    sort = order.selectbox("Order", list(SORTS), **common("order", "Order of the table; undated memories come last."))
+    text = search.text_input("Search", placeholder="exact text", icon=":material/search:", **common("text"))
+    sort = order.selectbox("Order", list(SORTS), **common("order"))
     boxes = st.columns(3, vertical_alignment="bottom") + st.columns(3, vertical_alignment="bottom")
-    categories = several(boxes[0], "categories", facets.categories)
-    projects = several(boxes[1], "projects", facets.projects)
-    sessions = several(boxes[2], "sessions", facets.sessions)
-    more = common("importance", "Memories of this importance.")
-    importance = boxes[3].multiselect("Importance", list(reversed(IMPORTANCE)), placeholder="any", **more)
-    more = common("pinned", "Pinned or unpinned memories.")
-    pinned = boxes[4].selectbox("Pinned", ["pinned", "not pinned"], index=None, placeholder="any", **more)
+    categories = several(boxes[0], "Category", "categories", facets.categories)
+    projects = several(boxes[1], "Project", "projects", facets.projects)
+    sessions = several(boxes[2], "Session", "sessions", facets.sessions)
+    importance = boxes[3].multiselect("Importance", IMPORTANCE[::-1], placeholder="any", **common("importance"))
+    pinned = boxes[4].selectbox("Pinned", ["pinned", "not pinned"], index=None, placeholder="any", **common("pinned"))
     limits: dict[str, Any] = {"min_value": date(1970, 1, 1), "max_value": date(2100, 12, 31), "format": "YYYY-MM-DD"}
-    more = common("created", "First and last day of creation (UTC), both included.")
-    days = boxes[5].date_input("Created", value=[], **limits, **more)
+    days = boxes[5].date_input("Created", value=[], **limits, **common("created"))
     span = tuple(days) if isinstance(days, tuple) else (days,)
     column, descending = SORTS[sort]
     return Selection(

@@ -19,16 +19,7 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.errors import InputError, counted
 from cems_workbench.formats import FORMATS
-from cems_workbench.jobs.connecting import (
-    ConnectReport,
-    SourceSpec,
-    connect,
-    forget,
-    probe_source,
-    read_mapping,
-    saved_spec,
-    source_specs,
-)
+from cems_workbench.jobs import connecting
 from cems_workbench.jobs.importing import import_files, plan_undo, undo_import
 from cems_workbench.jobs.store_status import SourceStatus, ask_sources, snapshot_line
 from cems_workbench.models.embedder import TokenEmbedder
@@ -173,8 +164,7 @@ def language_name(name: str) -> str:
 
 def offer_sample(resources: Resources, place: DeltaGenerator, key: str) -> None:
     """Draw a button that imports the sample data."""
-    help = "Memories of a fictional engineer, with judged queries."
-    if st.button("Load the sample memories", key=f"memories:sample:{key}", help=help):
+    if st.button("Load the sample memories", key=f"memories:sample:{key}", help=HELP["memories:sample"]):
         with ExitStack() as stack:
             names = [path for path in sorted(SAMPLE_DATA.iterdir()) if path.suffix in (".jsonl", ".qrels")]
             files = [(path.name, stack.enter_context(path.open("rb"))) for path in names]
@@ -264,7 +254,7 @@ def _form(resources: Resources, place: DeltaGenerator) -> None:
         if taking:
             import_source(resources, spec, place, st.session_state[EMBEDDER].strip() or None)
         with place, st.spinner("asking the source"):
-            state.update(looked=(spec.address.plain, probe_source(spec)))
+            state.update(looked=(spec.address.plain, connecting.probe_source(spec)))
 
 
 def _keep_secret(resources: Resources) -> None:
@@ -283,16 +273,18 @@ def _keep_secret(resources: Resources) -> None:
         st.session_state[ADDRESS] = address.plain
 
 
-def _typed(resources: Resources) -> SourceSpec:
+def _typed(resources: Resources) -> connecting.SourceSpec:
     """The source that the form names. Raises InputError."""
     mapping = st.session_state.get(MAPPING, "").strip()
-    (spec,) = source_specs(
-        resources, st.session_state[ADDRESS].strip(), read_mapping(mapping, "Mapping") if mapping else None
+    (spec,) = connecting.source_specs(
+        resources, st.session_state[ADDRESS].strip(), connecting.read_mapping(mapping, "Mapping") if mapping else None
     )
     return spec
 
 
-def import_source(resources: Resources, spec: SourceSpec, place: DeltaGenerator, embedder: str | None = None) -> None:
+def import_source(
+    resources: Resources, spec: connecting.SourceSpec, place: DeltaGenerator, embedder: str | None = None
+) -> None:
     """Import one source, with progress and Cancel in `place`, and redraw the page with the result."""
     session.require("operator")
     # Before the import: a cancelled one has changed the store too.
@@ -300,7 +292,7 @@ def import_source(resources: Resources, spec: SourceSpec, place: DeltaGenerator,
     state.update(source_problem="", looked=None, connected=None, indexes_behind=False)
     stop = "Stop here. What was imported stays; Resume continues from there."
     with state.guarded("operator", "source_problem"), state.cancellable_job(place, "source", stop) as progress:
-        report = connect(resources, Settings(), [spec], progress, embedder, st.session_state.get(RATE))
+        report = connecting.connect(resources, Settings(), [spec], progress, embedder, st.session_state.get(RATE))
         state.update(connected=report)
     st.rerun()
 
@@ -318,7 +310,7 @@ def _drawn(facts: list[tuple[str, str]]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _draw_connected(report: ConnectReport) -> None:
+def _draw_connected(report: connecting.ConnectReport) -> None:
     st.markdown("## Last import")
     rows = [row for table in report.tables for row in table.rows]
     draw_values(report.tables[0].columns, rows, key="memories:source:counts", most=len(rows))
@@ -405,13 +397,13 @@ def _card_buttons(resources: Resources, record: SourceRecord, place: DeltaGenera
             st.button("Delete them and forget it", key=f"{key}:forget", on_click=_forget, args=(resources, record))
     if taking or naming:
         with state.guarded("operator", "source_problem"):
-            import_source(resources, saved_spec(resources, record), place, named if naming else None)
+            import_source(resources, connecting.saved_spec(resources, record), place, named if naming else None)
         st.rerun()
 
 
 def _forget(resources: Resources, record: SourceRecord) -> None:
     state.update(source_problem="", looked=None, connected=None)
     with state.guarded("operator", "source_problem"):
-        count = forget(resources, Settings(), record.address)
+        count = connecting.forget(resources, Settings(), record.address)
         state.changed()
         st.toast(f"{counted(count, 'memories')} deleted, source removed", icon=":material/link_off:")

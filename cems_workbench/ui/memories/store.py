@@ -61,8 +61,7 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     indexes(resources, place)
     if resources.store.sources.read():
         st.space("small")
-        help = "Live systems that memories were imported from; update them in the view Sources."
-        st.markdown("## Sources", help=help)
+        st.markdown("## Sources", help=HELP["memories:store:sources"])
         checks = source_checks(sources.asked(resources, place), datetime.now(UTC))
         html.draw("memories/checks.html", checks=checks)
 
@@ -76,13 +75,9 @@ def folder(present: Path | None) -> None:
     box.text_input(
         "Another folder", key="memories:folder", placeholder="/path/to/a/store", help=HELP["memories:folder"]
     )
-    rows = (
-        ("Open", "open", False, HELP["memories:folder:open"]),
-        ("Create", "create", True, HELP["memories:folder:create"]),
-    )
-    for button, (label, name, create, help) in zip(buttons, rows, strict=True):
-        common: dict[str, Any] = {"on_click": _switch, "args": (create,), "width": "stretch", "help": help}
-        button.button(label, key=f"memories:folder:{name}", **common)
+    for button, label in zip(buttons, ("Open", "Create"), strict=True):
+        key = f"memories:folder:{label.lower()}"
+        button.button(label, key, HELP[key], partial(_switch, label == "Create"), width="stretch")
     if problem := state.present().folder_problem:
         st.error(plain(problem), icon=":material/block:")
 

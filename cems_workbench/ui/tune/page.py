@@ -11,29 +11,17 @@ import streamlit as st
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import WorkbenchError
+from cems_workbench.jobs import unlabelled
 from cems_workbench.jobs.catalogue import PRESENT_NAME
 from cems_workbench.jobs.diagnosis import cannot_rerank
 from cems_workbench.jobs.evaluation import agreed
 from cems_workbench.jobs.query_set_evidence import QuerySelection, discard_evidence
 from cems_workbench.jobs.tuning import SearchResult, TuningData, tuning_data
-from cems_workbench.jobs.unlabelled import (
-    gather_reference,
-    store_data,
-    trust_in_lists,
-    unlabelled_selection,
-    with_reference_reranker,
-)
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.settings import Settings
 from cems_workbench.tuning.unlabelled import TUNABLE_SECTIONS
-from cems_workbench.ui.evaluate.setup import (
-    chosen_selection,
-    draw_nothing,
-    server_answers,
-    set_box,
-    within_box,
-)
+from cems_workbench.ui.evaluate import setup
 from cems_workbench.ui.evaluate.state import JUDGES, config_options
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit import session, widgets
@@ -51,12 +39,12 @@ UNLABELLED_NOTICE = (
 
 def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resources) -> TuningData | None:
     """The tuning data; None while reranker scores are missing, with the offer to gather them drawn in place."""
-    data = store_data(config, selection, resources, for_all_sessions)
+    data = unlabelled.store_data(config, selection, resources, for_all_sessions)
     if data is not None:
         st.info(UNLABELLED_NOTICE, icon=":material/label_off:")
         return data
-    asking = with_reference_reranker(config)
-    why_not = cannot_rerank(Settings(), asking, server_answers)
+    asking = unlabelled.with_reference_reranker(config)
+    why_not = cannot_rerank(Settings(), asking, setup.server_answers)
     if why_not:
         lacking = "Tuning without judgments needs a reranker, and none is available"
         st.warning(f"{lacking}: {plain(why_not)}", icon=":material/block:")
@@ -73,7 +61,7 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
         "tune:stand_in",
         message,
         "Gather and score",
-        lambda progress: gather_reference(config, selection, resources, progress),
+        lambda progress: unlabelled.gather_reference(config, selection, resources, progress),
         icon=":material/label_off:",
         kept="Gathered evidence and scores are kept; the job can be resumed.",
     ):
@@ -83,7 +71,7 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
 
 def draw_lists(data: TuningData) -> None:
     """Draw the diagnostics of each list that need no judgments."""
-    trust = for_all_sessions(("trust", *data.labelled.key, data.baseline), lambda: trust_in_lists(data))
+    trust = for_all_sessions(("trust", *data.labelled.key, data.baseline), lambda: unlabelled.trust_in_lists(data))
     st.markdown("## Reliability of each list")
     rows = [
         (
@@ -119,7 +107,7 @@ def choose(resources: Resources) -> TuningData | None:
         return None
     options = config_options(resources)
     boxes = st.columns([3, 3, 2, 2], vertical_alignment="bottom")
-    name = set_box(boxes[0], "tune", sorted(sets), sets)
+    name = setup.set_box(boxes[0], "tune", sorted(sets), sets)
     if st.session_state.get("tune:baseline") not in options.configs:
         st.session_state["tune:baseline"] = PRESENT_NAME if state.changed_parameters() else state.present().preset
     base = boxes[1].selectbox("Baseline", list(options.configs), **widgets.remembered("tune:baseline"))
@@ -127,12 +115,12 @@ def choose(resources: Resources) -> TuningData | None:
     kind = boxes[2].selectbox(
         "Judgments", kinds, **widgets.remembered("tune:judges", HELP["evaluate:judges"] + " " + HELP["tune:judges"])
     )
-    within = within_box(boxes[3], "tune")
+    within = setup.within_box(boxes[3], "tune")
     config = options.under_its_name(base)
     widgets.draw_effects({base: config}, within)
     if kind == NO_JUDGMENTS:
-        return gathered(config, unlabelled_selection(name, resources.store, within), resources)
-    selection = chosen_selection(name, resources, judgments, within)
+        return gathered(config, unlabelled.unlabelled_selection(name, resources.store, within), resources)
+    selection = setup.chosen_selection(name, resources, judgments, within)
     return None if selection is None else _gathered(config, selection, JUDGES[kind], resources)
 
 
@@ -156,7 +144,7 @@ def _gathered(
 
 
 def _nothing(has_queries: bool) -> None:
-    draw_nothing("Find better weights on judged queries", "tune/nothing_judged.html", has_queries)
+    setup.draw_nothing("Find better weights on judged queries", "tune/nothing_judged.html", has_queries)
     if has_queries:
         st.button(
             "Propose weights without judgments",

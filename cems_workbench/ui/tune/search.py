@@ -267,29 +267,19 @@ def draw_plan(data: TuningData, space: SearchSpace, goal: Goal) -> PlannedSearch
     return planned
 
 
-NUMBERS: Mapping[str, tuple[str, float, tuple[Any, ...], str]] = {
-    "folds": (
-        "Folds",
-        1.5,
-        (2, 20, 5),
-        "Queries are split into this many parts; each is scored with the config chosen on the others.",
-    ),
-    "sealed": (
-        "Sealed share",
-        1.7,
-        (0.0, 0.8, 0.2, 0.05),
-        "Share of queries that no search sees. It is scored only when you open it.",
-    ),
-    "trials": ("Configs", 1.7, (10, 20_000, 200, 50), "Maximum number of configs to try."),
-    "seed": ("Seed", 1.5, (0, 2**31 - 1, 0), "The same seed gives the same result."),
+NUMBERS: Mapping[str, tuple[str, float, tuple[Any, ...]]] = {
+    "folds": ("Folds", 1.5, (2, 20, 5)),
+    "sealed": ("Sealed share", 1.7, (0.0, 0.8, 0.2, 0.05)),
+    "trials": ("Configs", 1.7, (10, 20_000, 200, 50)),
+    "seed": ("Seed", 1.5, (0, 2**31 - 1, 0)),
 }
-"""Settings of a search: label, width of the box, its range, value and step, and help."""
+"""Settings of a search: label, width of the box, its range, value and step."""
 
 
 def _settings(batch: LabelledBatch, can_seal: bool) -> SearchSettings:
     counts = {by: len(set(groups_of(batch, by))) for by in GROUPINGS}
     numbers = {name: row for name, row in NUMBERS.items() if can_seal or name != "sealed"}
-    first, *boxes = st.columns([3, *(width for _, width, *_ in numbers.values())], vertical_alignment="bottom")
+    first, *boxes = st.columns([3, *(width for _, width, _ in numbers.values())], vertical_alignment="bottom")
     by = first.selectbox(
         "Never split",
         GROUPINGS,
@@ -298,8 +288,8 @@ def _settings(batch: LabelledBatch, can_seal: bool) -> SearchSettings:
         **remembered("tune:group_by"),
     )
     typed: dict[str, Any] = {"sealed": 0.0}
-    for box, (name, (label, _, bounds, help)) in zip(boxes, numbers.items(), strict=True):
-        typed[name] = box.number_input(label, *bounds, **remembered(f"tune:{name}", help))
+    for box, (name, (label, _, bounds)) in zip(boxes, numbers.items(), strict=True):
+        typed[name] = box.number_input(label, *bounds, **remembered(f"tune:{name}"))
     return SearchSettings(by, **typed)
 
 

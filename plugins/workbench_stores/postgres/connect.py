@@ -113,7 +113,7 @@ def _layout(reader: Reader, name: str, address: Address, mapping: Mapping[str, A
     known = _known(table, address)
     if known is None or (whole and known.joined):
         made = mapped(reader, mapping, table) if whole else guessed(reader, table, plain)
-        made = replace(made, lexical=lexical.of_any_table(reader, table))
+        made = replace(made, lexical=lexical.over_texts(reader, table, "ts_rank", "any", assumed=lexical.ENGLISH))
         return corrected(made, mapping) if mapping and not whole else made
     if whole:
         return _with_rows_of(mapped(reader, mapping, table), known, reader, address)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from psycopg import sql
 
+from cems_workbench.formats.base.files import data_beside
 from cems_workbench.sources.source import EngineHit, Setting
 from workbench_stores.postgres.connection import FUSION_OPTIONS, Reader
 
@@ -31,7 +32,9 @@ if TYPE_CHECKING:
 
 ENGLISH = "english"
 """The text search configuration of libraries that state none."""
+Rank = Literal["ts_rank", "ts_rank_cd"]
 Words = Literal["plain", "any", "pieces", "tokens"]
+_HOW: Mapping[str, str] = data_beside(__file__, "names.json")["words"]
 _CONFIG = re.compile(r"to_tsvector\('([^']+)'::regconfig, ")
 _NO_WORD = re.compile(r"(?!\b\.\b)\W+")
 """What LlamaIndex takes out of a query: all but words and single dots within them."""
@@ -47,7 +50,7 @@ HALF = 0.5
 class Lexical:
     """A list by words: `document` is the tsvector, `config` the text search configuration, `words` how a query is read."""
 
-    list: Literal["ts_rank", "ts_rank_cd"]
+    list: Rank
     document: sql.Composable
     config: str
     words: Words
@@ -104,15 +107,8 @@ class Lexical:
     @property
     def fact(self) -> str:
         """One line that says how the list is made."""
-        how = {
-            "plain": "every word of the query has to be there",
-            "any": "any word of the query",
-            "pieces": "any word of the query, split as LlamaIndex does",
-            "tokens": "any word of the query, as Hindsight does",
-        }[self.words]
-        return f"{self.list} over {self.document.as_string().replace('%%', '%')} ({self.config}): {how}" + (
-            f"; {self.note}" if self.note else ""
-        )
+        over = f"{self.list} over {self.document.as_string().replace('%%', '%')} ({self.config})"
+        return f"{over}: {_HOW[self.words]}" + (f"; {self.note}" if self.note else "")
 
 
 def found(reader: Reader, table: Table) -> tuple[sql.Composable, str | None] | None:
@@ -140,13 +136,18 @@ def found(reader: Reader, table: Table) -> tuple[sql.Composable, str | None] | N
     return None
 
 
-def of_any_table(reader: Reader, table: Table) -> Lexical | None:
-    """The list of a table of no known library: ranked as CEMS ranks, over its text search column or index; None if it has neither."""
+def over_texts(
+    reader: Reader, table: Table, rank: Rank, words: Words, default: str = ENGLISH, assumed: str = ""
+) -> Lexical | None:
+    """The list over a table's text search column or index; None if it has neither.
+
+    `default` is the text search configuration where nothing says it, which a note says where `assumed` is what to call it.
+    """
     document = found(reader, table)
     if document is None:
         return None
-    note = "" if document[1] else f"nothing says the text search configuration: {ENGLISH} is assumed"
-    return Lexical("ts_rank", document[0], document[1] or ENGLISH, "any", note)
+    note = f"nothing says the text search configuration: {assumed} is assumed" if assumed and not document[1] else ""
+    return Lexical(rank, document[0], document[1] or default, words, note)
 
 
 Fused = Literal["appended", "weighted_sum", "rrf"]

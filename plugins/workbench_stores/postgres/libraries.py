@@ -134,10 +134,8 @@ def _pgvectorstore(reader: Reader, table: Table, address: Address) -> Layout:
         made = table_layout(reader, "langchain_pgvectorstore", table, ID, CONTENT, EMBEDDING)
     else:
         made = replace(guessed(reader, table, address.plain), kind="langchain_pgvectorstore")
-    if (document := lexical.found(reader, table)) is not None:
-        assumed = f"nothing says the text search configuration: its default {DEFAULT_CONFIG} is assumed"
-        note = "" if document[1] else assumed
-        words = lexical.Lexical("ts_rank_cd", document[0], document[1] or DEFAULT_CONFIG, "plain", note)
+    assumed = f"its default {DEFAULT_CONFIG}"
+    if words := lexical.over_texts(reader, table, "ts_rank_cd", "plain", DEFAULT_CONFIG, assumed):
         made = replace(made, lexical=words, fusion=lexical.Fusion("weighted_sum", TOP_K, TOP_K))
     sets = "PGVectorStore sets hnsw.ef_search if its program has index_query_options (40 by default)"
     return replace(made, client_sets=sets)
@@ -163,8 +161,7 @@ def _llamaindex(reader: Reader, table: Table, address: Address) -> Layout:
     """
     known = ("id", *(f"metadata_.{key}" for key in OF_NODES))
     made = table_layout(reader, "llamaindex", table, "node_id", "text", "embedding", known=known)
-    if (document := lexical.found(reader, table)) is not None:
-        words = lexical.Lexical("ts_rank", document[0], document[1] or lexical.ENGLISH, "pieces")
+    if words := lexical.over_texts(reader, table, "ts_rank", "pieces"):
         made = replace(made, lexical=words, fusion=lexical.Fusion("appended"))
     return replace(made, client_sets="LlamaIndex sets hnsw.ef_search for each query (hnsw_kwargs)")
 
@@ -172,10 +169,8 @@ def _llamaindex(reader: Reader, table: Table, address: Address) -> Layout:
 def _haystack(reader: Reader, table: Table, address: Address) -> Layout:
     """PgvectorDocumentStore: (id, embedding, content, blob_data, blob_meta, blob_mime_type, meta jsonb)."""
     made = table_layout(reader, "haystack", table, "id", "content", "embedding", columns=("meta",))
-    if (document := lexical.found(reader, table)) is not None:
-        words = lexical.Lexical("ts_rank_cd", document[0], document[1] or lexical.ENGLISH, "plain")
-        made = replace(made, lexical=words)
-    return replace(made, client_sets="Haystack sets hnsw.ef_search if its program has hnsw_ef_search")
+    sets = "Haystack sets hnsw.ef_search if its program has hnsw_ef_search"
+    return replace(made, lexical=lexical.over_texts(reader, table, "ts_rank_cd", "plain"), client_sets=sets)
 
 
 OWNERS = ("archive_id", "source_id")
@@ -225,10 +220,6 @@ def _letta(reader: Reader, table: Table, address: Address) -> Layout:
     ).format(sql.Literal(width), sql.Literal(int(width) + 1), sql.Literal(stored - int(width)))
     note = f"vectors are filled up with zeros to {stored:,} numbers: cut to {width}, as embedding_config says"
     return replace(made, width=int(width), padded=padded, notes=(*made.notes, note))
-
-
-def _of_archives(tables: Sequence[Table]) -> list[Table]:
-    return [table for table in tables if any(name in table.columns for name in OWNERS)]
 
 
 _HINDSIGHT: Mapping[str, Sequence[str]] = data_beside(__file__, "names.json")["hindsight"]
@@ -325,6 +316,6 @@ LIBRARIES = layouts(
         "langchain_pgvectorstore": (_pgvectorstore, _named_as_langchain_does),
         "llamaindex": (_llamaindex,),
         "haystack": (_haystack,),
-        "letta": (_letta, _of_archives),
+        "letta": (_letta, lambda tables: [table for table in tables if not table.columns.keys().isdisjoint(OWNERS)]),
     }
 )

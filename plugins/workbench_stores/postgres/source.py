@@ -97,7 +97,6 @@ class TableSource:
 
     @property
     def address(self) -> str:
-        """The address without any secret."""
         return self._database.address.plain
 
     def probe(self) -> SourceInfo:
@@ -224,7 +223,6 @@ class TableSource:
             raise InputError(f"{self.address}: {error}") from None
 
     def close(self) -> None:
-        """Close the connection."""
         self._database.close()
 
     def _plan(self, reader: Reader, rows: Rows, dimension: int | None) -> catalog.SearchPlan:
@@ -310,7 +308,6 @@ class TableSnapshot(PagedSnapshot):
 
     @cached_property
     def total(self) -> int:
-        """Number of rows."""
         count = sql.SQL("SELECT count(*) FROM {} WHERE {}").format(self._rows.layout.rows, self._rows.where)
         return int(self._reader.row(count, self._rows.values)[0])
 

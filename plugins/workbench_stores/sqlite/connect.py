@@ -79,16 +79,13 @@ class JoinedSource:
         info, found = self.source.probe(), self.chroma.probe()
         missing = [each for each in info.missing if not each.startswith(NO_VECTORS)]
         note = f"vectors and the vector list are those of {self.chroma.address}, of which a copy is read"
+        names = ("vectors", "dimension", "distance", "index", "model", "settings")
+        theirs: dict[str, Any] = {name: getattr(found, name) for name in names}
         return replace(
             info,
+            **theirs,
             engine=f"{info.engine}; {found.engine}",
-            vectors=found.vectors,
-            dimension=found.dimension,
-            distance=found.distance,
-            index=found.index,
-            model=found.model,
             lists=(*found.lists, *info.lists),
-            settings=found.settings,
             missing=tuple(missing),
             notes=(*info.notes, note),
         )

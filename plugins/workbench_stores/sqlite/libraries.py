@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base.files import data_beside
 from cems_workbench.formats.base.memory_fields import NAMES
 from cems_workbench.formats.base.payload import Names
 from cems_workbench.sources.address import Address
@@ -30,6 +32,8 @@ from workbench_stores.sqlite.vec0 import VectorForm, recognised
 
 RESERVED = frozenset(("OR", "AND", "NOT", "NEAR"))
 NO_WORD = re.compile(r"[^a-zA-Z0-9\s]")
+UNREAD: Mapping[str, Sequence[str]] = data_beside(__file__, "names.json")["unread"]
+"""Columns that are read otherwise, or that no memory has a use for."""
 
 
 def rows_note(reader: Reader, schema: Schema, table: str, what: str) -> list[str]:
@@ -197,8 +201,7 @@ def _letta(reader: Reader, schema: Schema, address: Address) -> Layout:
             width = size // 4
         vectors = Vectors(VectorForm("float32", width, "cosine"), value)
     given = {"project": "archive", "author": "organization_id"}
-    known = ("embedding", "embedding_config", "archive_id", "organization_id")
-    table = schema.tables["archival_passages"]
+    table, known = schema.tables["archival_passages"], UNREAD["letta"]
     layout = table_layout(reader, schema, table, "id", "text", vectors, kind="letta", given=given, known=known)
     archive = f"{ALIAS}.archive_id"
     if schema.has("archives", ("id", "name")):
@@ -235,8 +238,8 @@ def _llm(reader: Reader, schema: Schema, address: Address) -> Layout:
     vectors = None
     if (form := recognised([row[0] for row in sample])) is not None:
         vectors = Vectors(VectorForm(form.encoding, form.dimension, "cosine"), f"{ALIAS}.{quoted('embedding')}")
-    table, own = schema.tables["embeddings"], ("collection_id", "content_hash", "content_blob")
-    layout = table_layout(reader, schema, table, "id", "content", vectors, kind="llm", known=own)
+    table = schema.tables["embeddings"]
+    layout = table_layout(reader, schema, table, "id", "content", vectors, kind="llm", known=UNREAD["llm"])
     others = [other for other in sorted(collections) if other != name]
     notes = (f"not taken: the collections {', '.join(others)}",) if others else ()
     return replace(
@@ -256,18 +259,8 @@ def _mcp_memory_service(reader: Reader, schema: Schema, address: Address) -> Lay
     """
     table = schema.tables["memories"]
     vectors = vectors_of(reader, schema, table, "memory_embeddings")
-    own = [
-        "id",
-        "created_at_iso",
-        "updated_at_iso",
-        "deleted_at",
-        "superseded_by",
-        "embedding_pending",
-        "version",
-        "store",
-    ]
     kind = "mcp_memory_service"
-    layout = table_layout(reader, schema, table, "content_hash", "content", vectors, kind=kind, known=own)
+    layout = table_layout(reader, schema, table, "content_hash", "content", vectors, kind=kind, known=UNREAD[kind])
     hidden = f"coalesce({ALIAS}.superseded_by, '') != ''" if "superseded_by" in table.columns else None
     return replace(layout, deleted=f"{ALIAS}.deleted_at IS NOT NULL", hidden=hidden)
 
@@ -279,8 +272,7 @@ def _memori(reader: Reader, schema: Schema, address: Address) -> Layout:
     """
     table = schema.tables["memori_entity_fact"]
     vectors = vectors_of(reader, schema, table, "content_embedding", "cosine")
-    own = ("id", "entity_id", "uniq", "date_created", "date_updated")
-    layout = table_layout(reader, schema, table, "uuid", "content", vectors, kind="memori", known=own)
+    layout = table_layout(reader, schema, table, "uuid", "content", vectors, kind="memori", known=UNREAD["memori"])
     times = {"created_at": f"{ALIAS}.date_created", "updated_at": f"{ALIAS}.date_updated"}
     return replace(
         layout,

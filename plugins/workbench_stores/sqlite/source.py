@@ -105,11 +105,9 @@ class SqliteSource:
 
     @property
     def address(self) -> str:
-        """The address."""
         return self._file.plain
 
     def close(self) -> None:
-        """Delete the copy of the file."""
         self._file.close()
 
     def probe(self) -> SourceInfo:
@@ -340,8 +338,7 @@ def _scanned(reader: Reader, read: _Read, where: str) -> Iterator[tuple[NDArray[
     vectors = read.layout.found_vectors
     assert vectors is not None
     if vectors.vec0 is not None:
-        for chunk in vec0.chunks(reader, *vectors.vec0, vectors.partition):
-            yield chunk.rowids, chunk.vectors
+        yield from vec0.chunks(reader, *vectors.vec0, vectors.partition)
         return
     source, where = _vector_rows(read, where)
     key = read.layout.chunks.key if read.layout.chunks is not None else read.layout.key
@@ -392,7 +389,6 @@ class SqliteSnapshot(PagedSnapshot):
 
     @cached_property
     def total(self) -> int:
-        """Number of rows."""
         return _count(self._reader, self._read)
 
     def pages(self) -> Iterator[Page]:

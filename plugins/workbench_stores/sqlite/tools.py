@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from cems_workbench.formats.base.files import data_beside
 from cems_workbench.formats.base.payload import Names
 from cems_workbench.records import EmbeddedText
 from cems_workbench.sources.address import Address
@@ -24,13 +25,7 @@ from workbench_stores.sqlite.schema import Schema
 INDEX = "search_index"
 COLUMNS = ("title", "content_stems", "content_snippet")
 LEAST_RELAXED_WORDS = 3
-STOP_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "a an and are as at be but by did do does for from had has have how i in is it of on or our that the their they "
-        "this to was we were what when where which who whom whose why will with you your",
-    )
-)
+STOP_WORDS = frozenset(data_beside(__file__, "names.json")["stop_words"])
 """Words that any_word leaves out."""
 _OPERATOR = re.compile(r"(?<!\S)(AND|OR|NOT)(?!\S)")
 _PIECE = re.compile(r'"[^"]*"|\S+')

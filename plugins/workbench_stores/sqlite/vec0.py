@@ -263,18 +263,10 @@ def tables(schema: Schema) -> list[Vec0Table]:
     return [parsed(table) for table in schema.virtual("vec0")]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Vec0Chunk:
-    """The rows of a chunk that exist: int64 rowids, and their vectors as rows."""
-
-    rowids: NDArray[np.int64]
-    vectors: Matrix
-
-
 def chunks(
     reader: Reader, table: Vec0Table, column: Vec0Column, partition: Mapping[str, Any] | None = None
-) -> Iterator[Vec0Chunk]:
-    """The vectors chunk by chunk, of all partitions or those with these values by column. Raises SourceError."""
+) -> Iterator[tuple[NDArray[np.int64], Matrix]]:
+    """(rowids, their vectors as rows) chunk by chunk, of all partitions or those with these values by column. Raises SourceError."""
     where, values = "1", {}
     for name, value in (partition or {}).items():
         place = next(each.place for each in table.columns if each.name == name and each.role == "partition")
@@ -284,7 +276,7 @@ def chunks(
     for (chunk_id,) in reader.rows(select, values):
         if (chunk := _chunk(reader, table, column, chunk_id)) is not None and chunk[0].any():
             used, rowids, vectors = chunk
-            yield Vec0Chunk(rowids[used], vectors[used])
+            yield rowids[used], vectors[used]
 
 
 def _chunk(

@@ -137,7 +137,7 @@ def test_evaluations_of_other_queries_are_not_compared(batch: LabelledBatch) -> 
     ],
 )
 def test_assertions(batch: LabelledBatch, text: str, holds: bool) -> None:
-    outcome = check(parse_assertion(text), evaluate(batch, AS_LISTED, MEASURES))
+    outcome = check(*parse_assertion(text), evaluate(batch, AS_LISTED, MEASURES))
     assert outcome.holds is holds
     assert outcome.line.startswith("holds: " if holds else "FAILED: ")
 
@@ -150,7 +150,7 @@ def test_what_is_no_assertion_is_refused(text: str) -> None:
 
 def test_an_assertion_on_a_type_that_no_query_has_is_bad_input(batch: LabelledBatch) -> None:
     with pytest.raises(InputError, match="no query of type 'tempral'; types: other, temporal"):
-        check(parse_assertion("tempral:hit@5>=0.1"), evaluate(batch, AS_LISTED, MEASURES))
+        check(*parse_assertion("tempral:hit@5>=0.1"), evaluate(batch, AS_LISTED, MEASURES))
 
 
 def test_no_loss_of_a_type(batch: LabelledBatch) -> None:

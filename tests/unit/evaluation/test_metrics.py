@@ -410,7 +410,8 @@ def test_a_batch_measures_queries_without_an_answer_and_says_how_many_there_are(
         "Relevant from grade 1; means of 1 of 3 judged queries; 2 without an answer count in noise"
     )
     assert (
-        check(parse_assertion("noise@5<=0.2"), found).holds and not check(parse_assertion("answered<0.5"), found).holds
+        check(*parse_assertion("noise@5<=0.2"), found).holds
+        and not check(*parse_assertion("answered<0.5"), found).holds
     )
 
 

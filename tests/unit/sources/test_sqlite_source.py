@@ -275,13 +275,13 @@ def test_chunks_give_the_distances_of_keys_partitions_and_int8(reader: Reader, n
     column = own.vector()
     assert column.form is not None and column.form.distance == "cosine"
     parts = list(vec0.chunks(reader, own, column, {"user_id": user} if user else None))
-    rowids = np.concatenate([part.rowids for part in parts])
+    rowids = np.concatenate([rowids for rowids, _ in parts])
     names = vec0.ids_of(reader, own, [int(each) for each in rowids])
     for query, recorded in zip(ANSWERS["queries"], ANSWERS["hits"][name], strict=True):
         asked = np.array(query, np.float32)
         if name == "vec_int8":
             asked = (asked * 40).clip(-127, 127).astype("i1").astype(np.float32)
-        far = np.concatenate([distances(part.vectors, asked, "cosine") for part in parts])
+        far = np.concatenate([distances(vectors, asked, "cosine") for _, vectors in parts])
         best = [i for i in np.argsort(far, kind="stable") if not np.isnan(far[i])][:10]
         assert [far[i] for i in best] == pytest.approx([distance for _, distance in recorded], abs=1e-6)
         assert {names[int(rowids[i])] for i in best[:9]} <= {str(each) for each, _ in recorded}
@@ -308,8 +308,8 @@ def test_a_metric_that_is_not_read_is_said(path: Path) -> None:
 
 def test_bits_are_numbers(reader: Reader) -> None:
     own = table(reader, "vec_bit")
-    (first, *_) = vec0.chunks(reader, own, own.vector())
-    assert first.vectors.shape[1] == 16 and set(np.unique(first.vectors)) == {0.0, 1.0}
+    ((_, first), *_) = vec0.chunks(reader, own, own.vector())
+    assert first.shape[1] == 16 and set(np.unique(first)) == {0.0, 1.0}
 
 
 def test_a_schema_without_vec0_has_no_such_table() -> None:
