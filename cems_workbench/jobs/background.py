@@ -230,7 +230,8 @@ class BackgroundChroma(BackgroundWork):
         while self.version != self.resources.indexed:
             self._watch("", 0, 0)
             self.version = self.resources.indexed
-            self.resources.store.indexes.graph(self.resources.embedder, self._watch, rows=CHROMA_ROWS)
+            indexes, embedder = self.resources.store.indexes, self.resources.embedder
+            indexes.graph(embedder, self._watch, rows=CHROMA_ROWS).count()  # loads the graph: no page waits for it then
 
     def _watch(self, label: str, done: int, total: int) -> None:
         FOREGROUND.wait_while_busy()
