@@ -107,6 +107,7 @@ OTHERS = [
     ["agreement", "--store", "s"],
     ["dataset", "--format", "beir", "--out", "beir", "--store", "s"],
     ["supersessions", "--minimum", "0", "--store", "s"],
+    ["graph-recall", "all", "--ef-search", "1", "--store", "s"],
     ["reindex", "--store", "s"],
     ["doctor", "--store", "s"],
     ["imports", "--store", "s"],
