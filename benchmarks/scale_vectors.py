@@ -1,10 +1,15 @@
 """The vector index at 10,000, 100,000 and 1,000,000 memories, beside exact search by simsimd and by numpy alone over the same matrix.
 
     python -m benchmarks.scale_vectors [--sizes 10000,100000,1000000] [--queries 100] [--work DIR] [--out FIGURES.json]
+    python -m benchmarks.scale_vectors --graph embedded:FOLDER|made-up SIZE...
 
 For each size: writing the segments and their disk; queries, with filters and without, with the share of the exact nearest that they find;
 and up to 100,000, in a store, what edits and 1,000 new memories take from the change in the database until a query by their vectors finds
 them, the longest of each. Vectors are those of scale_memories.py. All three take turns query by query. Exits 1 where a target is missed.
+
+With --graph: the recall of Chroma's graph with our settings, by ef_search, as rows of a table; of the made-up vectors, or of the texts of
+scale_memories.py embedded by the packaged model, whose vectors are kept in FOLDER. A query is seven words of a memory, embedded; a made-up
+one is near a memory's vector. All are searched on one graph: one with an ef_search of 1, asked for n rows, searches with n.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -178,9 +184,9 @@ def _nearest(products: np.ndarray) -> np.ndarray:
     return best[np.argsort(-products[best])]
 
 
-def chroma_alone(n: int, rows: Float32, place: Path) -> tuple[Any, float]:
+def chroma_alone(n: int, rows: Float32, place: Path, **hnsw: int) -> tuple[Any, float]:
     """These vectors in a collection of Chroma with our graph, with id, project and scope each; and seconds of the processor for it."""
-    collection = chroma.create_collection(chroma.connect(place, None), ALONE, "none")
+    collection = chroma.create_collection(chroma.connect(place, None), ALONE, "none", hnsw)
     seconds = 0.0
     for start in range(0, n, chroma.BATCH_SIZE):
         end = min(start + chroma.BATCH_SIZE, n)
@@ -252,5 +258,64 @@ def lines(found: Figures) -> list[str]:
     return said + [f"  {'met   ' if met else 'MISSED'} {name}" for name, met in found.targets().items()]
 
 
+EMBEDDED = 1_000
+"""Texts in a file of vectors."""
+CUTOFFS, EF_SEARCH = (10, K), (10, 20, 50, 100, 200, 300, 1000)
+
+
+def embedded(n: int, folder: Path, queries: int) -> tuple[Float32, Float32]:
+    """The vectors of the first n texts, kept in `folder`, and of queries: unit vectors, (n, DIMENSION) and (queries, DIMENSION)."""
+    from cems_workbench.models.minilm_embedder import MiniLMEmbedder
+    from cems_workbench.models.resolve import PACKAGED_ID, resolve
+    from cems_workbench.store.text_rule import searched_text
+
+    model, rows = MiniLMEmbedder(resolve(PACKAGED_ID)), list[Float32]()
+    for start in range(0, n, EMBEDDED):
+        path = folder / f"{start:06d}.npy"
+        if not path.exists():
+            np.save(path, model.encode([searched_text(one) for one in memories(EMBEDDED, start)]))
+        rows.append(np.load(path))
+    rng, texts = np.random.default_rng(3), list[str]()
+    for row in rng.integers(0, n, queries).tolist():
+        words = next(iter(memories(1, row))).content.split()[1:]
+        texts.append(" ".join(rng.choice(words, min(7, len(words)), replace=False)))
+    return np.vstack(rows)[:n], np.stack([model.encode_query(text) for text in texts])
+
+
+def graph_rows(n: int, rows: Float32, asked: Float32, work: Path) -> list[str]:
+    """Rows of a table: memories, k, and the recall at k for each ef_search, with the lowest of a query."""
+    collection, seconds = chroma_alone(n, rows, work / "chroma", ef_search=1)
+    told = [f"{n:,} vectors linked in {seconds:.0f} s of a processor"]
+    for k in CUTOFFS:
+        cells = []
+        for ef_search in EF_SEARCH:
+            shares = []
+            for query in asked:
+                answer = collection.query(query_embeddings=query[None, :], n_results=max(k, ef_search), include=[])
+                cosines = rows @ query
+                last = np.sort(np.partition(cosines, -k)[-k:])[0] - 1e-6
+                found = [int(memory[1:]) for memory in answer["ids"][0][:k]]
+                shares.append(float((cosines[found] >= last).mean()))
+            cells.append(f"{np.mean(shares):.4f} ({min(shares):.2f})")
+        told.append(f"| {n:,} | {k} | {' | '.join(cells)} |")
+    return told
+
+
+def measure_graph(vectors_of: str, sizes: Sequence[int], queries: int = 200) -> None:
+    """Print the recall of the graph at each size."""
+    for n in sizes:
+        if vectors_of == "made-up":
+            rng, rows = np.random.default_rng(3), np.vstack(list(vectors(n)))
+            asked = rows[rng.integers(0, n, queries)] + 0.02 * rng.normal(size=(queries, DIMENSION)).astype(np.float32)
+            asked /= np.linalg.norm(asked, axis=1, keepdims=True)
+        else:
+            rows, asked = embedded(n, Path(vectors_of.removeprefix("embedded:")), queries)
+        with tempfile.TemporaryDirectory() as work:
+            print("\n".join(graph_rows(n, rows, asked, Path(work))), flush=True)
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--graph"]:
+        measure_graph(sys.argv[2], [int(size) for size in sys.argv[3:]])
+        sys.exit()
     sys.exit(measure_sizes(__doc__ or "", 100, measured, lines))

@@ -113,20 +113,24 @@ def graph_recall(
         (ef, float(row.mean()), float(row[q]), queries[q].qid if row[q] < 1 else None, int((row < 1).sum()), count)
         for ef, row, q, count in zip(tried, found, worst, counts, strict=True)
     )
-    of_missed = ("qid", "query", "memory", "exact rank", "missed with ef_search", "found from")
+    of_missed = ("qid", "query", "memory", "exact rank", "missed at", "found from")
     return Report(
         f"recall of Chroma's graph on {selection.query_set}",
         lines,
         [
             Table(names, tuple(rows)),
-            Table(of_missed, tuple(sorted(missed, key=lambda row: -row[4])), "relevant memories that the graph misses"),
+            Table(
+                of_missed,
+                tuple(sorted(missed, key=lambda row: -row[4])),
+                "relevant memories that the graph misses, by ef_search",
+            ),
         ],
         [
             f"The collection has ef_search {own}, ef_construction {hnsw['ef_construction']} and max_neighbors {hnsw['max_neighbors']}, and "
             "was not changed: a temporary copy of its files was searched.",
             f"HNSW takes an ef_search below the {k} that are asked for as {k}.",
-            f"found from: the memory is found with this ef_search, and not with one less; looked for above the largest that missed it, for "
-            f"the first {MAX_TRACED}.",
+            "missed at: the largest ef_search tried that misses it. found from: it is found with this one and not with one less; empty: "
+            f"with none, or it is not among the first {MAX_TRACED}, for which that was tried.",
             *notes,
         ],
     )

@@ -31,18 +31,17 @@ def draw_graph(measured: Sequence[EvaluationReport], choice: Choice, resources: 
     depths = {f"first {k:,}": k for k in sorted({10, depth})}
     k = depths[switch("Compare", list(depths), "evaluate:graph:k", labelled=True)]
     key = (base.labelled.key, choice.selection.query_set, k, str(resources.store.path), resources.store.content_version)
-    if not is_kept(KEPT, key) and not st.button("Search the graph", "evaluate:graph:search", icon=":material/hub:"):
-        st.caption("Chroma’s graph is searched for every query with each ef_search. The collection is not changed.")
-        return
-
-    def searched() -> Report:
-        grades = dict(zip(base.batch.qids, base.batch.grades, strict=True))
-        least, config = base.evaluation.relevant_from, base.evaluation.config
-        with progress_bar() as progress:
-            return graph_recall(choice.selection, grades, least, config, resources, k, progress=progress)
-
-    with errors_shown():
-        _draw(kept(KEPT, key, searched), base, k)
+    if is_kept(KEPT, key):
+        return _draw(kept(KEPT, key, Report), base, k)
+    st.caption("Chroma’s graph is searched for every query with each ef_search. The collection is not changed.")
+    if st.button("Search the graph", "evaluate:graph:search", icon=":material/hub:"):
+        with errors_shown():
+            grades = dict(zip(base.batch.qids, base.batch.grades, strict=True))
+            least, config = base.evaluation.relevant_from, base.evaluation.config
+            with progress_bar() as progress:
+                found = graph_recall(choice.selection, grades, least, config, resources, k, progress=progress)
+            kept(KEPT, key, lambda: found)
+            st.rerun()
 
 
 def _draw(found: Report, base: EvaluationReport, k: int) -> None:

@@ -216,6 +216,16 @@ def test_an_ef_search_finds_what_the_same_graph_with_that_setting_finds_and_the_
         client.close()
 
 
+def test_settings_of_the_graph_make_the_collection_again(store, embedder, rows):
+    store.add(rows([Memory(f"m{i}", f"text {i}") for i in range(40)]))
+    store.indexes.refresh(embedder)
+    first = store.indexes.graph(embedder).id
+    assert store.indexes.renew_chroma(embedder.model_id, hnsw={"max_neighbors": 5, "ef_construction": 7}) == ""
+    settings = {"ef_search": 300, "ef_construction": 7, "max_neighbors": 5}
+    assert (store.indexes.graph_settings(embedder), store.indexes.graph(embedder).count()) == (settings, 40)
+    assert store.indexes.graph(embedder).id != first
+
+
 @pytest.mark.parametrize("exact_rows", [0, 10_000])
 def test_neighbours_are_what_a_search_for_each_memory_finds(store, embedder, rows, monkeypatch, exact_rows):
     monkeypatch.setattr(vector_index, "EXACT_ROWS", exact_rows)
