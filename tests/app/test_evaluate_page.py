@@ -168,6 +168,11 @@ def test_each_other_view_has_its_rows(page: AppTest) -> None:
     assert "answerable: false" in show(page, "Calibrate").info[0].value
     rows = show(page, "Ablation").dataframe[0].value["row"]
     assert rows.iloc[0] == "cems" and "without lexical list" in set(rows)
+    show(page, "Graph recall").button(key="evaluate:graph:search").click().run()
+    checked(page)
+    assert not [button for button in page.button if button.key == "evaluate:graph:search"]
+    assert f"memories of {QUERIES} queries" in all_html(page)
+    assert "a temporary copy of its files was searched" in captions(page)
 
 
 def test_an_experiment_is_kept_and_its_config_can_be_measured_again(page: AppTest) -> None:
