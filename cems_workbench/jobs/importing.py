@@ -242,6 +242,10 @@ def refresh(
         return None, f"not embedded: {refusal}", ""
     except (InputError, ModelError) as refusal:
         return None, f"not embedded yet, the next search continues: {refusal}", ""
+    from cems_workbench.models.minilm_embedder import MiniLMEmbedder
+
+    if isinstance(resources.embedder, MiniLMEmbedder):
+        resources.embedder.unload()  # before Chroma is loaded
     return report, "", resources.store.indexes.catch_up_chroma(resources.embedder.model_id, progress)
 
 

@@ -23,6 +23,7 @@ from cems_workbench.models.protocol import Float32
 from cems_workbench.store import Store
 from tests.planted import planted_file
 from tests.processes import python
+from tests.sample import MOVING, STAYING
 
 if TYPE_CHECKING:
     from conftest import Command, Finished
@@ -469,3 +470,16 @@ def test_a_file_that_has_none_is_one_line(
     ended = command("import", str(memories), "--vectors", str(given), "--store", str(tmp_path / "store"))
     assert ended.code == 2
     assert said in ended.err and len([line for line in ended.err.splitlines() if "--vectors" in line]) == 1
+
+
+def test_search_why_and_doctor_load_no_chroma(store: Path) -> None:
+    program = (
+        "import sys; sys.argv[:1] = ['cems_workbench', '--no-serve']; from cems_workbench.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "assert 'chromadb' not in sys.modules and 'duckdb' in sys.modules"
+    )
+    for arguments in (["search", MOVING], ["why", MOVING, STAYING], ["doctor"]):
+        command = [sys.executable, "-c", program, *arguments, "--store", str(store)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
+        assert ended.returncode == 0, f"{arguments}: {ended.stdout}{ended.stderr}"

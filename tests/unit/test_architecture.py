@@ -545,7 +545,7 @@ assert not page.exception and page.text_input(key="inspect:query")
     assert f"{PACKAGE}.ui.inspect.toolbar" in loaded
     later = ("analysis", "evaluation", "formats", "tuning", "jobs.background", "pipeline.gather", "ui.inspect.views")
     unwanted = {name for name in loaded if name.startswith(tuple(f"{PACKAGE}.{part}" for part in later))}
-    unwanted |= loaded & {"onnxruntime", "tokenizers", "torch", "plotly", "rapidfuzz"}
+    unwanted |= loaded & {"chromadb", "onnxruntime", "tokenizers", "torch", "plotly", "rapidfuzz"}
     assert not unwanted, f"the first page loads {', '.join(sorted(unwanted))}"
 
 
