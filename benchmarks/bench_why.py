@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_why --against COMMIT [--pairs 40] [--rounds 1] [--served] [--only EARLIEST PLACE ...]
 
-The pairs are judged queries of the sample with memories that are relevant to them and not among their results, and with some that are
-judged irrelevant: of each stage that loses one and of each depth of rank in turn, by query id and memory id. Both sides explain the
+The pairs are every third query of the sample with the memories judged for it that are not among its results, whatever their grade: of
+each stage that loses one and of each depth of rank in turn, by query id and memory id. Both sides explain the
 same pairs by the same command, each with its own code on its own store, one after the other, and the next pair begins with the other
 side. Measured is the process tree as in `startup`; with `--served` a server of each side answers, and its start is not counted.
 """
@@ -30,7 +30,7 @@ Pair = tuple[str, str]
 
 
 def lost_pairs(store: Path) -> dict[str, list[Pair]]:
-    """Judged pairs that are not returned, by where they are lost: the stage, and how deep the memory was in it."""
+    """Judged pairs of every third query that are not returned, by where they are lost: the stage, and how deep the memory was in it."""
     import cems_workbench as workbench
     from cems_workbench.analysis.ranks import target_rank
     from cems_workbench.analysis.why.path import memory_path
@@ -41,7 +41,7 @@ def lost_pairs(store: Path) -> dict[str, list[Pair]]:
         for line in sorted((ROOT / "sample_data/judgments.qrels").read_text().splitlines()):
             qid, _, memory_id, _ = line.split()
             grades[qid].append(memory_id)
-        for query in opened.resources.store.queries.read():
+        for query in opened.resources.store.queries.read()[::3]:
             answer = workbench.search(opened, query.query, as_of=AS_OF)
             k = target_rank(answer.config)
             for memory_id in grades[query.qid]:
