@@ -582,7 +582,11 @@ def own_terms(trials: Trials, resources: Resources) -> list[str]:
 
 
 def gathered(
-    counterfactual: Counterfactual, config: PipelineConfig, request: Request, resources: Resources, known: Evidence
+    counterfactual: Counterfactual,
+    config: PipelineConfig,
+    request: Request,
+    resources: Resources,
+    known: Evidence | None = None,
 ) -> Evidence:
     """The evidence that a counterfactual needs, as of the same moment, with the scores its reranker needs.
 
@@ -591,12 +595,13 @@ def gathered(
     after = counterfactual.config(config)
     evidence = gather_lists(counterfactual.request(request), with_values(after, NO_LEARNING), resources)
     key = model_key(config.rerank)
-    before, there = Reading.of(known, config), Reading.of(evidence, after)
-    if after.rerank == config.rerank and (there.query, there.language) == (before.query, before.language):
+    if known is not None and after.rerank == config.rerank:
+        before, there = Reading.of(known, config), Reading.of(evidence, after)
+        alike = (there.query, there.language) == (before.query, before.language)
         scores = {
             one: score
             for one, score in known.model_scores.get(key, {}).items()
-            if one in evidence.memories and before.by_reranker(one) == there.by_reranker(one)
+            if alike and one in evidence.memories and before.by_reranker(one) == there.by_reranker(one)
         }
         evidence = replace(evidence, model_scores={key: scores} if scores else {})
     return gather_scores(evidence, after, resources, only="rerank")
