@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any
@@ -81,39 +82,24 @@ class Trace:
             self.sink.write(b"".join(lines))
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Span:
     """An open span. The handle of a `with trace.stage(...)` block is one of these, and so is that of `trace.retrieval`."""
 
-    __slots__ = (
-        "_attributes",
-        "_inputs",
-        "_results",
-        "before",
-        "kind",
-        "name",
-        "parent",
-        "query",
-        "scope",
-        "span_id",
-        "started",
-        "trace",
-    )
-
-    def __init__(self, trace: Trace, parent: Span | None, name: str, kind: str | None, query: str | None) -> None:
-        self.trace = trace
-        self.parent = parent
-        self.name = name
-        self.kind = kind
-        self.query = query
-        self.span_id = os.urandom(8).hex()
-        self.started = time.time_ns()
-        self.scope: object = None
-        """The `with` block that opened it."""
-        self._attributes: dict[str, Any] = {}
-        self._inputs: list[Document] | None = None
-        self._results: list[Document] | None = None
-        self.before: list[Document] | None = None
-        """What the stage below this span that ended last returned."""
+    trace: Trace
+    parent: Span | None
+    name: str
+    kind: str | None
+    query: str | None
+    span_id: str = field(default_factory=lambda: os.urandom(8).hex())
+    started: int = field(default_factory=time.time_ns)
+    scope: object = None
+    """The `with` block that opened it."""
+    before: list[Document] | None = None
+    """What the stage below this span that ended last returned."""
+    _attributes: dict[str, Any] = field(default_factory=dict)
+    _inputs: list[Document] | None = None
+    _results: list[Document] | None = None
 
     def documents(self, results: Any, key: Key | None = None) -> None:
         """Record what the stage returned, best first; called again, it replaces what was recorded.

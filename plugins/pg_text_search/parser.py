@@ -22,7 +22,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -39,16 +39,16 @@ KEPT_SINGULARS = frozenset(_ENGLISH["kept singulars"])
 DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
 
 
-def _longest_of(suffixes: Iterable[str]) -> re.Pattern[str]:
-    return re.compile(f"(?:{'|'.join(sorted(suffixes, key=len, reverse=True))})$")
-
-
 # Suffix → replacement; only the longest matching suffix is considered.
 _LI, _ICATE = _ENGLISH["step 2"], _ENGLISH["step 3"]
-STEP_2, STEP_3, STEP_4 = (_longest_of(_ENGLISH[f"step {number}"]) for number in (2, 3, 4))
+STEP_2, STEP_3, STEP_4 = (
+    re.compile(f"(?:{'|'.join(sorted(_ENGLISH[f'step {number}'], key=len, reverse=True))})$") for number in (2, 3, 4)
+)
 
 REGION_AT_PREFIX = re.compile("gener|commun|arsen")
 REGION = re.compile("[aeiouy][^aeiouy]")
+CONSONANT_Y = re.compile("(^|[aeiouy])y")
+"""A y that begins the word or follows a vowel: a consonant."""
 VOWEL = re.compile("[aeiouy]")
 SHORT_END = re.compile("[^aeiouy][aeiouy][^aeiouywxY]$|^[aeiouy][^aeiouy]$")
 
@@ -63,8 +63,12 @@ def stem(word: str, whole_doubles: bool = True) -> str:
         return word
     if word in IRREGULAR:
         return IRREGULAR[word]
-    word = _mark_consonant_y(word)
-    first, second = _regions(word)
+    word = CONSONANT_Y.sub(r"\1Y", word)
+    # R1 and R2 begin after the first consonant that follows a vowel, R2 within R1.
+    found = REGION_AT_PREFIX.match(word) or REGION.search(word)
+    first = found.end() if found else len(word)
+    again = REGION.search(word, first)
+    second = again.end() if again else len(word)
     word = _without_plural(word)
     if word not in KEPT_SINGULARS:
         word = _without_ed_and_ing(word, first, whole_doubles)
@@ -74,27 +78,6 @@ def stem(word: str, whole_doubles: bool = True) -> str:
         word = _without_suffix(word, first, second)
         word = _without_last_letter(word, first, second)
     return word.replace("Y", "y")
-
-
-def _mark_consonant_y(word: str) -> str:
-    """Y for each y that begins the word or follows a vowel."""
-    if "y" not in word:
-        return word
-    letters = list(word)
-    for place, letter in enumerate(letters):
-        if letter == "y" and (place == 0 or letters[place - 1] in "aeiouy"):
-            letters[place] = "Y"
-    return "".join(letters)
-
-
-def _regions(word: str) -> tuple[int, int]:
-    """Where R1 and R2 begin: each after the first consonant that follows a vowel, R2 within R1."""
-    prefix = REGION_AT_PREFIX.match(word)
-    found = prefix or REGION.search(word)
-    if found is None:
-        return len(word), len(word)
-    again = REGION.search(word, found.end())
-    return found.end(), again.end() if again else len(word)
 
 
 def _without_plural(word: str) -> str:
@@ -159,32 +142,12 @@ def _without_last_letter(word: str, first: int, second: int) -> str:
     return word
 
 
-class Kind(StrEnum):
-    """The token types of the default parser, by the names of `ts_token_type`; blanks and their like are no tokens here."""
-
-    ASCIIWORD = "asciiword"
-    WORD = "word"
-    NUMWORD = "numword"
-    EMAIL = "email"
-    URL = "url"
-    HOST = "host"
-    SFLOAT = "sfloat"
-    VERSION = "version"
-    HWORD_NUMPART = "hword_numpart"
-    HWORD_PART = "hword_part"
-    HWORD_ASCIIPART = "hword_asciipart"
-    TAG = "tag"
-    PROTOCOL = "protocol"
-    NUMHWORD = "numhword"
-    ASCIIHWORD = "asciihword"
-    HWORD = "hword"
-    URL_PATH = "url_path"
-    FILE = "file"
-    FLOAT = "float"
-    INT = "int"
-    UINT = "uint"
-    ENTITY = "entity"
-
+Kind = StrEnum(
+    "Kind",
+    "ASCIIWORD WORD NUMWORD EMAIL URL HOST SFLOAT VERSION HWORD_NUMPART HWORD_PART HWORD_ASCIIPART TAG PROTOCOL NUMHWORD "
+    "ASCIIHWORD HWORD URL_PATH FILE FLOAT INT UINT ENTITY",
+)
+"""The token types of the default parser, by the names of `ts_token_type`; blanks and their like are no tokens here."""
 
 LETTER, MARK, SPACE, OTHER = "é", "\u0301", "\u2003", "¤"
 """One character for each kind beyond ASCII."""
