@@ -17,6 +17,7 @@ MIN_SCORE was chosen on the answers of benchmarks/bench_blame.py.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -150,7 +151,9 @@ class BlamedMemory:
     @property
     def clauses(self) -> tuple[Clause, ...]:
         """What became of it, clause by clause."""
-        parts = [] if self.support.verdict == "supports" else [Clause(self.verdict_words, True)]
+        verdict, reason = self.support.verdict, self.support.reason
+        said = f"{'does not support it' if verdict == 'no' else verdict}: {reason}"
+        parts = [] if verdict == "supports" else [Clause(said, True)]
         parts += [Clause(self.standing.words, self.standing.rank is None, True)] if self.standing else []
         parts += [Clause(self.stale, True)] if self.stale else []
         parts += [Clause(f"judged irrelevant (grade {self.grade})", True)] if self.irrelevant else []
@@ -159,16 +162,6 @@ class BlamedMemory:
             more = f" and {len(self.returned_for) - 3} more" if len(self.returned_for) > 3 else ""
             parts.append(Clause(f"returned for {some}{more}" if some else "returned for none of the judged queries"))
         return tuple(parts)
-
-    @property
-    def verdict_words(self) -> str:
-        """Whether it supports the claim, and why not."""
-        verdict, reason = self.support.verdict, self.support.reason
-        return (
-            "supports it"
-            if verdict == "supports"
-            else f"{verdict if verdict != 'no' else 'does not support it'}: {reason}"
-        )
 
     @property
     def words(self) -> str:
@@ -243,7 +236,16 @@ class Blame:
         return plain_fields(self, "query") | {
             "config": self.config_name,
             **plain_fields(self, "sentence split_by"),
-            "claims": [_claim_json(claim, options) for claim in self.claims],
+            "claims": [
+                {
+                    "claim": blamed.claim.text,
+                    "verdict": blamed.verdict,
+                    **plain_fields(blamed.claim, "start end"),
+                    "sentence": blamed.sentence,
+                    "memories": [_memory_json(found, options) for found in blamed.memories],
+                }
+                for blamed in self.claims
+            ],
             "notes": list(self.notes),
         }
 
@@ -326,14 +328,8 @@ class _About:
         successors = find_successors(edges, self.as_of, ANY).successors.get(memory.id, ())
         otherwise = self._by_edges(memory, successors) or self._near(memory, others)
         grade = self.grades.get(memory.id)
-        found = BlamedMemory(
-            support,
-            self._standing(memory),
-            self._stale(memory, edges),
-            grade,
-            grade is not None and grade < self.relevant_from,
-            tuple(otherwise),
-        )
+        stale, irrelevant = self._stale(memory, edges), grade is not None and grade < self.relevant_from
+        found = BlamedMemory(support, self._standing(memory), stale, grade, irrelevant, tuple(otherwise))
         if support.verdict == "no":
             return found
         return replace(found, next=self._next(found), fix=self._fix(found))
@@ -371,11 +367,19 @@ class _About:
         missing = [key for key in near if key not in known]
         known |= self.resources.store.memories.read(missing)
         ranked = list(near)
-        pairs = [
-            _pair(memory, other, near.get(key, 0.0), 1 / (ranked.index(key) + 1) if key in near else 0.0)
-            for key, other in known.items()
-            if frozenset((key, memory.id)) not in self.decided and _comparable(memory, other)
-        ]
+        pairs = []
+        for key, other in known.items():
+            same = memory.project is None or other.project is None or memory.project == other.project
+            if other.created_at in (None, memory.created_at) or not same or frozenset((key, memory.id)) in self.decided:
+                continue  # neither may have replaced the other
+            assert other.created_at is not None
+            days = (other.created_at - memory.created_at).total_seconds() / 86_400
+            newer, older = (other, memory) if days > 0 else (memory, other)
+            later, rank = (
+                days_later(older.created_at, newer.created_at),
+                ranked.index(key) + 1 if key in near else math.inf,
+            )
+            pairs.append(CandidatePair(newer.id, older.id, abs(days), later, near.get(key, 0.0), 1 / rank))
         edges = [edge for edge in scored_pairs(self.resources, pairs) if edge.score >= MINIMUM and edge.signals.words]
         edges.sort(key=lambda edge: (edge.older != memory.id, -edge.score, edge.newer, edge.older))
         return [self._differing(edge, memory, known) for edge in edges[:MAX_OTHERWISE]]
@@ -385,15 +389,9 @@ class _About:
         other = known[edge.newer if newer else edge.older]
         spans = edge.signals.newer_spans if newer else edge.signals.older_spans
         when = edge.later if newer else edge.later.replace("later", "earlier")
-        return Otherwise(
-            other,
-            "near",
-            newer,
-            f"{when}; {'; '.join(edge.signals.words)}",
-            _of_field(spans, "content"),
-            _of_field(spans, "title"),
-            self._standing(other),
-        )
+        content, title = (_of_field(spans, name) for name in ("content", "title"))
+        words = f"{when}; {'; '.join(edge.signals.words)}"
+        return Otherwise(other, "near", newer, words, content, title, self._standing(other))
 
     def _next(self, found: BlamedMemory) -> Next | None:
         right = next((one for one in found.otherwise if one.newer), None)
@@ -453,36 +451,9 @@ def _of_field(spans: Iterable[MarkedSpan], name: str) -> tuple[Span, ...]:
     return tuple(found)
 
 
-def _comparable(memory: Memory, other: Memory) -> bool:
-    """Whether one may have replaced the other: of different moments, and of one project where both have one."""
-    return (
-        memory.created_at is not None
-        and other.created_at is not None
-        and memory.created_at != other.created_at
-        and (memory.project is None or other.project is None or memory.project == other.project)
-    )
-
-
-def _pair(memory: Memory, other: Memory, cosine: float, near: float) -> CandidatePair:
-    assert memory.created_at is not None and other.created_at is not None
-    days = (other.created_at - memory.created_at).total_seconds() / 86_400
-    newer, older = (other, memory) if days > 0 else (memory, other)
-    return CandidatePair(newer.id, older.id, abs(days), days_later(older.created_at, newer.created_at), cosine, near)
-
-
 def _later(memory: Memory, successor: Successor) -> str:
     later = days_later(memory.created_at, successor.created_at)
     return f" ({later})" if later else ""
-
-
-def _claim_json(blamed: BlamedClaim, options: Sequence[str]) -> dict[str, Any]:
-    return {
-        "claim": blamed.claim.text,
-        "verdict": blamed.verdict,
-        **plain_fields(blamed.claim, "start end"),
-        "sentence": blamed.sentence,
-        "memories": [_memory_json(found, options) for found in blamed.memories],
-    }
 
 
 def _memory_json(found: BlamedMemory, options: Sequence[str]) -> dict[str, Any]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from cems_workbench.analysis.ranks import rbo
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.evidence_file import EvidenceSet, Header, differences
+from cems_workbench.evaluation.evidence_file import EvidenceSet, differences
 from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.replay import Trace
 from cems_workbench.pipeline.stages.result import plain_fields
@@ -94,17 +95,8 @@ class DriftReport(Result):
     @property
     def tables(self) -> tuple[Table, ...]:
         """A row for each query, those that changed most first."""
-        rows = (
-            (
-                one.qid,
-                one.query,
-                one.overlap,
-                one.score_change,
-                one.first_changed,
-                *(", ".join(ids) for ids in (one.came, one.left, one.new)),
-            )
-            for one in self.queries
-        )
+        fields = attrgetter("qid", "query", "overlap", "score_change", "first_changed")
+        rows = ((*fields(one), *map(", ".join, (one.came, one.left, one.new))) for one in self.queries)
         columns = ("qid", "query", "overlap", "score change", "other first", "came", "left", "new")
         return (Table(columns, tuple(rows), shown=self.shown),)
 
@@ -143,11 +135,14 @@ def drift(before: EvidenceSet, after: EvidenceSet, config: PipelineConfig, k: in
     ]
     found.sort(key=lambda query: (query.overlap, -(query.score_change or 0.0), query.qid))
     shared = set(common)
+    between, moments = differences(before.header, after.header), (before.header.created_at, after.header.created_at)
+    if moments[0] != moments[1]:
+        between.append(f"gathered: {moments[0][:16]}, then {moments[1][:16]}")
     return DriftReport(
         config.name,
         k,
         tuple(found),
-        tuple(_between(before.header, after.header)),
+        tuple(between),
         tuple(qid for qid in asked if qid not in shared),
         tuple(qid for qid in asked_after if qid not in shared),
     )
@@ -172,10 +167,3 @@ def _of_query(qid: str, before: Trace, after: Trace, k: int) -> QueryDrift:
 
 def _scores(trace: Trace, k: int) -> Mapping[str, float]:
     return {result.memory_id: result.score or 0.0 for result in trace.results[:k]}
-
-
-def _between(was: Header, now: Header) -> list[str]:
-    """The differences between two gathers, one line each."""
-    times = [one.created_at[:16] for one in (was, now)]
-    moved = [] if was.created_at == now.created_at else [f"gathered: {times[0]}, then {times[1]}"]
-    return differences(was, now) + moved

@@ -150,9 +150,9 @@ def edited_evidence(edit: Edit, evidence: Evidence, config: PipelineConfig, requ
     ids |= {relation.target_id for relation in relations}
     own = {} if edit.edited is None else {memory_id: edit.edited}
     memories = resources.store.memories.read(ids - {memory_id}) | (own if memory_id in ids else {})
-    known = [scratch.known(ranked, memories) for ranked in lists]
+    known = [_restricted(ranked, memories) for ranked in lists]
     allowed = {key: memory for key, memory in memories.items() if passes(memory, scratch.where)}
-    known += [scratch.known(ranked, allowed) for ranked in (*related, *added)]
+    known += [_restricted(ranked, allowed) for ranked in (*related, *added)]
     relations = [relation for relation in relations if relation.target_id in memories]
     inside = {hit.memory_id for ranked in known for hit in ranked.hits}
     inside |= {relation.target_id for relation in relations}
@@ -171,9 +171,8 @@ def edited_evidence(edit: Edit, evidence: Evidence, config: PipelineConfig, requ
     if memory_id in memories and edit.rewritten:
         chunks.pop(memory_id, None)
         chunks |= {memory_id: edit.would_be[0]} if edit.would_be[0] else {}
-    again = {memory_id} if edit.edited is None or edit.stored is None else set()
-    if edit.edited is not None and edit.stored is not None and edit.edited.content != edit.stored.content:
-        again = {memory_id}
+    contents = [memory and memory.content for memory in (edit.edited, edit.stored)]
+    again = set() if contents[0] == contents[1] else {memory_id}
     asked = again
     if config.rerank.prepend_question:  # the memory may be what another follows, or follow another
         # What follows an absent memory in its session sees none there.
@@ -192,6 +191,10 @@ def edited_evidence(edit: Edit, evidence: Evidence, config: PipelineConfig, requ
         model_scores=_without(evidence.model_scores, asked),
         judge_scores=_without(evidence.judge_scores, again),
     )
+
+
+def _restricted(ranked: RankedList, memories: Collection[str]) -> RankedList:
+    return replace(ranked, hits=tuple(hit for hit in ranked.hits if hit.memory_id in memories))
 
 
 def _leading_from(seeds: Sequence[str], most: int, edit: Edit) -> list[Relation]:
@@ -262,47 +265,36 @@ class _Scratch:
             unsearched = elsewhere or self.edit.stored is None or not (self.inside or self.was_inside)
             kept = [(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits] if unsearched else None
             if ranked.source == "lexical":
-                # Frequencies and lengths change with the edit, so this list is made again whatever else is kept.
-                hits = lexical[ranked.variant] = self._lexical(text)
+                # Frequencies and lengths, those of the whole store, change with the edit: this list is always made again.
+                index = self.edit.lexical(self.resources.lexical(self.config.lists.lexical))
+                hits = lexical[ranked.variant] = index.search_chunks(text, self._depth("lexical"), self.where)
             elif ranked.source == "vector":
                 hits = self._vector(text, lexical.get(ranked.variant, []), kept, elsewhere)
             elif ranked.source == "ts_rank":
                 hits = self._ts_rank(text, kept)
             else:
                 if ranked.variant is not None:  # not searched again: `what_if.approximated` says so
-                    others = tuple(hit for hit in ranked.hits if hit.memory_id != self.edit.memory_id)
-                    found[ranked.name] = ranked if self.inside else replace(ranked, hits=others)
+                    others = {hit.memory_id for hit in ranked.hits} - {self.edit.memory_id}
+                    found[ranked.name] = ranked if self.inside else _restricted(ranked, others)
                 continue
             found[ranked.name] = replace(
                 ranked, hits=tuple(Hit(key, float(score), chunk) for key, score, chunk in hits)
             )
         return [found[ranked.name] for ranked in self.evidence.lists if ranked.name in found]
 
-    def known(self, ranked: RankedList, memories: Mapping[str, Memory]) -> RankedList:
-        """The list restricted to these memories."""
-        return replace(ranked, hits=tuple(hit for hit in ranked.hits if hit.memory_id in memories))
-
     def _depth(self, source: str) -> int:
         """The depth that the evidence was gathered with, which may exceed that of the config."""
-        return self._gathered(f"lists.{source}.depth", list_depths(self.config)[source]) or MAX_DEPTH
+        return self.gathered.get(f"lists.{source}.depth", list_depths(self.config)[source]) or MAX_DEPTH
 
-    def _gathered(self, path: str, otherwise: int | None) -> Any:
-        return gathered_parameters(self.evidence.notes).get(path, otherwise)
-
-    def _lexical(self, text: str) -> ChunkHits:
-        depth = self._depth("lexical")
-        # Also if the filter hides the memory: frequencies and lengths are those of the whole store.
-        index = self.edit.lexical(self.resources.lexical(self.config.lists.lexical))
-        return index.search_chunks(text, depth, self.where)
-
-    def _own(self, hits: ChunkHits) -> dict[int | None, float]:
-        return {chunk: score for memory_id, score, chunk in hits if memory_id == self.edit.memory_id}
+    @cached_property
+    def gathered(self) -> Mapping[str, Any]:
+        return gathered_parameters(self.evidence.notes)
 
     def _ts_rank(self, text: str, kept: ChunkHits | None) -> ChunkHits:
         """Chunks by ts_rank, as many as gathering takes."""
         from pg_text_search.ts_rank import TsQueryError, lexemes, matches, or_query, ts_rank
 
-        depth = max(self._gathered("lists.ts_rank.chunk_depth", self.config.lists.ts_rank.chunk_depth), self._inner)
+        depth = max(self.gathered.get("lists.ts_rank.chunk_depth", self.config.lists.ts_rank.chunk_depth), self._inner)
         index = self.resources.full_text()
         try:
             asked = or_query(text)
@@ -314,13 +306,9 @@ class _Scratch:
         if not self.edit.rewritten and self.inside == self.was_inside:
             return hits[:depth]
         hits = [hit for hit in hits if hit[0] != self.edit.memory_id]
-        if self.inside:
-            documents = {chunk: lexemes(piece) for chunk, piece in self.edit.would_be[1].items()}
-            hits += [
-                (self.edit.memory_id, ts_rank(document, asked), chunk)
-                for chunk, document in documents.items()
-                if matches(document, asked)
-            ]
+        for chunk, piece in self.edit.would_be[1].items() if self.inside else ():
+            if matches(document := lexemes(piece), asked):
+                hits.append((self.edit.memory_id, ts_rank(document, asked), chunk))
         return sorted(hits, key=lambda hit: -hit[1])[:depth]  # of equal ranks the row that was written last comes last
 
     @cached_property
@@ -333,30 +321,28 @@ class _Scratch:
             return self._placed(kept, {}, depth)
         vector = self.resources.embedder.encode_query(text)
         if self.config.lists.candidate_set.mode != "all" and not elsewhere:
-            return self._pooled(vector, lexical, depth)
+            # The newest memories and the lexical hits, by cosine.
+            alone = self.config.lists.candidate_set.mode == "lexical_or_newest" and bool(lexical)
+            pool = dict.fromkeys([*([] if alone else self._newest()), *(memory_id for memory_id, _, _ in lexical)])
+            hits = self.resources.cosines(vector, [key for key in pool if key != self.edit.memory_id])
+            return self._placed(hits, self._cosines(vector) if self.edit.memory_id in pool else {}, depth)
         hits = self.resources.indexes.vectors.search_chunks(vector, depth + 1, self.where) if kept is None else kept
         if not self.inside:
             return self._placed(hits, {}, depth)
-        own = {} if self.edit.embedded_again else self._own(hits)
+        own = {chunk: score for memory_id, score, chunk in hits if memory_id == self.edit.memory_id}
+        own = {} if self.edit.embedded_again else own
         return self._placed(hits, own or self._cosines(vector), depth)
-
-    def _pooled(self, vector: Float32, lexical: ChunkHits, depth: int) -> ChunkHits:
-        """The newest memories and the lexical hits, by cosine."""
-        alone = self.config.lists.candidate_set.mode == "lexical_or_newest" and bool(lexical)
-        pool = dict.fromkeys([*([] if alone else self._newest()), *(memory_id for memory_id, _, _ in lexical)])
-        hits = self.resources.cosines(vector, [memory_id for memory_id in pool if memory_id != self.edit.memory_id])
-        return self._placed(hits, self._cosines(vector) if self.edit.memory_id in pool else {}, depth)
 
     def _newest(self) -> list[str]:
         """The most recently accessed or created, with the memory at the rank of its edited dates."""
         size, memories = candidate_set_size(self.config), self.resources.store.memories
         by_access = self.config.lists.candidate_set.mode == "recent_access"
-        read, moment = (memories.newest_by_access, _accessed) if by_access else (memories.newest_by_creation, _created)
+        read = memories.newest_by_access if by_access else memories.newest_by_creation
         newest = [key for key in read(size + 1, self.where) if key != self.edit.memory_id]
         if not self.inside:
             return newest[:size]
-        moments = {key: moment(memory) for key, memory in memories.read(newest).items()}
-        moments[self.edit.memory_id] = moment(self.edit.either)
+        found = [*memories.read(newest).values(), self.edit.either]
+        moments = {one.id: (one.last_accessed if by_access else None) or one.created_at or UNDATED for one in found}
         return sorted(sorted(moments), key=lambda key: moments[key], reverse=True)[:size]
 
     def _placed(self, hits: ChunkHits, own: Mapping[int | None, float], depth: int) -> ChunkHits:
@@ -369,14 +355,6 @@ def answered_elsewhere(evidence: Evidence, name: str) -> bool:
     """Whether a running system answered this list: the store's own indexes cannot fill it."""
     engine = evidence.notes.get("engine") or {"lists": ()}
     return name in engine["lists"]
-
-
-def _accessed(memory: Memory) -> datetime:
-    return memory.last_accessed or memory.created_at or UNDATED
-
-
-def _created(memory: Memory) -> datetime:
-    return memory.created_at or UNDATED
 
 
 def _without(

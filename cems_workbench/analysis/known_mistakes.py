@@ -91,12 +91,11 @@ def _unequal_weights(trace: Trace) -> Iterator[KnownMistake]:
     """Lists that search the query as it was typed, one of which weighs many times another."""
     if trace.config.fusion.method == "combmax":
         return
-    uses = [
-        use
+    weights = {
+        use.name: float(trace.config.get(f"lists.{use.source}.weight"))
         for use in trace.stage(LISTS).fields.lists
         if use.active and use.variant == 0 and use.used and use.source in FINDING
-    ]
-    weights = {use.name: float(trace.config.get(f"lists.{use.source}.weight")) for use in uses}
+    }
     least, most = min(weights, key=weights.__getitem__, default=""), max(weights, key=weights.__getitem__, default="")
     if most and weights[most] > MANY_TIMES * max(weights[least], 1e-9):
         most_of, least_of = (f"lists.{name.split(':')[0]}.weight" for name in (most, least))
@@ -109,14 +108,10 @@ def _unequal_weights(trace: Trace) -> Iterator[KnownMistake]:
 def _without_share(trace: Trace) -> Iterator[KnownMistake]:
     """A reranker whose scores count for nothing in every band."""
     rerank = trace.config.rerank
-    if (
-        not RERANK.is_off(trace.config)
-        and rerank.combine == "position_bands"
-        and all(band.retrieval >= 1 for band in rerank.bands)
-    ):
-        yield KnownMistake(
-            RERANK.name, "rerank.bands", 1, "retrieval has all of the score in every band: the reranker changes nothing"
-        )
+    blends = rerank.combine == "position_bands" and not RERANK.is_off(trace.config)
+    if blends and all(band.retrieval >= 1 for band in rerank.bands):
+        words = "retrieval has all of the score in every band: the reranker changes nothing"
+        yield KnownMistake(RERANK.name, "rerank.bands", 1, words)
 
 
 def typos(memory_id: str, query: str, config: PipelineConfig, resources: Resources) -> list[KnownMistake]:
@@ -157,12 +152,8 @@ def _row_cut(trace: Trace, use: ListUse, matches: int, answer: Mapping[str, Any]
         best = f"; the best match, {missed}, is not among them"
     elif answer.get("more_matches"):
         counted, best = f"more than {matches:,}", ""
-    return KnownMistake(
-        LISTS.name,
-        f"lists.{use.source}.cut",
-        matches - use.gathered,
-        f"{list_label(use.name)} holds the {use.gathered} {first} of {counted} matches{best}",
-    )
+    words = f"{list_label(use.name)} holds the {use.gathered} {first} of {counted} matches{best}"
+    return KnownMistake(LISTS.name, f"lists.{use.source}.cut", matches - use.gathered, words)
 
 
 def _unreached_threshold(trace: Trace) -> Iterator[KnownMistake]:
@@ -177,20 +168,12 @@ def _unreached_threshold(trace: Trace) -> Iterator[KnownMistake]:
         others += any(entry.kept for entry in row.lists if entry.list not in vector)
     if not scores or max(scores) >= search.final:
         return
-    best, least = max(scores), search.final
+    remarks = ((score, as_cosine(trace.config, score)) for score in (search.final, max(scores)))
+    least, best = (f"{score:.4g}" + (f" ({remark})" if remark else "") for score, remark in remarks)
     instead = f"; the {others} that remain are from other lists" if others else ""
-    yield KnownMistake(
-        THRESHOLD.name,
-        "threshold.adaptive.max" if trace.config.threshold.mode == "adaptive" else "threshold.fixed",
-        len(scores),
-        f"no vector score can reach {_scaled(trace, least)}: the best of {len(scores)} is {_scaled(trace, best)}{instead}",
-    )
-
-
-def _scaled(trace: Trace, score: float) -> str:
-    """ "0.95 (as a cosine: 0.9)"."""
-    remark = as_cosine(trace.config, score)
-    return f"{score:.4g}" + (f" ({remark})" if remark else "")
+    words = f"no vector score can reach {least}: the best of {len(scores)} is {best}{instead}"
+    path = "threshold.adaptive.max" if trace.config.threshold.mode == "adaptive" else "threshold.fixed"
+    yield KnownMistake(THRESHOLD.name, path, len(scores), words)
 
 
 def _shut_out(trace: Trace) -> Iterator[KnownMistake]:
@@ -211,29 +194,20 @@ def _shut_out(trace: Trace) -> Iterator[KnownMistake]:
         return
     hits = ", ".join(f"{count} of the {uses[name].used} hits of {list_label(name)}" for name, count in out.items())
     inside = " and ".join(f"the {use.used} of {list_label(use.name)}" for use in uses.values() if use.source in allowed)
-    yield KnownMistake(
-        FUSION.name,
-        "fusion.candidates_from",
-        len(refused),
-        f"{hits} cannot enter: outside {inside or 'lists that are empty'}, from which alone candidates come",
-    )
+    words = f"{hits} cannot enter: outside {inside or 'lists that are empty'}, from which alone candidates come"
+    yield KnownMistake(FUSION.name, "fusion.candidates_from", len(refused), words)
 
 
 def _divided(trace: Trace) -> Iterator[KnownMistake]:
     divisor = trace.stage(FUSION).fields.divisor
     if divisor <= 1:
         return
-    hits = ", ".join(
-        f"{use.used} in {list_label(use.name)}" for use in trace.stage(LISTS).fields.lists if use.active and use.used
-    )
+    uses = (use for use in trace.stage(LISTS).fields.lists if use.active and use.used)
+    hits = ", ".join(f"{use.used} in {list_label(use.name)}" for use in uses)
     by = "halved" if divisor == 2 else f"divided by {divisor:g}"
-    yield KnownMistake(
-        FUSION.name,
-        "fusion.divisor",
-        len(trace.stage(FUSION).kept),
-        f"all scores of this query are {by} because its lists have hits ({hits}): they cannot be compared with those of a query that has "
-        "hits in fewer lists",
-    )
+    words = f"all scores of this query are {by} because its lists have hits ({hits}): they cannot be compared with those of a query that "
+    words += "has hits in fewer lists"
+    yield KnownMistake(FUSION.name, "fusion.divisor", len(trace.stage(FUSION).kept), words)
 
 
 def _rank_threshold(trace: Trace) -> Iterator[KnownMistake]:
@@ -256,13 +230,9 @@ def _rank_threshold(trace: Trace) -> Iterator[KnownMistake]:
         passes = "passes only as its first" if last == 1 else f"passes only in its first {last}"
     else:
         passes = "passes only down to rank " + ", ".join(f"{last} of {name}" for name, last in lasts.items())
-    yield KnownMistake(
-        FILTER.name,
-        "filter.min_score",
-        len(dropped),
-        f"minimum {least:g} on a score of rank shares ({config.fusion.method}): a memory found by one list {passes}; "
-        f"{len(dropped)} of the {len(alone)} found by one list are dropped",
-    )
+    words = f"minimum {least:g} on a score of rank shares ({config.fusion.method}): a memory found by one list {passes}"
+    words += f"; {len(dropped)} of the {len(alone)} found by one list are dropped"
+    yield KnownMistake(FILTER.name, "filter.min_score", len(dropped), words)
 
 
 def _last_passing(rows: list[FusionRow], least: float, trace: Trace) -> dict[str, int]:
@@ -285,15 +255,10 @@ def _below_floor(trace: Trace) -> Iterator[KnownMistake]:
     below = fields.below_vector_floor
     if not below:
         return
-    left = len(trace.results)
-    what = "result fell" if len(below) == 1 else "results fell"
-    yield KnownMistake(
-        ASSEMBLY.name,
-        "assembly.min_vector_score",
-        len(below),
-        f"{len(below)} {what} below the vector floor of {floor:g} after the limit, and nobody moved up: {left} "
-        f"{'is' if left == 1 else 'are'} left",
-    )
+    left, what = len(trace.results), "result fell" if len(below) == 1 else "results fell"
+    words = f"{len(below)} {what} below the vector floor of {floor:g} after the limit, and nobody moved up"
+    words += f": {left} {'is' if left == 1 else 'are'} left"
+    yield KnownMistake(ASSEMBLY.name, "assembly.min_vector_score", len(below), words)
 
 
 CROWDED = "assembly.strategy"
@@ -400,12 +365,12 @@ def _nothing(trace: Trace, wanted: list[str], unanswered: bool) -> NextStep:
 
 
 def _stale(trace: Trace) -> NextStep | None:
-    found = first_result_stale(trace)
-    if found is None:
+    if (found := first_result_stale(trace)) is None:
         return None
+    words = first_result_words(found)
     if found.successor is None:
-        return NextStep("expired", first_result_words(found), "supersession", found.memory_id)
-    return NextStep("superseded", first_result_words(found), "why", found.successor)
+        return NextStep("expired", words, "supersession", found.memory_id)
+    return NextStep("superseded", words, "why", found.successor)
 
 
 def _missing(trace: Trace, grades: Mapping[str, int], wanted: list[str], k: int, given: int | None) -> NextStep | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -110,10 +111,9 @@ class LossMap(LossCounts):
 
     def groups(self, by: Literal["type", "project"], title: str = "") -> Table:
         """A row for each query type or project: its relevant memories, those returned, and those lost by each branch."""
-        found = self.by_type if by == "type" else self.by_project
+        found = (self.by_type if by == "type" else self.by_project).items()
         rows = (
-            (name, counts.relevant, counts.returned, *(counts.branches.get(branch, 0) for branch in self.branches))
-            for name, counts in found.items()
+            (name, of.relevant, of.returned, *(of.branches.get(one, 0) for one in self.branches)) for name, of in found
         )
         return Table((by, "relevant", "returned", *(one.words(self.k) for one in self.branches)), tuple(rows), title)
 
@@ -214,21 +214,9 @@ class Losses(Result):
     def memories(self) -> Table:
         """The lost memories, the first of each branch, with what happened to each in the words of `why`."""
         columns = ("config", "where", "qid", "query", "memory", "grade", "rank", "what happened")
-        rows = tuple(
-            (
-                one.config_name,
-                row.branch.words(one.k),
-                row.qid,
-                row.query,
-                row.memory_id,
-                row.grade,
-                row.rank,
-                row.words,
-            )
-            for one in self.maps
-            for row in one.rows
-        )
-        return Table(columns, rows, "lost memories")
+        fields = attrgetter("qid", "query", "memory_id", "grade", "rank", "words")
+        rows = ((one.config_name, row.branch.words(one.k), *fields(row)) for one in self.maps for row in one.rows)
+        return Table(columns, tuple(rows), "lost memories")
 
     @property
     def sentences(self) -> list[str]:
@@ -252,11 +240,8 @@ class Losses(Result):
         for one in self.maps:
             for mistake in one.mistakes:
                 mistakes.setdefault(mistake.line, []).append(one.config_name)
-        several = len(self.maps) > 1
-        return [
-            f"known mistake: {', '.join(names)}: {line}" if several else f"known mistake: {line}"
-            for line, names in mistakes.items()
-        ]
+        of = "{}: " if len(self.maps) > 1 else ""
+        return [f"known mistake: {of.format(', '.join(names))}{line}" for line, names in mistakes.items()]
 
     @property
     def branches(self) -> list[Branch]:

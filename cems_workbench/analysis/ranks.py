@@ -416,7 +416,7 @@ def nothing_returned(trace: Trace) -> tuple[str, str] | None:
         if traced.candidates_in and not traced.candidates_out:
             if stage.name == LISTS.name:
                 break
-            best = _best_in(stage, traced.rows)
+            best = min(traced.rows, key=lambda row: _entered(row, by_score=stage is FILTER))
             if stage is ABSTAIN:
                 return stage.name, str(best.reason)
             count = traced.candidates_in
@@ -429,15 +429,11 @@ def nothing_returned(trace: Trace) -> tuple[str, str] | None:
     return "", "no list has a hit" if trace.external else "no list that is switched on has a hit"
 
 
-def _best_in(stage: AnyStage, rows: Sequence[StageRow]) -> StageRow:
-    """The best row as it entered: by rank, or by score where there are no ranks yet or scores decide; of equal ones the first."""
-
-    def order(row: StageRow) -> tuple[float, float]:
-        score = np.inf if row.score_in is None else -row.score_in
-        rank = np.inf if row.rank_in is None else float(row.rank_in)
-        return (score, rank) if stage is FILTER else (rank, score)
-
-    return min(rows, key=order)
+def _entered(row: StageRow, by_score: bool) -> tuple[float, float]:
+    """How far ahead a candidate was: by rank, or by score where there are no ranks yet or scores decide."""
+    score = np.inf if row.score_in is None else -row.score_in
+    rank = np.inf if row.rank_in is None else float(row.rank_in)
+    return (score, rank) if by_score else (rank, score)
 
 
 def _deciding(stage: AnyStage, config: PipelineConfig) -> list[str]:
@@ -450,16 +446,8 @@ def _deciding(stage: AnyStage, config: PipelineConfig) -> list[str]:
 
 def rank_deltas(now: Trace, before: Trace, name: str) -> dict[str, RankDelta]:
     """The delta of every memory that either trace ranks in the list or stage `name`: the present ones first, best first."""
-    present, former = ranks_in(now, name), ranks_in(before, name)
-    return {
-        memory_id: RankDelta(_rank(present, memory_id), _rank(former, memory_id))
-        for memory_id in [*present, *(key for key in former if key not in present)]
-    }
-
-
-def _rank(ranks: Ranks, memory_id: str) -> int | None:
-    found = ranks.get(memory_id)
-    return None if found is None else found[0]
+    present, former = ({key: rank for key, (rank, _) in ranks_in(one, name).items()} for one in (now, before))
+    return {key: RankDelta(present.get(key), former.get(key)) for key in present | former}
 
 
 @dataclass(frozen=True)
@@ -594,10 +582,11 @@ def rank_flow(trace: Trace, top: int, asked: Collection[str] = (), k: int | None
     unranked = [stage.name for stage in trace.candidate_stages if stage.works_on == "lists"]
     before = [name for name in unranked if any(end and end.stage == name for end in ends.values())]
     columns = (*lists, *before, *stages)
-    lines = [
-        FlowLine(memory_id, _points(ranks, columns, memory_id), loss(trace, memory_id, k), ends[memory_id])
-        for memory_id in shown
-    ]
+    lines = []
+    for memory_id in shown:
+        ranked = ((name, ranks[name].get(memory_id)) for name in columns if name in ranks)
+        points = tuple(FlowPoint(name, *place) for name, place in ranked if place is not None)
+        lines.append(FlowLine(memory_id, points, loss(trace, memory_id, k), ends[memory_id]))
     return RankFlow(
         lists=tuple(lists),
         stages=(*before, *stages),
@@ -627,12 +616,6 @@ def _fullest(ranks: dict[str, Ranks], names: list[str], shown: list[str]) -> lis
     held = {name: sum(memory_id in ranks[name] for memory_id in shown) for name in names}
     chosen = set(sorted(names, key=lambda name: -held[name])[:MAX_LISTS])
     return [name for name in names if name in chosen]
-
-
-def _points(ranks: dict[str, Ranks], columns: Sequence[str], memory_id: str) -> tuple[FlowPoint, ...]:
-    return tuple(
-        FlowPoint(name, *ranks[name][memory_id]) for name in columns if name in ranks and memory_id in ranks[name]
-    )
 
 
 def _order(line: FlowLine, columns: Sequence[str]) -> tuple[int, int, str]:

@@ -330,7 +330,12 @@ def side_by_side(trace: Trace, grades: Mapping[str, int] | None = None, previous
     lists = _recorded_lists(trace) if trace.external else _lists(trace)
     ends = _ends(stages)
     order = _order(lists, stages, ends)
-    columns = _with_own_keys([*_list_columns(lists, order), *_stage_columns(trace, stages, order)])
+    columns = []
+    for one in (one for one in lists if one.present[order].any()):
+        parts = [] if one.raw is None else [PartColumn("raw", None, one.raw)]
+        own = _column(LISTS.name, list_label(one.name), "list", one.present, one.rank, one.score, parts, order, one)
+        columns.append(own)
+    columns = _with_own_keys([*columns, *_stage_columns(trace, stages, order)])
     return SideBySide(trace, columns, order, ends, grades or {}, previous)
 
 
@@ -383,11 +388,6 @@ def _recorded_lists(trace: Trace) -> list[_List]:
     return made
 
 
-def _makes_ranks(arrays: Arrays) -> bool:
-    """Whether candidates have ranks after the stage."""
-    return bool(arrays.after.rank[0].any())
-
-
 def _ends(stages: Sequence[tuple[str, Arrays]]) -> _Ends:
     width = stages[0][1].entered.shape[1]
     dropped, reached, final = np.full(width, -1), np.full(width, -1), np.zeros(width, np.int64)
@@ -401,13 +401,13 @@ def _ends(stages: Sequence[tuple[str, Arrays]]) -> _Ends:
         reached = np.where(entered, number, reached)
         if first is None and arrays.before.rank[0].any():
             first, ranked_by = arrays.before.rank[0], "in the list"  # a single one, which nothing fuses
-        if first is None and _makes_ranks(arrays):
+        if first is None and arrays.after.rank[0].any():
             first, ranked_by = arrays.after.rank[0], f"after {name}"
     for _, arrays in reversed(stages):
         if first is not None and not arrays.passed:
             final = np.where(dropped < 0, arrays.after.rank[0], 0)
             break
-    return _Ends(dropped, reached, np.zeros(width, np.int64) if first is None else first, final, ranked_by)
+    return _Ends(dropped, reached, final if first is None else first, final, ranked_by)
 
 
 def _order(lists: Sequence[_List], stages: Sequence[tuple[str, Arrays]], ends: _Ends) -> Ints:
@@ -430,13 +430,6 @@ def _order(lists: Sequence[_List], stages: Sequence[tuple[str, Arrays]], ends: _
     return order
 
 
-def _list_columns(lists: Sequence[_List], order: Ints) -> Iterator[Column]:
-    for one in lists:
-        if one.present[order].any():
-            parts = [] if one.raw is None else [PartColumn("raw", None, one.raw)]
-            yield _column(LISTS.name, list_label(one.name), "list", one.present, one.rank, one.score, parts, order, one)
-
-
 def _stage_columns(trace: Trace, stages: Sequence[tuple[str, Arrays]], order: Ints) -> Iterator[Column]:
     lists: ListArrays | None = None
     ranked = False
@@ -448,7 +441,7 @@ def _stage_columns(trace: Trace, stages: Sequence[tuple[str, Arrays]], order: In
         if shown and _did_something(arrays, lists, trace.record(name).works_on == "results", first=not ranked):
             yield _stage_column(trace.record(name), arrays, kinds.get(name, "stage"), order)
         lists = arrays.lists or lists
-        ranked = ranked or (not arrays.passed and _makes_ranks(arrays))
+        ranked = ranked or (not arrays.passed and bool(arrays.after.rank[0].any()))
     yield replace(_stage_column(trace.run.last, trace.run.results, "rank", order), key=FINAL, title="Final rank")
 
 
@@ -470,7 +463,7 @@ def _did_something(arrays: Arrays, lists: ListArrays | None, notes: bool, first:
     if notes:
         return any(not np.isnan(part.values[arrays.entered[0]]).all() for part in arrays.parts(0))
     entered, before, after = arrays.entered[0], arrays.before, arrays.after
-    if first and _makes_ranks(arrays):
+    if first and arrays.after.rank[0].any():
         return True
     if (before.alive[0] != after.alive[0]).any() or (before.rank[0] != after.rank[0]).any():
         return True

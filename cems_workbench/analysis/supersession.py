@@ -232,12 +232,13 @@ def _chosen(trace: Trace, successors: tuple[Successor, ...], ranks: Mapping[str,
     ranked = [one for one in successors if one.memory_id in ranks]
     if ranked:
         return min(ranked, key=lambda one: ranks[one.memory_id])
-    valid = [one for one in successors if not _expired(trace, trace.evidence.memories.get(one.memory_id))]
-    return (valid or successors)[0]
+    as_of, memories = trace.evidence.as_of, trace.evidence.memories
 
+    def holds(one: Successor) -> bool:
+        memory = memories.get(one.memory_id)
+        return memory is None or as_of is None or not memory.out_of_date(as_of)
 
-def _expired(trace: Trace, memory: Memory | None) -> bool:
-    return memory is not None and trace.evidence.as_of is not None and bool(memory.out_of_date(trace.evidence.as_of))
+    return next(filter(holds, successors), successors[0])
 
 
 def _where(trace: Trace, memory_id: str, rank: int | None, k: int | None) -> str:

@@ -230,12 +230,8 @@ def _tokens(field: Field, text: str, language: str, sentence: int) -> Iterable[_
         if count and _SENTENCE_END.search(text, at, match.start()):
             sentence += 1
         at = match.end()
-        yield _Token(
-            match[0].lower().replace("\u2019", "'"),
-            tuple(terms_of(match[0], language)),
-            Span(field, match.start(), match.end()),
-            sentence,
-        )
+        lowered, terms = match[0].lower().replace("\u2019", "'"), tuple(terms_of(match[0], language))
+        yield _Token(lowered, terms, Span(field, *match.span()), sentence)
 
 
 def _values(tokens: Sequence[_Token], title: frozenset[str], memory: Memory, language: str) -> Iterable[Value]:
@@ -258,9 +254,8 @@ def _values(tokens: Sequence[_Token], title: frozenset[str], memory: Memory, lan
                 slot |= {term: max(slot.get(term, 0.0), 1.0 if far <= 2 else 0.5) for term in other.terms}
         slot |= dict.fromkeys(terms_of(setting[1], language), 1.0) if setting else {}
         own = set(terms_of(written, language))
-        yield Value(
-            kind, _normal(written, kind), token.span, {term: near for term, near in slot.items() if term not in own}
-        )
+        slot = {term: near for term, near in slot.items() if term not in own}
+        yield Value(kind, _normal(written, kind), token.span, slot)
         found += 1
         if found >= MAX_VALUES:
             return
@@ -307,15 +302,10 @@ def _marks(tokens: Sequence[_Token], phrases: Mapping[str, list[tuple[str, ...]]
         place += 1
 
 
-def _by_first_word(phrases: str) -> dict[str, list[tuple[str, ...]]]:
-    """The phrases by their first word, longest first."""
-    found: dict[str, list[tuple[str, ...]]] = {}
-    for phrase in sorted(phrases.split("|"), key=lambda words: (-len(words), words)):
-        found.setdefault(phrase.split()[0], []).append(tuple(phrase.split()))
-    return found
-
-
-_CHANGES = _by_first_word(CHANGES)
+_CHANGES: dict[str, list[tuple[str, ...]]] = {}
+for _phrase in sorted(CHANGES.split("|"), key=lambda words: (-len(words), words)):
+    _CHANGES.setdefault(_phrase.split()[0], []).append(tuple(_phrase.split()))
+"""By their first word, longest first."""
 
 
 def _best_slot(
@@ -333,11 +323,8 @@ def _best_slot(
         for one in older:
             if one.kind != other.kind:
                 continue
-            both = min(
-                1.0,
-                sum(weight * min(one.slot[term], other.slot[term]) for term, weight in mine.items() if term in one.slot)
-                / 2,
-            )
+            terms = ((term, weight) for term, weight in mine.items() if term in one.slot)
+            both = min(1.0, sum(weight * min(one.slot[term], other.slot[term]) for term, weight in terms) / 2)
             both *= otherwise if one.kind == "name" else 1.0
             if both > best:
                 best, pair = both, (one, other)

@@ -109,19 +109,21 @@ def split_claims(text: str, language: Language = ENGLISH, llm: Asker | None = No
     if len(text.split()) == 1 and len(tokenize(text, language)) < MIN_TERMS:
         raise InputError(f"{text.strip()[:60]!r} is one word: paste what the agent said, one sentence or more")
     notes: list[str] = []
-    by_model = _by_model(text, language, llm, notes) if llm is not None else None
-    if by_model is not None and llm is not None:
-        claims, split_by = by_model, llm.chat.label
-    else:
-        claims, split_by = _by_rules(text, language, notes), "rules"
+    claims = None if llm is None else _by_model(text, language, llm, notes)
+    split_by = "rules" if llm is None or claims is None else llm.chat.label
+    claims = _by_rules(text, language, notes) if claims is None else claims
     if not claims:
         raise InputError("the text states nothing: paste the answer, not only a question or a greeting")
     if len(claims) > MAX_CLAIMS:
         notes.append(f"the first {MAX_CLAIMS} of {len(claims):,} claims are checked; paste the rest separately")
-    cut = [_shortened(claim) for claim in claims[:MAX_CLAIMS]]
-    if any(len(claim.text) > MAX_CLAIM_CHARS for claim in claims[:MAX_CLAIMS]):
-        notes.append(f"of a claim the first {MAX_CLAIM_CHARS:,} characters are read")
-    return Claims(tuple(cut), split_by, tuple(notes))
+    claims = claims[:MAX_CLAIMS]
+    for i, claim in enumerate(claims):
+        if len(claim.text) > MAX_CLAIM_CHARS:
+            end = None if claim.start is None else claim.start + MAX_CLAIM_CHARS
+            claims[i] = Claim(claim.text[:MAX_CLAIM_CHARS], claim.start, end)
+            cut = f"of a claim the first {MAX_CLAIM_CHARS:,} characters are read"
+            notes += [] if cut in notes else [cut]
+    return Claims(tuple(claims), split_by, tuple(notes))
 
 
 def _by_rules(text: str, language: Language, notes: list[str]) -> list[Claim]:
@@ -166,14 +168,6 @@ def _trimmed(text: str, start: int, end: int) -> Claim:
     return Claim(inside, start, start + len(inside))
 
 
-def _shortened(claim: Claim) -> Claim:
-    if len(claim.text) <= MAX_CLAIM_CHARS:
-        return claim
-    return Claim(
-        claim.text[:MAX_CLAIM_CHARS], claim.start, None if claim.start is None else claim.start + MAX_CLAIM_CHARS
-    )
-
-
 def _by_model(text: str, language: Language, llm: Asker, notes: list[str]) -> list[Claim] | None:
     """The model's claims that the text holds; None, with a note, if it failed or invented them."""
     instead = "split by rules instead"
@@ -184,22 +178,15 @@ def _by_model(text: str, language: Language, llm: Asker, notes: list[str]) -> li
     if written is None:
         return None
     there = set(tokenize(text, language))
-    claims = [line for line in written if _share(tokenize(line, language), there) >= MIN_SHARED]
+    terms = {line: tokenize(line, language) for line in written}
+    claims = [one for one in written if sum(t in there for t in terms[one]) >= max(MIN_SHARED * len(terms[one]), 1)]
     if len(claims) < len(written):
         notes.append(f"left out: {counted(len(written) - len(claims), 'claims')} by {llm.chat.label} not in the text")
     if not claims:
         notes.append(f"{llm.chat.label} named no claim of the text; {instead}")
         return None
-    return [_placed(line, text) for line in claims]
-
-
-def _share(terms: list[str], there: set[str]) -> float:
-    return sum(term in there for term in terms) / len(terms) if terms else 0.0
-
-
-def _placed(line: str, text: str) -> Claim:
-    start = text.find(line)
-    return Claim(line, start, start + len(line)) if start >= 0 else Claim(line)
+    starts = [(line, text.find(line)) for line in claims]
+    return [Claim(line, at, at + len(line)) if at >= 0 else Claim(line) for line, at in starts]
 
 
 BEHIND = frozenset({"nothing", "nobody", "none", "no"})
@@ -214,14 +201,10 @@ _DUE = re.compile(r"\b(?:have|has|had) to\b|\bmust\b|\bshould\b")
 _PARTICIPLE = re.compile(r"(?:ed|en|wn)$")
 
 
-def refusals(claim: Profile, passage: Profile) -> tuple[str, ...]:
-    """Why the passage does not say what the claim says, in words; empty if nothing is against it."""
-    return (*_negated_apart(claim, passage), *_not_done(claim, passage))
-
-
 def _negated_apart(claim: Profile, passage: Profile) -> Iterable[str]:
     ours, theirs = _negated(claim), _negated(passage)
-    shared = sorted((ours.keys() & theirs.keys()) - _negated_by(claim), key=lambda term: claim.places[term])
+    negations = {term for mark in claim.negations for term, places in claim.places.items() if mark.place in places}
+    shared = sorted((ours.keys() & theirs.keys()) - negations, key=lambda term: claim.places[term])
     if any(True in ours[term] and True in theirs[term] for term in shared):
         return
     for term in shared:
@@ -242,11 +225,6 @@ def _negates(text: Profile, place: int) -> bool:
         and (0 < place - mark.place <= NEGATION_WORDS or (mark.place - place == 1 and mark.words in BEHIND))
         for mark in text.negations
     )
-
-
-def _negated_by(text: Profile) -> set[str]:
-    marks = {mark.place for mark in text.negations}
-    return {term for term, places in text.places.items() if marks & set(places)}
 
 
 def _not_done(claim: Profile, passage: Profile) -> Iterable[str]:
@@ -280,16 +258,7 @@ NEGATED = frozenset({"¬"})
 """What a negation is compared by."""
 
 _SIGNS = re.compile(r"[€$£¥%]")
-_SIGN_WORDS = {
-    "euro": "€",
-    "euros": "€",
-    "dollar": "$",
-    "dollars": "$",
-    "pound": "£",
-    "pounds": "£",
-    "yen": "¥",
-    "percent": "%",
-}
+_SIGN_WORDS = dict(euro="€", euros="€", dollar="$", dollars="$", pound="£", pounds="£", yen="¥", percent="%")
 """What a sign says: "430 euros" is €430."""
 _SIGN = re.compile(rf"\s?(?:[€$£¥%]|\b(?:{'|'.join(_SIGN_WORDS)})\b)", re.IGNORECASE)
 _ADDRESSED = re.compile(
@@ -347,9 +316,8 @@ def words_of(text: str, language: str = ENGLISH, analysis: Language | None = Non
     for piece in matches(text, set(tokenize(text, terms)), terms):
         while at < len(values) and values[at][1] <= piece.start:
             start, end, keys = values[at]
-            found += (
-                [] if found and found[-1].end > start else [Word(start, end, keys, True)]
-            )  # a number word is a stop word
+            if not found or found[-1].end <= start:  # a number word is a stop word
+                found.append(Word(start, end, keys, True))
             at += 1
         if at < len(values) and values[at][0] < piece.end:
             start, end, keys = values[at]
@@ -359,9 +327,8 @@ def words_of(text: str, language: str = ENGLISH, analysis: Language | None = Non
                 found.append(Word(min(start, piece.start), max(end, piece.end), keys, True))
         else:
             found.append(Word(piece.start, piece.end, frozenset(piece.terms), False))
-    found += [
-        Word(start, end, keys, True) for start, end, keys in values[at:] if not found or found[-1].end <= start
-    ]  # behind the last word that is searched, "May" is a stop word
+    last = found[-1].end if found else 0  # behind the last word that is searched, "May" is a stop word
+    found += [Word(start, end, keys, True) for start, end, keys in values[at:] if last <= start]
     negated = [Word(mark.span.start, mark.span.end, NEGATED, False) for mark in profile.negations]
     there = {word.start for word in negated}
     return sorted([*negated, *(word for word in found if word.start not in there)], key=lambda word: word.start)
@@ -457,9 +424,8 @@ class ClaimWords:
         content = words_of(stated, self._language, self._analysis)
         read = _Read(title, [self._met(word) for word in title], stated, content, [self._met(word) for word in content])
         label = _LABEL.match(stated)
-        said_by = [
-            here for word, here in zip(content, read.in_content, strict=True) if label and word.end <= label.end()
-        ]
+        labelled = label.end() if label else 0
+        said_by = [here for word, here in zip(content, read.in_content, strict=True) if word.end <= labelled]
         always = frozenset[int]().union(*read.in_title, *said_by)
         start, end, met = self._best_window(content, read.in_content, always)
         common = [word for word, here in zip(content[start:end], read.in_content[start:end], strict=True) if here]
@@ -470,7 +436,7 @@ class ClaimWords:
         ]
         total = sum(self.weights)
         lacking = [i for i, word in enumerate(self.words) if word.value and i not in met]
-        passage = Memory("", stated[first:last].strip(), title=memory.title)
+        passage = profile_of(Memory("", stated[first:last].strip(), title=memory.title), self._language)
         return Overlap(
             sum(self.weights[i] for i in met) / total if total else 0.0,
             tuple((self.words[i].start, self.words[i].end) for i in sorted(met)),
@@ -483,7 +449,8 @@ class ClaimWords:
                 *self._parted(read, always, met),
                 *self._of_a_parallel(read, always, met),
                 *self._other_counts(counts),
-                *refusals(self._profile, profile_of(passage, self._language)),
+                *_negated_apart(self._profile, passage),
+                *_not_done(self._profile, passage),
             ),
         )
 
@@ -605,9 +572,9 @@ def marked_pieces(
     """At most about `most` characters of a text around the spans, in pieces: (piece, whether it is one of the spans)."""
     first, last = (spans[0][0], spans[-1][1]) if spans else (0, 0)
     start = 0 if len(text) <= most or first <= margin else first - margin
-    end = (
-        len(text) if len(text) - start <= most else max(min(last + margin, start + most), start + min(most, 2 * margin))
-    )
+    end = len(text)
+    if end - start > most:
+        end = max(min(last + margin, start + most), start + min(most, 2 * margin))
     pieces, at = [("…", False)] if start else [], start
     for one, other in spans:
         if other <= end:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from cems_workbench.analysis.edited_evidence import RANKED_AGAIN, Edit, answered_elsewhere, edited_evidence
 from cems_workbench.analysis.ranks import loss, target_rank
@@ -45,22 +45,15 @@ MAX_NEW_CHARS = 100_000
 """Longest text of one; it is cut into chunks as the store's rule says."""
 
 
-@dataclass(frozen=True, slots=True)
-class BeforeAfter:
+class BeforeAfter(NamedTuple):
     """The same list or stage before and after the edit; None if the memory is not in it."""
 
     name: str
     before: Step | None
     after: Step | None
 
-    @property
-    def same(self) -> bool:
-        before, after = (one and (one.rank, one.score, one.kept, one.words) for one in (self.before, self.after))
-        return before == after
 
-
-@dataclass(frozen=True, slots=True)
-class MovedMemory:
+class MovedMemory(NamedTuple):
     """Another result with a changed rank; None: it is not among the results."""
 
     memory_id: str
@@ -154,23 +147,17 @@ class WhatIf:
     def tables(self) -> tuple[Table, ...]:
         """The other results that move, and the memory in the lists and through the stages; before and after."""
         memories = {**self.before.evidence.memories, **self.after.evidence.memories}
-        others = tuple((one.memory_id, one.before, one.after, memories[one.memory_id].content) for one in self.others())
-        tables = [
-            Table(("memory", "rank before", "rank", "content"), others, "other results that move", shown=MAX_ROWS)
-        ]
+        others = tuple((*one, memories[one.memory_id].content) for one in self.others())
+        columns = ("memory", "rank before", "rank", "content")
+        tables = [Table(columns, others, "other results that move", shown=MAX_ROWS)]
         for kind, title, pairs in (
             ("list", "in the lists", self.lists()),
             ("stage", "through the stages", self.stages()),
         ):
             rows = tuple(
-                (
-                    list_label(one.name),
-                    *_cells(one.before, one.name),
-                    *_cells(one.after, one.name),
-                    (one.after and one.after.words) or None,
-                )
-                for one in pairs
-                if one.before or one.after
+                (list_label(name), *_cells(before, name), *_cells(after, name), (after and after.words) or None)
+                for name, before, after in pairs
+                if before or after
             )
             tables.append(Table((kind, "rank before", "score before", "rank", "score", "what happened"), rows, title))
         return tuple(tables)
@@ -187,9 +174,9 @@ class WhatIf:
             "left": [one.memory_id for one in self.left(k)],
             "others": [{"memory_id": one.memory_id, "rank": one.after, "before": one.before} for one in self.others()],
             "lists": [
-                {"list": pair.name, "rank": pair.after and pair.after.rank, "before": pair.before and pair.before.rank}
-                for pair in self.lists()
-                if pair.before or pair.after
+                {"list": name, "rank": after and after.rank, "before": before and before.rank}
+                for name, before, after in self.lists()
+                if before or after
             ],
         }
 
@@ -362,12 +349,8 @@ def _in_lists(trace: Trace, memory_id: str) -> dict[str, Step]:
     row = stage.by_id.get(memory_id)
     cut = {one.name: "past its depth" if one.active else "off" for one in stage.fields.lists}
     cut |= {one.name: f"inside {hybrid}" for one in stage.fields.lists if (hybrid := stage.fields.inside(one))}
-    return {
-        entry.list: Step(
-            entry.list, None, entry.rank, None, entry.raw, entry.kept, "" if entry.kept else cut[entry.list]
-        )
-        for entry in (row.lists if row else ())
-    }
+    own = ((one, "" if one.kept else cut[one.list]) for one in (row.lists if row else ()))
+    return {one.list: Step(one.list, None, one.rank, None, one.raw, one.kept, words) for one, words in own}
 
 
 LABEL = "trying it on the judged queries"
@@ -447,30 +430,18 @@ class SetEffect:
     @property
     def tables(self) -> tuple[Table, ...]:
         """The measures before and after, and the queries whose first results change."""
-        measures = tuple(
-            (
-                str(one.measure),
-                *map(number, (one.baseline, one.value, one.difference)),
-                interval_words(one.low, one.high),
-            )
-            for one in self.comparison.compared[0].differences
-        )
-        changed = tuple(
-            (
-                row.query.qid,
-                row.query.query,
-                row.before,
-                row.after,
-                ", ".join(row.came) or None,
-                ", ".join(row.left) or None,
-                row.difference,
-            )
-            for row in self.changed
-        )
+        measures = []
+        for one in self.comparison.compared[0].differences:
+            values = map(number, (one.baseline, one.value, one.difference))
+            measures.append((str(one.measure), *values, interval_words(one.low, one.high)))
+        changed = []
+        for row in self.changed:
+            moved = (", ".join(ids) or None for ids in (row.came, row.left))
+            changed.append((row.query.qid, row.query.query, row.before, row.after, *moved, row.difference))
         columns = ("qid", "query", "rank before", "rank", "came", "left", str(self.first.measure))
         return (
-            Table(("measure", "before", "after", "difference", "95 % interval"), measures, "all judged queries"),
-            Table(columns, changed, "judged queries that change", shown=MAX_ROWS),
+            Table(("measure", "before", "after", "difference", "95 % interval"), tuple(measures), "all judged queries"),
+            Table(columns, tuple(changed), "judged queries that change", shown=MAX_ROWS),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -513,13 +484,8 @@ def set_effect(
         edited[query.qid] = scored_evidence(edit, evidence, config, request)
         touched.add(query.qid)
     progress(LABEL, len(kept), len(kept))
-    what = (
-        NEW
-        if edit.stored is None
-        else f"without {edit.memory_id}"
-        if edit.edited is None
-        else f"with {edit.memory_id} as edited"
-    )
+    of_stored = f"without {edit.memory_id}" if edit.edited is None else f"with {edit.memory_id} as edited"
+    what = NEW if edit.stored is None else of_stored
     configs = [with_values(config, {"name": name}) for name in ("as stored", what)]
     batches = [LabelledBatch(queries, one, grades) for one in (evidences, edited)]
     if not batches[0].qids:
@@ -536,17 +502,10 @@ def set_effect(
         if old[:k] == new[:k]:
             continue
         others = [[key for key in results[:k] if key != edit.memory_id] for results in (old, new)]
-        changed.append(
-            QueryEffect(
-                query,
-                rank_before,
-                rank,
-                tuple(key for key in others[1] if key not in old[:k]),
-                tuple(key for key in others[0] if key not in new[:k]),
-                float(before.values[q, 0]),
-                float(after.values[q, 0]),
-            )
-        )
+        came = tuple(key for key in others[1] if key not in old[:k])
+        left = tuple(key for key in others[0] if key not in new[:k])
+        values = float(before.values[q, 0]), float(after.values[q, 0])
+        changed.append(QueryEffect(query, rank_before, rank, came, left, *values))
     direction = measures[0].direction
     changed.sort(
         key=lambda row: (direction * row.difference if row.difference == row.difference else 0.0, row.query.qid)

@@ -101,7 +101,7 @@ def first_divergence(trace: Trace, recorded: Sequence[str], ours: Sequence[str] 
 
     `ours` are our results cut to the recorded length; by default all results of the trace.
     """
-    results = [result.memory_id for result in trace.results] if ours is None else list(ours)
+    results = list(trace.ranks if ours is None else ours)
     if list(recorded) == results:
         return None
     found = [*_lost(trace, recorded, results), *_reordered(trace, recorded, results)]
@@ -116,9 +116,7 @@ def first_divergence(trace: Trace, recorded: Sequence[str], ours: Sequence[str] 
 def _lost(trace: Trace, recorded: Sequence[str], results: Sequence[str]) -> list[Divergence]:
     """The recorded memories that are not in our results, each with the stage that dropped it."""
     partings = []
-    for memory_id in recorded:
-        if memory_id in results:
-            continue
+    for memory_id in (key for key in recorded if key not in results):
         if (end := dropped(trace, memory_id)) is not None:
             stage, reason = end.stage, end.reason
         elif memory_id not in trace.stage(LISTS).by_id:
@@ -215,14 +213,9 @@ def overlap_at(production: Sequence[str], ours: Sequence[str], depths: Iterable[
     return {k: len(set(production[:k]) & set(ours[:k])) for k in depths if k <= longest}
 
 
-def results_of(trace: Trace) -> list[str]:
-    """Our results, best first."""
-    return [result.memory_id for result in trace.results]
-
-
 def placements(production: Production, trace: Trace, k: int | None = None) -> list[Placement]:
     """Every memory of production's answer in its order, then those of our results that it lacks; `k` is the target rank of `loss`."""
-    ours = {memory_id: rank for rank, memory_id in enumerate(results_of(trace), start=1)}
+    ours = trace.ranks
     rows = []
     for memory_id in production.order:
         lost = loss(trace, memory_id, k)

@@ -156,7 +156,11 @@ class SetReplays(Trials[SetAgreement]):
 def explanations(replays: Replays, config: PipelineConfig, progress: Progress = silent) -> list[Explanation[Agreement]]:
     """Changes that bring our results closer to production's, the best first: presets, and single parameters with their best value."""
     now = replays.agreement(config)
-    presets = [_of_preset(replays, name) for name in preset_names()]
+    presets: list[Explanation[Agreement]] = []
+    for name in preset_names():
+        of = preset(name).config
+        gathers = bool(unmet(of, replays.evidence.notes, replays.evidence.in_brief))
+        presets.append(Explanation((), replays.agreement(of), 1.0, name, gathers))
     nearer = [one for one in presets if one.agreement.nearness > now.nearness + MIN_GAIN]
     return sorted([*nearer, *single_changes(replays, config, progress)], key=worth)
 
@@ -204,12 +208,6 @@ def combined_changes(
 
 def worth(one: Explanation[Near]) -> tuple[float, int, float, str]:
     return -round(one.agreement.nearness, 9), len(one.changes), one.distance, one.preset or one.changes[0][0]
-
-
-def _of_preset(replays: Replays, name: str) -> Explanation[Agreement]:
-    config = preset(name).config
-    gathers = bool(unmet(config, replays.evidence.notes, replays.evidence.in_brief))
-    return Explanation((), replays.agreement(config), 1.0, name, gathers)
 
 
 def best_value(replays: Trials[NearT], config: PipelineConfig, spec: FieldSpec) -> Explanation[NearT] | None:

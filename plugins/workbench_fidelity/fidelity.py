@@ -267,10 +267,8 @@ class MeasuredFidelity(Result):
             same, of = fidelity.precise
             most = f"differ by {fidelity.score_difference:.1e} at most"
             rows.append((f"scores {to}", same, same / of, most, None))
-        for name, (same, of) in (
-            ("scores by id", fidelity.counted("equal_scores")),
-            ("before the cut, by id", fidelity.counted("equal_before_cut")),
-        ):
+        by_id = fidelity.counted("equal_scores"), fidelity.counted("equal_before_cut")
+        for name, (same, of) in zip(("scores by id", "before the cut, by id"), by_id, strict=True):
             if of:
                 rows.append((name, None, same / of, f"{same} of {of} {to}", None))
         return Table(("measure", "queries", "mean", "95 % interval", "repeats itself"), tuple(rows), self.title)
@@ -411,14 +409,6 @@ def ask_server(address: str, queries: Sequence[Query], progress: Progress = sile
     return ask(place, queries, progress)
 
 
-def _constant_scores(recording: Recording) -> list[str]:
-    """That all scores of the recorded answers are equal, so that their order is no ranking."""
-    scores = [one.score for answer in recording.answers for one in answer.returned if one.score is not None]
-    if len(scores) <= len(recording.answers) or min(scores) != max(scores):
-        return []
-    return [f"what ranked last: {equal_scores(len(scores), scores[0], f' of {len(recording.answers)} queries')}"]
-
-
 def setting_for(
     recording: Recording,
     config: PipelineConfig,
@@ -438,7 +428,11 @@ def setting_for(
     `chosen_lists` names our list for a recorded one. Raises InputError as `list_map` does.
     """
     title = name or f"{Path(recording.name).stem}, {config.name}"
-    warnings = [*recording.doubts, *_constant_scores(recording)]
+    warnings = list(recording.doubts)
+    scores = [one.score for answer in recording.answers for one in answer.returned if one.score is not None]
+    if len(scores) > len(recording.answers) and min(scores) == max(scores):  # so that their order is no ranking
+        of = f" of {len(recording.answers)} queries"
+        warnings.append(f"what ranked last: {equal_scores(len(scores), scores[0], of)}")
     if recording.mode not in (None, COMPUTED_MODE):
         warnings.insert(0, f"answered in mode {recording.mode}; this computes {COMPUTED_MODE}")
     applied: dict[str, str] = {}
@@ -489,7 +483,16 @@ def asked_queries(
     """
     found = []
     for answer in recording.answers:
-        asked = _asked(answer, recording, known, as_of, query)
+        single = len(recording.answers) == 1
+        named = query if single and answer.query is None else None
+        stored = known.get(named or answer.qid)
+        text = answer.query or (stored.query if stored is not None else named)
+        if text is None:
+            hint = "name it with --query TEXT" if single else f"the store has no query {ascii(answer.qid)[:60]}"
+            raise InputError(f"{recording.name}:{answer.row}: query: unknown; {hint}")
+        project = stored.project if stored is not None and answer.query is None else None
+        moment = as_of or answer.asked_at or recording.answered_at or (stored.as_of if stored is not None else None)
+        asked = Query(answer.qid, text, answer.project or project, moment)
         if setting is not None and not setting.own_searches:
             wordings = list(answer.wordings)
             if asked.query in wordings:
@@ -507,21 +510,6 @@ def _engine_queries(answer: RecordedAnswer, config: PipelineConfig) -> dict[str,
         for name, text in answer.engine_queries.items()
         if name in WORD_SOURCES and config.get(f"lists.{name}.enabled")
     }
-
-
-def _asked(
-    answer: RecordedAnswer, recording: Recording, known: Mapping[str, Query], as_of: datetime | None, query: str | None
-) -> Query:
-    single = len(recording.answers) == 1
-    named = query if single and answer.query is None else None
-    stored = known.get(named or answer.qid)
-    text = answer.query or (stored.query if stored is not None else named)
-    if text is None:
-        hint = "name it with --query TEXT" if single else f"the store has no query {ascii(answer.qid)[:60]}"
-        raise InputError(f"{recording.name}:{answer.row}: query: unknown; {hint}")
-    project = stored.project if stored is not None and answer.query is None else None
-    moment = as_of or answer.asked_at or recording.answered_at or (stored.as_of if stored is not None else None)
-    return Query(answer.qid, text, answer.project or project, moment)
 
 
 def require_usable(recording: Recording) -> None:

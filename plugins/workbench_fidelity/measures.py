@@ -34,11 +34,10 @@ import numpy as np
 
 from cems_workbench.analysis.ranks import kendall, ranks_in, rbo
 from cems_workbench.evaluation.statistics import bootstrap, means
-from cems_workbench.pipeline import Evidence, RankedList, Trace, replay
+from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.records import Relation
 from workbench_fidelity.answer import equal, same_up_to_ties
 
 SHARES = ("same_order", "same_set", "same_first", "up_to_ties", "same_scores")
@@ -259,7 +258,13 @@ def cause_of(query: QueryFidelity, trace: Trace, lists: Lists) -> Cause:
     if tied := _equal_scores(query):
         return Cause("equal scores", f"{' and '.join(tied)} have equal scores in the recording")
     if query.settled is not None and query.same_scores == 1.0 if query.same_order else query.up_to_ties:
-        return _tied(query)
+        missing = [key for key in query.recorded if key not in query.ours]
+        extra = [key for key in query.ours if key not in query.recorded]
+        if missing and extra:
+            return Cause(
+                "equal scores", f"{missing[0]} there and {extra[0]} here have equal scores before the last cut"
+            )
+        return Cause("tied lists", "equal scores of the lists in the recorded order give the recorded answer")
     return (
         _other_order(query, trace, lists)
         or _equal_within(query, trace)
@@ -278,14 +283,6 @@ def _equal_scores(query: QueryFidelity) -> tuple[str, str] | None:
     if ours != [scores[key] for key in query.recorded]:
         return None
     return next((a, b) for a, b in zip(query.recorded, query.ours, strict=True) if a != b)
-
-
-def _tied(query: QueryFidelity) -> Cause:
-    missing = [key for key in query.recorded if key not in query.ours]
-    extra = [key for key in query.ours if key not in query.recorded]
-    if missing and extra:
-        return Cause("equal scores", f"{missing[0]} there and {extra[0]} here have equal scores before the last cut")
-    return Cause("tied lists", "equal scores of the lists in the recorded order give the recorded answer")
 
 
 def _lexical(trace: Trace, lists: Lists) -> Cause | None:
@@ -360,7 +357,7 @@ def _other_order(query: QueryFidelity, trace: Trace, lists: Lists) -> Cause | No
         return None
     evidence, best, tried, moved = trace.evidence, _nearness(query, query.ours, query.our_scores), 0, True
     concerned = set(query.recorded) | set(query.ours)
-    ties = [*_equal_edges(evidence.relations, concerned), *_equal_hits(evidence.lists, concerned)]
+    ties = list(_ties(evidence, concerned))
     while moved:
         moved = False
         for tie, place in _doubted(ties, query, concerned):
@@ -418,24 +415,17 @@ def _nearness(query: QueryFidelity, found: tuple[str, ...], scores: Mapping[str,
     return SAME_ORDER, -off
 
 
-def _equal_edges(relations: Sequence[Relation], concerned: set[str]) -> Iterator[_Tie]:
-    """Edges of a source with equal similarity, at least one of which leads to a result."""
-    ordered = sorted(relations, key=lambda edge: (edge.source_id, -edge.weight))
-    for (source, weight), edges in groupby(ordered, key=lambda edge: (edge.source_id, edge.weight)):
-        members = tuple(edge.target_id for edge in edges)
-        if len(members) > 1 and concerned.intersection(members):
-            yield _Tie("equal relations", source, weight, members)
-
-
-def _equal_hits(lists: Sequence[RankedList], concerned: set[str]) -> Iterator[_Tie]:
-    """Hits of an ordered list with equal scores, at least one of which is a result."""
-    for ranked in lists:
-        if ranked.source not in _ORDERED:
-            continue
+def _ties(evidence: Evidence, concerned: set[str]) -> Iterator[_Tie]:
+    """Edges of a source with equal similarity, and hits of an ordered list with equal scores, at least one of which is a result."""
+    edges = sorted(evidence.relations, key=lambda edge: (edge.source_id, -edge.weight))
+    found = [
+        _Tie("equal relations", source, weight, tuple(edge.target_id for edge in equal))
+        for (source, weight), equal in groupby(edges, key=lambda edge: (edge.source_id, edge.weight))
+    ]
+    for ranked in (one for one in evidence.lists if one.source in _ORDERED):
         for score, hits in groupby(ranked.hits, key=lambda hit: hit.score):
-            members = tuple(hit.memory_id for hit in hits)
-            if len(members) > 1 and concerned.intersection(members):
-                yield _Tie("equal ts_rank", ranked.name, score, members)
+            found.append(_Tie("equal ts_rank", ranked.name, score, tuple(hit.memory_id for hit in hits)))
+    return (tie for tie in found if len(tie.members) > 1 and concerned.intersection(tie.members))
 
 
 def _orders(evidence: Evidence, tie: _Tie, target: str) -> Iterator[Evidence]:

@@ -27,7 +27,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.config import PipelineConfig, difference, with_values
 from cems_workbench.config.fields import short_value
 from cems_workbench.errors import InputError, WorkbenchError, counted
 from cems_workbench.evaluation.evaluate import number
@@ -65,7 +65,6 @@ from workbench_fidelity.parameters import (
     NearestParameters,
     NearReplays,
     best_part,
-    changes_between,
     nearest_parameters,
 )
 
@@ -440,7 +439,9 @@ def find_nearest(
     starts = []
     for config in configs:
         setting = setting_of(config)
-        starts.append(_Start(setting, queries_of(setting), _fixed(config, setting)))
+        # What the recording states, which is no guess: its settings, its limit, and that its scores are normalised already.
+        stated = difference(config, setting.config) + difference(setting.config, setting.searched)
+        starts.append(_Start(setting, queries_of(setting), frozenset(path for path, _, _ in stated)))
     cheap = [start for start in starts if not start.reranks]
     first = search.screened(cheap, FIRST_QUERIES, left_out)
     more = search.screened(first[:MORE_STARTS], MORE_QUERIES, left_out) if len(order) > FIRST_QUERIES else first
@@ -516,7 +517,7 @@ def find_nearest(
         recording,
         start.name,
         config,
-        changes_between(start.setting.config, config),
+        tuple(difference(start.setting.config, config)),
         (before_searched, measured(start.setting, evidence, held)),
         (after_searched, after_held),
         tuple((one.name, one.agreement) for one in ranked if one.agreement is not None),
@@ -553,12 +554,6 @@ def _unread(search: _Search, measured: Sequence[_Start], chosen: _Start, taken: 
 
 def _stem(recording: Recording) -> str:
     return Path(recording.name).stem or "answers"
-
-
-def _fixed(config: PipelineConfig, setting: FidelitySetting) -> frozenset[str]:
-    """What the recording states, which is no guess: its settings, its limit, and that its scores are normalised already."""
-    stated = changes_between(config, setting.config) + changes_between(setting.config, setting.searched)
-    return frozenset(path for path, _, _ in stated)
 
 
 def _unfound(measured: MeasuredFidelity, productions: Mapping[str, Production]) -> int:

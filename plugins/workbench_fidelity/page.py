@@ -120,7 +120,9 @@ def draw(resources: Resources) -> None:
         if measured:
             _draw_provenance(asked, resources)
             _settings(measured)
-            _queries(_chosen(measured))
+            by_name = {one.setting.name: one for one in measured}
+            box = len(measured) > 1 and st.selectbox("Queries of", list(by_name), key="evaluate:fidelity_setting")
+            _queries(by_name[box] if box else measured[0])
         if asked:
             _nearest(asked[0], as_chosen, lists, resources)
 
@@ -280,13 +282,6 @@ def _cell(name: str, fidelity: SetFidelity) -> str | None:
 
 COLUMNS = {"overlap": "overlap@10", "rbo": "RBO", SCORE_DIFFERENCE: "scores"}
 """Measures that are not called by their names."""
-
-
-def _chosen(measured: Sequence[MeasuredFidelity]) -> MeasuredFidelity:
-    """Draw the choice of the setting whose queries are listed."""
-    by_name = {one.setting.name: one for one in measured}
-    only = len(measured) == 1
-    return measured[0] if only else by_name[st.selectbox("Queries of", list(by_name), key="evaluate:fidelity_setting")]
 
 
 def _queries(measured: MeasuredFidelity) -> None:

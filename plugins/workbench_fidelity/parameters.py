@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.analysis.why.counterfactual import searched_specs, span
-from cems_workbench.config import FieldSpec, PipelineConfig, field_spec, field_specs, with_values
+from cems_workbench.config import FieldSpec, PipelineConfig, difference, field_spec, field_specs, with_values
 from cems_workbench.config.model import changed
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import UNSCORED, Block, LabelledBatch
@@ -275,7 +275,7 @@ def nearest_parameters(
         if replays.headroom(now) < MIN_GAIN:
             stopped = "nothing is left to gain"
             break
-        if len(changes_between(part, tuned)) >= most_changes:
+        if len(difference(part, tuned)) >= most_changes:
             stopped = f"{most_changes} parameters are changed"
             break
         found: list[Explanation[NearAgreement]] = []
@@ -307,14 +307,14 @@ def nearest_parameters(
         steps += 1
     tuned = _without_idle_changes(replays, config, tuned)
     reached = replays.agreement(tuned)
-    return NearestParameters(changes_between(config, tuned), start, reached, stopped, replays.headroom(reached))
+    return NearestParameters(tuple(difference(config, tuned)), start, reached, stopped, replays.headroom(reached))
 
 
 def _refined(replays: NearReplays, config: PipelineConfig, tuned: PipelineConfig) -> PipelineConfig:
     """The tuned config with the best values of its changed numbers, each searched around its present value, until none gains."""
     for _ in range(MAX_ROUNDS):
         before = tuned
-        for path, _, _ in changes_between(config, tuned):
+        for path, _, _ in difference(config, tuned):
             spec = field_spec(path)
             if spec.type in (int, float) and tuned.get(path) is not None:
                 tuned = _refined_value(replays, tuned, spec)
@@ -331,8 +331,13 @@ def _refined_value(replays: NearReplays, tuned: PipelineConfig, spec: FieldSpec)
         at, now = tuned.get(spec.path), replays.agreement(tuned).nearness
         best = (now + REFINED_GAIN, tuned)
         for value in (on_a_step(spec, at - step), on_a_step(spec, at + step)):
-            other = _allowed(tuned, spec, value)
-            if other is not None and (reached := replays.agreement(other).nearness) > best[0]:
+            if spec.cost == "deepen" and value > at:  # other evidence
+                continue
+            try:
+                other = with_values(tuned, {spec.path: value})
+            except InputError:  # out of range
+                continue
+            if (reached := replays.agreement(other).nearness) > best[0]:
                 best = (reached, other)
         if best[1] is not tuned:
             tuned = best[1]
@@ -342,19 +347,9 @@ def _refined_value(replays: NearReplays, tuned: PipelineConfig, spec: FieldSpec)
             step = max(step / 2, least)
 
 
-def _allowed(config: PipelineConfig, spec: FieldSpec, value: Any) -> PipelineConfig | None:
-    """The config with a value, None if it is out of range or needs other evidence."""
-    if spec.cost == "deepen" and value > config.get(spec.path):
-        return None
-    try:
-        return with_values(config, {spec.path: value})
-    except InputError:
-        return None
-
-
 def _without_idle_changes(replays: NearReplays, config: PipelineConfig, tuned: PipelineConfig) -> PipelineConfig:
     """The tuned config without the changes that the others made superfluous, smallest loss first."""
-    while changes := changes_between(config, tuned):
+    while changes := difference(config, tuned):
         now = replays.agreement(tuned).nearness
         without = []
         for path, was, _ in changes:
@@ -396,12 +391,6 @@ def best_part(replays: NearReplays, config: PipelineConfig, fixed: Collection[st
         if not replays.batch.unmet(part) and (reached := replays.agreement(part).nearness) > near + MIN_GAIN:
             best, near = part, reached
     return best
-
-
-def changes_between(config: PipelineConfig, other: PipelineConfig) -> tuple[tuple[str, Any, Any], ...]:
-    """The parameters that differ: (path, value in the first, value in the second), in the order of the config."""
-    pairs = ((spec.path, config.get(spec.path), other.get(spec.path)) for spec in field_specs())
-    return tuple((path, one, two) for path, one, two in pairs if one != two)
 
 
 def tried_specs(replays: NearReplays, config: PipelineConfig, fixed: Collection[str]) -> Iterator[FieldSpec]:

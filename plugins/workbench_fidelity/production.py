@@ -36,7 +36,6 @@ from workbench_fidelity.answer import (
     most_similar,
     overlap_at,
     placements,
-    results_of,
     score_maps,
     stage_similarities,
 )
@@ -71,7 +70,7 @@ def draw(context: InspectContext) -> None:
         st.warning("None of these memories is in this store, by id or by text: does production use the same memories?")
         draw_placements(context, production)
         return
-    ours = results_of(context.trace)
+    ours = list(context.trace.ranks)
     now = agreement(production.order, ours)
     cells = [
         (f"top {k}", f"{shared} of {k}", f"Memories in the first {k} of both")
@@ -195,10 +194,12 @@ def draw_explanations(context: InspectContext, production: Production, now: Agre
     )
     for i, explanation in enumerate(nearer[:MAX_EXPLANATIONS]):
         words, numbers, button = st.columns([6, 4, 1.6], vertical_alignment="center")
+        act: dict[str, Any] = {"on_click": state.choose_preset, "args": (explanation.preset,)}
         if explanation.preset is not None:
             name = f"preset {explanation.preset}"
             words.markdown(f"Preset **{plain(explanation.preset)}**{' (gathers)' if explanation.gathers else ''}")
         else:
+            act = {"on_click": state.apply, "args": ({path: value for path, _, value in explanation.changes},)}
             changes = [(field_spec(path).label, *map(short_value, values)) for path, *values in explanation.changes]
             name = ", ".join(f"{label} {value}" for label, _, value in changes)
             shown = (f"**{plain(label)}** {plain(was)} → {plain(value)}" for label, was, value in changes)
@@ -210,17 +211,9 @@ def draw_explanations(context: InspectContext, production: Production, now: Agre
         button.button(
             full_label("Apply", name),
             key=f"inspect:production:apply:{i}",
-            on_click=_apply,
-            args=(explanation,),
             help="Undo restores the current settings.",
+            **act,
         )
-
-
-def _apply(explanation: Explanation[Agreement]) -> None:
-    if explanation.preset is not None:
-        state.choose_preset(explanation.preset)
-    else:
-        state.apply({path: value for path, _, value in explanation.changes})
 
 
 def _recording(context: InspectContext) -> tuple[Recording, RecordedAnswer] | None:

@@ -22,7 +22,6 @@ from workbench_fidelity.answer import (
     most_similar,
     overlap_at,
     placements,
-    results_of,
     score_maps,
     stage_similarities,
 )
@@ -118,7 +117,7 @@ def test_every_memory_says_where_our_trace_lost_it_and_what_production_lacks() -
         lost = loss(ours, memory_id)
         assert (rows[memory_id].lost_at, rows[memory_id].reason) == ((lost.stage, lost.reason) if lost else (None, ""))
     extra = [one for one in rows.values() if one.production is None]
-    assert [one.memory_id for one in extra] == [key for key in results_of(ours) if key not in ("a", "z", "f")]
+    assert [one.memory_id for one in extra] == [key for key in list(ours.ranks) if key not in ("a", "z", "f")]
     assert [one.ours for one in extra] == sorted(one.ours or 0 for one in extra)
 
 
@@ -133,7 +132,7 @@ def test_the_list_that_production_copies_is_the_one_it_is_most_like() -> None:
 
 def test_our_own_results_are_most_like_the_assembly() -> None:
     ours = traced()
-    best = most_similar(stage_similarities(results_of(ours), ours))
+    best = most_similar(stage_similarities(list(ours.ranks), ours))
     assert best is not None
     assert (best.name, best.rbo) == ("assembly", pytest.approx(1.0))
 
@@ -160,8 +159,8 @@ def test_scores_that_map_onto_nothing_are_not_called_exact() -> None:
     ("path", "value"), [("lists.lexical.weight", 0.2), ("lists.lexical.enabled", False), ("fusion.score_blend", 1.0)]
 )
 def test_the_one_parameter_that_differs_is_found_first(path: str, value: Any) -> None:
-    there = results_of(traced({path: value}))
-    assert there != results_of(traced())
+    there = list(traced({path: value}).ranks)
+    assert there != list(traced().ranks)
     replays = Replays(there, small())
     found = explanations(replays, CONFIG)
     exact = [one for one in found if one.agreement.rbo == pytest.approx(1.0)]
@@ -170,9 +169,9 @@ def test_the_one_parameter_that_differs_is_found_first(path: str, value: Any) ->
     for one in exact:
         if one.preset is None:
             tuned = with_values(CONFIG, {name: now for name, _, now in one.changes})
-            assert results_of(replay(small(), tuned)) == there
+            assert list(replay(small(), tuned).ranks) == there
         else:
-            assert results_of(replay(small(), preset(one.preset).config))[:3] == there
+            assert list(replay(small(), preset(one.preset).config).ranks)[:3] == there
     assert replays.count > 50
 
 
@@ -188,11 +187,11 @@ def test_explanations_come_in_the_order_of_what_they_raise_and_only_those_that_d
 def test_two_parameters_together_explain_what_one_does_not() -> None:
     boosted = small({"c": 1.4, "e": 1.9})
     config = with_values(CONFIG, {"adjust.priority": False})
-    there = results_of(
+    there = list(
         replay(
             boosted,
             with_values(config, {"adjust.priority": True, "adjust.clamp": False, "lists.vector.enabled": False}),
-        )
+        ).ranks
     )
     replays = Replays(there, boosted)
     single = next(one for one in explanations(replays, config) if one.preset is None)
