@@ -45,15 +45,10 @@ def draw_types(measured: Sequence[EvaluationReport]) -> None:
         measured, ("lower", measure), lambda: significantly_lower([one.evaluation for one in measured], measure)
     )
     means = [config.evaluation.by_type() for config in measured]
-    rows = [
-        (
-            kind,
-            base[kind]["queries"],
-            *(of[kind][str(measure)] for of in means),
-            f"▼ {', '.join(lower[kind])}" if lower[kind] else "",
-        )
-        for kind in base
-    ]
+    rows = []
+    for kind in base:
+        marked = f"▼ {', '.join(lower[kind])}" if lower[kind] else ""
+        rows.append((kind, base[kind]["queries"], *(of[kind][str(measure)] for of in means), marked))
     names = ("type", "queries", *(one.name for one in measured), "regressions")
     draw_values(names, rows, key="evaluate:types", first=150)
     st.caption(
@@ -99,12 +94,10 @@ def pick_query(found: QueryChanges, names: Sequence[str], of: str, boxes: Sequen
     wanted = boxes[0].multiselect("Types", types, placeholder="all", **remembered(f"{of}:filter_types"))
     common = remembered(f"{of}:filter_outcomes")
     shown = boxes[1].multiselect("Outcomes", OUTCOMES, placeholder="all", disabled=not two, **common)
-    order = np.argsort(
-        np.nan_to_num(-np.abs(found.gain) if two else found.measure.direction * found.before), kind="stable"
-    )
+    by = -np.abs(found.gain) if two else found.measure.direction * found.before
     places = [
         q
-        for q in order.tolist()
+        for q in np.argsort(np.nan_to_num(by), kind="stable").tolist()
         if (not wanted or (queries[q].type or NO_TYPE) in wanted) and (not shown or outcomes[q] in shown)
     ]
     if not places:
@@ -135,9 +128,10 @@ def draw_queries(measured: Sequence[EvaluationReport], choice: Choice) -> None:
     base, *others = measured
     other = None
     if others:
-        by_name = {config.name: config for config in others}
-        name = boxes[0].selectbox("Compared with the baseline", list(by_name), **remembered("evaluate:other"))
-        other = by_name[name]
+        name = boxes[0].selectbox(
+            "Compared with the baseline", [one.name for one in others], **remembered("evaluate:other")
+        )
+        other = next(one for one in others if one.name == name)
     else:
         boxes[0].caption(choice.second("to see wins and losses"))
     column, shown = base.evaluation.measures.index(measure), other or base
@@ -237,16 +231,12 @@ def figure(evaluations: Sequence[Evaluation], measure: Measure) -> Figure:
     values = [evaluation.mean(measure) - base.mean(measure) for evaluation in rest]
     widest = max([abs(value) for value in values] or [0.0]) * 1.35 or 0.05
     change = f"change of {tick(str(measure))} relative to {tick(base.config.name)}"
+    title = {"text": change, "font": {"size": 12}}
     return bar_chart(
         [_short(row, base) for row in rest],
         values,
         [f"{'▲' if value > 1e-9 else '▼' if value < -1e-9 else '='} {value:+.3f}" for value in values],
-        {
-            "range": [-widest, widest],
-            "zeroline": True,
-            "zerolinecolor": ZERO,
-            "title": {"text": change, "font": {"size": 12}},
-        },
+        {"range": [-widest, widest], "zeroline": True, "zerolinecolor": ZERO, "title": title},
         marker={"color": [BETTER if value > 0 else WORSE for value in values]},
         hovertext=[lines(tick(row.config.name, 60), f"{row.mean(measure):.4f}") for row in rest],
         hovertemplate=HOVERTEXT,
@@ -302,15 +292,8 @@ def draw_calibration(measured: Sequence[EvaluationReport], choice: Choice) -> No
 def reliability_figure(one: Calibration) -> Figure:
     """One dot per bin, sized by its queries, with the interval of its share."""
     most = max(each.queries for each in one.bins)
-    return reliability_chart(
-        [(each.predicted, each.observed, *each.interval) for each in one.bins],
-        [
-            lines(
-                f"{each.queries} queries, mean probability {each.predicted:.2f}", f"{each.observed:.0%} have an answer"
-            )
-            for each in one.bins
-        ],
-        "mean probability",
-        "share with an answer",
-        [7 + 13 * (each.queries / most) ** 0.5 for each in one.bins],
-    )
+    places = [(each.predicted, each.observed, *each.interval) for each in one.bins]
+    counts = ((f"{each.queries} queries", f"mean probability {each.predicted:.2f}", each.observed) for each in one.bins)
+    texts = [lines(f"{queries}, {mean}", f"{share:.0%} have an answer") for queries, mean, share in counts]
+    sizes = [7 + 13 * (each.queries / most) ** 0.5 for each in one.bins]
+    return reliability_chart(places, texts, "mean probability", "share with an answer", sizes)

@@ -11,13 +11,7 @@ import streamlit as st
 
 from cems_workbench.errors import counted
 from cems_workbench.evaluation.batch import missing_score_lines
-from cems_workbench.evaluation.comparison import (
-    Comparison,
-    ConfigComparison,
-    compare,
-    interval_words,
-    significance,
-)
+from cems_workbench.evaluation.comparison import Comparison, ConfigComparison, compare, interval_words, significance
 from cems_workbench.evaluation.evaluate import Figures, number, stale_lines
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.confidence import curve
@@ -137,15 +131,9 @@ def risk_figure(curves: Mapping[str, tuple[Floats, Floats]]) -> Figure:
             ],
             hovertemplate=HOVERTEXT,
         )
-    chart.update_layout(
-        layout(
-            300,
-            {"title": "answered", "range": [0, 1.01], "tickformat": ".0%"},
-            {"title": "of them failed", "rangemode": "tozero", "tickformat": ".0%"},
-            showlegend=len(curves) > 1,
-            legend=LEGEND,
-        )
-    )
+    across = {"title": "answered", "range": [0, 1.01], "tickformat": ".0%"}
+    up = {"title": "of them failed", "rangemode": "tozero", "tickformat": ".0%"}
+    chart.update_layout(layout(300, across, up, showlegend=len(curves) > 1, legend=LEGEND))
     return chart
 
 
@@ -271,12 +259,8 @@ def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
         line: dict[str, Any] = {"y": [y, y], "mode": "lines", "hoverinfo": "skip"}
         chart.add_scatter(x=[row.worst, row.best], line={"color": colour, "width": 1}, **line)
         chart.add_scatter(x=[row.low, row.high], line={"color": colour, "width": 5}, opacity=0.45, **line)
-        said = lines(
-            tick(config.name),
-            f"mean {row.mean:.4f}",
-            f"95 % {row.low:.4f} to {row.high:.4f}",
-            f"unjudged {row.worst:.4f} to {row.best:.4f}",
-        )
+        reach = f"95 % {row.low:.4f} to {row.high:.4f}", f"unjudged {row.worst:.4f} to {row.best:.4f}"
+        said = lines(tick(config.name), f"mean {row.mean:.4f}", *reach)
         chart.add_scatter(
             x=[row.mean],
             y=[y],
@@ -296,25 +280,11 @@ def figure(measured: Sequence[Figures], measure: Measure) -> Figure:
 def differences(others: Sequence[ConfigComparison], baseline: str) -> None:
     """Draw the differences of every config and measure from the baseline."""
     st.markdown(f"## Compared with the baseline, {plain(baseline)}")
-    rows = [
-        (
-            config.name,
-            str(row.measure),
-            row.baseline,
-            row.value,
-            row.difference,
-            interval_words(row.low, row.high),
-            row.p_holm,
-            row.effect,
-            significance(row),
-            len(row.wins),
-            len(row.losses),
-            row.ties,
-            config.overlap,
-        )
-        for config in others
-        for row in config.differences
-    ]
+    rows = []
+    for config, row in ((one, row) for one in others for row in one.differences):
+        values = (row.baseline, row.value, row.difference, interval_words(row.low, row.high), row.p_holm, row.effect)
+        counts = (significance(row), len(row.wins), len(row.losses), row.ties)
+        rows.append((config.name, str(row.measure), *values, *counts, config.overlap))
     measured, outcome = ("baseline", "value", "difference"), ("significance", "wins", "losses", "ties")
     names = ("config", "measure", *measured, "95 % interval", "p (Holm)", "effect", *outcome, "overlap")
     draw_values(names, rows, key="evaluate:differences", format=FORMATS, first=140, most=14)

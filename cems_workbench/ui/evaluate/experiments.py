@@ -46,9 +46,8 @@ def _of(experiment: ConfigRecord, name: str) -> Any:
 def _mean(experiment: ConfigRecord, measure: str) -> float | None:
     """The mean of the saved config, the last of its comparison."""
     configs = _of(experiment, "configs")
-    if not isinstance(configs, list) or not configs:
-        return None
-    mean: float | None = configs[-1].get("measures", {}).get(measure, {}).get("mean")
+    last = configs[-1] if isinstance(configs, list) and configs else {}
+    mean: float | None = last.get("measures", {}).get(measure, {}).get("mean")
     return mean
 
 

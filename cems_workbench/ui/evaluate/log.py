@@ -65,9 +65,8 @@ def _create_query_set(
         entries = askings(parsed.queries, answers)
         chosen, scores = sampled(entries, way, size, seed, resources, progress)
         if not chosen:
-            raise InputError(
-                f"{upload.name}: the judge could not score any query; are its results memories of this store?"
-            )
+            why = "the judge could not score any query; are its results memories of this store?"
+            raise InputError(f"{upload.name}: {why}")
         made = resources.store.query_sets.put(name, [logged.query for logged in chosen], upload.name)
         line = f"Query set {made.name}, version {made.version}: {made.size} of {len(distinct(entries))} queries"
         if len(answers) < len(entries):

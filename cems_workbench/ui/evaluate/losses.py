@@ -17,7 +17,6 @@ import streamlit as st
 
 from cems_workbench.analysis.losses_of_set import DEFAULT_K, NO_PROJECT, Losses, LostMemory, losses_of, with_words
 from cems_workbench.analysis.ranks import Branch
-from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.jobs.evaluation import EvaluationReport, evidence_of
@@ -52,23 +51,11 @@ BAND = LIST_COLOURS[0]
 COLOURS = {"never": 7, "graph": 6, "depth": 2, "dropped": 1, "below": 3}
 """By the manner of a branch; its label and its place say the same."""
 UNSEEN = {"marker": {"opacity": 0}}
-POINTER = {
-    "type": "scatter",
-    "mode": "markers",
-    "selected": UNSEEN,
-    "unselected": UNSEEN,
-    "hovertemplate": HOVERTEXT,
-}
+POINTER = {"type": "scatter", "mode": "markers", "hovertemplate": HOVERTEXT, "selected": UNSEEN, "unselected": UNSEEN}
 """Points that are not seen, and answer to the pointer."""
 LINE = {"type": "scatter", "mode": "lines", "hoverinfo": "skip"}
 AREA = LINE | {"fill": "toself", "line": {"width": 0}}
-NOTE = {
-    "showarrow": False,
-    "xanchor": "left",
-    "align": "left",
-    "font": {"size": 12},
-    "captureevents": False,
-}
+NOTE = {"showarrow": False, "xanchor": "left", "align": "left", "font": {"size": 12}, "captureevents": False}
 BAND_OPACITY, BRANCH_OPACITY, CHOSEN_OPACITY = 0.38, 0.6, 0.95
 
 
@@ -109,7 +96,12 @@ def flow_figure(flow: Flow, chosen: Branch | None = None, *, widest: int | None 
     leaving = _leaving(flow, scale, narrow)
     after = [flow.relevant - sum(one.count for one in leaving if one.column <= i) for i in range(len(flow.stages) + 1)]
     shapes = [_shapes(one, flow, one.branch == chosen) for one in leaving]
-    drawn = [_band(flow, after, scale), *(part for _, *parts in shapes for part in parts), _within(flow, after, scale)]
+    # What is still within reach, from left to right; its lower edge steps up where memories leave.
+    end = len(flow.stages) + 1
+    x = [column for column in range(end) for _ in range(2)]
+    y = [count * scale for pair in pairwise([flow.relevant, *after]) for count in pair]
+    area = {"x": [*x, end, end, 0], "y": [*y, after[-1] * scale, 0.0, 0.0], "fillcolor": BAND, "opacity": BAND_OPACITY}
+    drawn = [AREA | area, *(part for _, *parts in shapes for part in parts), _within(flow, after, scale)]
     # Points that are clicked come first, so that a curve's number is that of its branch.
     return go.Figure({"data": [*(hit for hit, *_ in shapes), *drawn], "layout": _layout(flow, leaving, scale, narrow)})
 
@@ -129,20 +121,9 @@ def _leaving(flow: Flow, scale: float, narrow: bool) -> list[_Leaving]:
         top -= heights[i]
         # Of two that leave at the same stage the upper one ends further right, so that its line passes the other.
         end = columns[i] + FIRST_END + NEXT_END * columns[:i].count(columns[i])
-        middle = top + (heights[i] - GAP_PX) / 2
-        found.append(
-            _Leaving(branch, count, columns[i], end, (within + count / 2) * scale, count * scale, middle, words)
-        )
+        leaves, label = (within + count / 2) * scale, top + (heights[i] - GAP_PX) / 2
+        found.append(_Leaving(branch, count, columns[i], end, leaves, count * scale, label, words))
     return found
-
-
-def _band(flow: Flow, after: Sequence[int], scale: float) -> dict[str, Any]:
-    """What is still within reach, from left to right; its lower edge steps up where memories leave."""
-    end = len(flow.stages) + 1
-    x = [column for column in range(end) for _ in range(2)]
-    y = [count * scale for pair in pairwise([flow.relevant, *after]) for count in pair]
-    area = {"x": [*x, end, end, 0], "y": [*y, after[-1] * scale, 0.0, 0.0], "fillcolor": BAND, "opacity": BAND_OPACITY}
-    return AREA | area
 
 
 def _shapes(one: _Leaving, flow: Flow, chosen: bool) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
@@ -351,19 +332,14 @@ def _options(losses: Losses) -> dict[Chosen, int]:
     return found
 
 
-def shown_stages(config: PipelineConfig, lost: Mapping[Branch, int]) -> list[str]:
-    """The columns of a config's figure: the stages that are on, and those that lose a memory."""
-    losing = {branch.stage for branch in lost}
-    return [stage.name for stage in candidate_stages(config) if stage.name in losing or not stage.is_off(config)]
-
-
 def _draw_figures(configs: Sequence[EvaluationReport], losses: Losses, chosen: Chosen) -> None:
     """Draw one figure over the whole width, or two side by side in the same scale."""
     narrow = len(configs) > 1
     widest = max(one.relevant for one in losses.maps)
     places = st.columns(len(configs), gap="medium") if narrow else [st.container()]
     for at, (place, config, one) in enumerate(zip(places, configs, losses.maps, strict=True)):
-        stages = shown_stages(config.evaluation.config, one.branches)
+        losing, of = {branch.stage for branch in one.branches}, config.evaluation.config
+        stages = [stage.name for stage in candidate_stages(of) if stage.name in losing or not stage.is_off(of)]
         flow = Flow(stages, one.relevant, one.returned, one.branches, one.k)
         # A new key after each choice, since a selected point cannot be selected again.
         key = f"evaluate:losses:{'other' if at else 'first'}:{chosen.key}:{one.k}"
@@ -419,9 +395,8 @@ def _draw_rows(
         words = f"{options[option]:,} {option.branch.words(k)}"
         if len(names) == 1:
             return words
-        return (
-            f"{names[option.at]}: {words}" if option.of in ("first", "other") else f"{option.of} by {names[1]}: {words}"
-        )
+        whose = names[option.at] if option.of in ("first", "other") else f"{option.of} by {names[1]}"
+        return f"{whose}: {words}"
 
     help = "Or click a branch of the picture."
     chosen = st.selectbox("Lost memories", list(options), key=BRANCH, format_func=text, help=help)

@@ -10,7 +10,7 @@ import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -131,13 +131,8 @@ def set_box(
 
 def within_box(box: DeltaGenerator, of: str, help: str | None = None, *, disabled: bool = False) -> bool:
     """Draw the choice to search only the project of each query on the page `of`."""
-    return bool(
-        box.toggle(
-            "Within the project",
-            disabled=disabled,
-            **remembered(f"{of}:only_project", help or HELP["evaluate:only_project"]),
-        )
-    )
+    key = remembered(f"{of}:only_project", help or HELP["evaluate:only_project"])
+    return bool(box.toggle("Within the project", disabled=disabled, **key))
 
 
 def chosen_selection(
@@ -242,12 +237,9 @@ def _config_file() -> None:
     if box is None:
         return
     with box:
-        upload = st.file_uploader(
-            "Config",
-            ["yaml", "yml", "json", "toml", "env", "py"],
-            key="evaluate:config_file",
-            help="An .env changes only the parameters it names; the others are those set in Inspect.",
-        )
+        kinds = ["yaml", "yml", "json", "toml", "env", "py"]
+        help = "An .env changes only the parameters it names; the others are those set in Inspect."
+        upload = st.file_uploader("Config", kinds, key="evaluate:config_file", help=help)
         if upload and st.button("Add to comparison", key="evaluate:config_add", type="primary"):
             with errors_shown():
                 _bring_in(upload.name, upload.getvalue())
@@ -306,10 +298,8 @@ def draw_files(resources: Resources) -> None:
         if offered is None:
             return
         st.warning(plain(f"{offered.name} does not match this store: {offered.reason}."), icon=":material/block:")
-        key = "evaluate:file_use"
-        st.button(
-            "Use it read-only", key=key, type="primary", on_click=use, args=(offered,), help=HELP["evaluate:file_use"]
-        )
+        act: Any = {"on_click": use, "args": (offered,), "help": HELP["evaluate:file_use"]}
+        st.button("Use it read-only", key="evaluate:file_use", type="primary", **act)
 
 
 def _offer(typed: str, upload: IO[bytes] | None, resources: Resources) -> None:
@@ -365,12 +355,8 @@ SERVER_CACHE_S = 30
 
 def of_evaluated(measured: Sequence[EvaluationReport]) -> list[Lacking]:
     """The missing scores of each config that has any."""
-    found = [(row.evaluation, row.labelled.evidence) for row in measured]
-    return [
-        Lacking(one.config.name, one.config, evidence, one.rankings.needs, one.qids)
-        for one, evidence in found
-        if one.rankings.needs
-    ]
+    found = ((row.evaluation, row.labelled.evidence) for row in measured if row.evaluation.rankings.needs)
+    return [Lacking(one.config.name, one.config, of, one.rankings.needs, one.qids) for one, of in found]
 
 
 def draw_missing_scores(
@@ -401,9 +387,8 @@ def draw_missing_scores(
 
     done, kept = False, "Computed scores are kept; scoring can be resumed."
     if scorable and not why_not:
-        done = offer_job(
-            f"{key}:score", message, label, score, icon=ICON, warn=True, kept=kept, help=HELP["evaluate:score"]
-        )
+        about: Any = {"icon": ICON, "warn": True, "kept": kept, "help": HELP["evaluate:score"]}
+        done = offer_job(f"{key}:score", message, label, score, **about)
     else:
         st.warning(message, icon=ICON)
     if more:

@@ -92,13 +92,9 @@ def _parameters(baseline: Trace) -> list[str]:
 def draw_baseline() -> None:
     """Draw a popover to pin the current config or a preset; while pinned, the differences, and Unpin."""
     base = state.present().baseline
-    box = opened_popover(
-        "Baseline pinned" if base else "Baseline",
-        f"inspect:baseline:{base is not None}",
-        ":material/keep:",
-        "Pin a config as the baseline; all ranks then show their difference from it.",
-        type="tertiary",
-    )
+    help = "Pin a config as the baseline; all ranks then show their difference from it."
+    label, key = "Baseline pinned" if base else "Baseline", f"inspect:baseline:{base is not None}"
+    box = opened_popover(label, key, ":material/keep:", help, type="tertiary")
     if box is None:
         return
     with box:

@@ -185,13 +185,9 @@ def _slider(control: Control, label: str, value: float, **arguments: Any) -> Non
     low, high, now, step = (
         of(number) for number in (*control.range, value, control.spec.step or (1 if whole else 0.01))
     )
-    form, rounded = None if whole else _format(step), control.on_change(lambda picked: round(picked, 10))
-    st.slider(label, low, high, now, step, format=form, **rounded, **arguments)
-
-
-def _format(step: float) -> str:
-    digits = max(1, len(f"{step:g}".partition(".")[2]))
-    return "%g" if step == int(step) else f"%.{digits}f"
+    form = "%g" if step == int(step) else f"%.{max(1, len(f'{step:g}'.partition('.')[2]))}f"
+    rounded = control.on_change(lambda picked: round(picked, 10))
+    st.slider(label, low, high, now, step, format=None if whole else form, **rounded, **arguments)
 
 
 def _bands(control: Control) -> None:

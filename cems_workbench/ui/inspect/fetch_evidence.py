@@ -80,7 +80,8 @@ def fetched_trace(
     ):
         started = time.perf_counter()
         painter = _Painter(request, resources, st.empty(), draw_controls)
-        if not _lists_are_fast(resources):
+        loaded = session.warm_up_state().state == "ready" and isinstance(resources.embedder, TokenEmbedder)
+        if not (loaded and searches_locally(state.present_config())):  # else the lists take some tenths of a second
             draw_controls()
 
         def report(label: str, done: int, total: int) -> None:
@@ -130,12 +131,6 @@ class _Painter:
     def evidence(self, evidence: Evidence) -> None:
         """Keep the evidence for the next rerun."""
         state.keep_evidence(self.request, self.resources.store, evidence)
-
-
-def _lists_are_fast(resources: Resources) -> bool:
-    """Do the lists take some tenths of a second at most: models and indexes of this process, loaded?"""
-    ready = session.warm_up_state().state == "ready" and isinstance(resources.embedder, TokenEmbedder)
-    return ready and searches_locally(state.present_config())
 
 
 def search_ms(trace: Trace) -> float | None:

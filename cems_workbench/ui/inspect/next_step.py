@@ -235,13 +235,9 @@ def _grade(request: Request, memory_id: str, grade: int, who: str, resources: Re
 
 def draw_add_to_set(request: Request, resources: Resources) -> None:
     """Draw a popover that adds the query to an existing or new query set."""
-    box = opened_popover(
-        "Add to a set",
-        "inspect:add_to_set_popover",
-        ":material/playlist_add:",
-        "Saves this query, with its project and date, in a query set, to be labelled and measured.",
-        type="tertiary",
-    )
+    about = "Saves this query, with its project and date, in a query set, to be labelled and measured."
+    key, icon = "inspect:add_to_set_popover", ":material/playlist_add:"
+    box = opened_popover("Add to a set", key, icon, about, type="tertiary")
     if box is None:
         return
     with box:

@@ -246,15 +246,14 @@ def facts_of(
         age = f"{counted(days, 'days')} old" if days else "today"
         age = LATER if written_later(memory, as_of) else age
         facts.append(Fact(f"Created {when}", age))
-    if memory.pinned:
-        facts.append(Fact("Adjust multiplies its score by the pinned factor", "pinned"))
-    if memory.importance == "high":
-        facts.append(Fact("High importance: Fusion can add a bonus", "important"))
-    if memory.priority != 1.0:
-        facts.append(Fact("Adjust multiplies its score by this", f"priority {memory.priority:g}"))
-    if tokens is not None:
-        by = token_count_text(trace.config.assembly)
-        facts.append(Fact(f"Its share of the token budget. {by}", f"{tokens} tokens"))
+    by = token_count_text(trace.config.assembly)
+    for there, meaning, text in (
+        (memory.pinned, "Adjust multiplies its score by the pinned factor", "pinned"),
+        (memory.importance == "high", "High importance: Fusion can add a bonus", "important"),
+        (memory.priority != 1.0, "Adjust multiplies its score by this", f"priority {memory.priority:g}"),
+        (tokens is not None, f"Its share of the token budget. {by}", f"{tokens} tokens"),
+    ):
+        facts += [Fact(meaning, text)] if there else []
     return facts
 
 
@@ -263,12 +262,8 @@ KEY = "inspect:side_by_side"
 
 @cache
 def _component() -> ComponentRenderer:
-    return st.components.v2.component(
-        "cems_workbench.side_by_side",
-        css=asset("side_by_side.css"),
-        js=asset("side_by_side.js"),
-        isolate_styles=False,
-    )
+    files = {suffix: asset(f"side_by_side.{suffix}") for suffix in ("css", "js")}
+    return st.components.v2.component("cems_workbench.side_by_side", isolate_styles=False, **files)
 
 
 def draw_side_by_side(

@@ -65,9 +65,7 @@ def draw(context: InspectContext) -> None:
         key=state.FOLLOW,
         placeholder="Follow a memory through every stage",
         label_visibility="collapsed",
-        format_func=lambda memory_id: (
-            f"{neutralise(memory_id)}  {excerpt(trace.evidence.memories[memory_id].content, 90)}"
-        ),
+        format_func=lambda key: f"{neutralise(key)}  {excerpt(trace.evidence.memories[key].content, 90)}",
     )
     if context.followed is not None:
         st.html(path_html(trace, context.followed, context.target))
@@ -250,19 +248,18 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
     """
     trace, against = context.trace, context.against
     st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
-    answered = (
-        "" if trace.external else answered_lists(trace.evidence.notes, trace.stage(LISTS).fields.shown(trace.config))
-    )
+    shown = () if trace.external else trace.stage(LISTS).fields.shown(trace.config)
+    answered = answered_lists(trace.evidence.notes, shown)
     if answered or (asks_source(trace.config) and context.resources.engine() is not None):
-        draw_provenance(
-            "inspect",
-            answered or "No list was returned by the live system",
-            partial(forget_evidence, context.resources),
-        )
-    fusions = compare_fusions(trace)
-    if fusions is not None:
+        said = answered or "No list was returned by the live system"
+        draw_provenance("inspect", said, partial(forget_evidence, context.resources))
+    if (fusions := compare_fusions(trace)) is not None:
         st.caption(plain(fusions.line), help=FUSIONS_HELP)
-    form = _draw_head(trace)
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:head"):
+        st.markdown(f"## {counted(len(trace.results), 'results')}", width="content")
+        figures, help = (_recorded_figures(trace), None) if trace.external else _figures(trace)
+        st.caption(f"{figures} · [What happened, and why ↓](#{SECTIONS})", help=help)
+        form = switch("Form of the ranking", state.FORMS, state.FORM)
     look_for_fix = next_step.draw_next_step(context, fetched)
     if against is not None:
         st.html(baseline.against_html(against))
@@ -275,31 +272,14 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
         st.html(results_html(trace, context.grades, context.followed, against))
     if against is not None and against.gone() and (form == state.SIDE_BY_SIDE or not trace.results):
         st.html(baseline.lost_results_html(against))
-    _draw_notes(context)
-    return look_for_fix
-
-
-def _draw_head(trace: Trace) -> str:
-    """Draw the number of results, the figures of the search, and the choice of the ranking's form; the chosen form."""
-    count = len(trace.results)
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:head"):
-        st.markdown(f"## {counted(count, 'results')}", width="content")
-        figures, help = (_recorded_figures(trace), None) if trace.external else _figures(trace)
-        st.caption(f"{figures} · [What happened, and why ↓](#{SECTIONS})", help=help)
-        return switch("Form of the ranking", state.FORMS, state.FORM)
-
-
-def _draw_notes(context: InspectContext) -> None:
-    """Draw what else holds for this ranking: known mistakes, judgments, memories written later."""
-    trace = context.trace
-    of_set = mistakes_of_set(context.resources) if trace.external else ()
-    if mistakes := mistakes_html(trace, of_set):
+    if mistakes := mistakes_html(trace, mistakes_of_set(context.resources) if trace.external else ()):
         st.html(mistakes)
     if trace.results:
         if summary := judged_summary(trace, context.grades, context.relevant, context.answerable):
             st.caption(summary, help="Human grades: 0 not relevant, 1 related, 2 helps, 3 answers it.")
         if later := later_words(trace):
             st.caption(f":material/schedule: {plain(later)}")
+    return look_for_fix
 
 
 def _figures(trace: Trace) -> tuple[str, str]:
@@ -314,7 +294,6 @@ def _figures(trace: Trace) -> tuple[str, str]:
         "" if searched is None else f"search {searched:,.0f} ms",
         f"replay {sum(stage.elapsed_ms or 0.0 for stage in trace.stages):.1f} ms",
     ]
-    more = (
-        f", which is {config.max_tokens} except for aggregation queries" if fields.budget != config.max_tokens else ""
-    )
+    usual = fields.budget == config.max_tokens
+    more = "" if usual else f", which is {config.max_tokens} except for aggregation queries"
     return " · ".join(filter(None, figures)), BUDGET_HELP.format(more=more, counted=token_count_text(config))

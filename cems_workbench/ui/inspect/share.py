@@ -55,12 +55,14 @@ class SavedPage:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values. The config is text, to keep the order of its half-life tiers."""
         asked, as_of = self.request, self.request.as_of
+        midnight = as_of and datetime(as_of.year, as_of.month, as_of.day, tzinfo=UTC)
+        moment = as_of and (as_of.date() if as_of == midnight else as_of)  # all versions can read a date
         return {
             "version": 1,
             "query": asked.query,
             "project": asked.project,
             "only_project": asked.only_project,
-            "as_of": _day_or_moment(as_of) if as_of else None,
+            "as_of": moment and moment.isoformat(),
             "manual": "\n".join(asked.variants),
             "searched": asked.searched,
             "engine_queries": dict(asked.engine_queries),
@@ -106,12 +108,6 @@ def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
     off = tuple(item for item in read("off", list, []) if type(item) is int and item >= 0)
     opened = tuple((place, str(places[place])) for place in PLACES if places.get(place))
     return SavedPage(request, setting, off, opened, read("follow", str, None)), omissions
-
-
-def _day_or_moment(as_of: datetime) -> str:
-    """A date for midnight UTC, which all versions can read; else the exact time."""
-    midnight = datetime(as_of.year, as_of.month, as_of.day, tzinfo=UTC)
-    return as_of.date().isoformat() if as_of == midnight else as_of.isoformat()
 
 
 def _config(text: str, name: str, omissions: list[str]) -> PipelineConfig:
@@ -283,12 +279,10 @@ def _ranking(resources: Resources, request: Request, evidence: Evidence) -> None
     def table() -> SideBySide:
         return side_by_side(replay(evidence, config, switched_off=off), grades)
 
-    def as_json() -> str:
-        return json.dumps(table().to_json(), ensure_ascii=False)
-
     buttons = st.container(horizontal=True)
     download("CSV", lambda: csv_bytes(*table().to_table()), f"{name}.csv", "inspect:ranking:csv", buttons)
-    download("JSON", as_json, f"{name}.json", "inspect:ranking:json", buttons)
+    of = f"{name}.json", "inspect:ranking:json", buttons
+    download("JSON", lambda: json.dumps(table().to_json(), ensure_ascii=False), *of)
 
 
 def _bundle(evidence: Evidence) -> None:

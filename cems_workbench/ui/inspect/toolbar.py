@@ -151,10 +151,8 @@ def draw_transfer(resources: Resources) -> None:
     from cems_workbench.jobs.exporting import exported
 
     with box:
-        st.caption(
-            "Export",
-            help="The file contains all parameters. A form of another system lists those it cannot express as comments.",
-        )
+        help = "The file contains all parameters. A form of another system lists those it cannot express as comments."
+        st.caption("Export", help=help)
         buttons = st.container(horizontal=True)
         lost: list[str] = []
         for form in FORMS:

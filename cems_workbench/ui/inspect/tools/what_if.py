@@ -60,13 +60,8 @@ OF_NEW = "inspect:what_if:new"
 
 def draw(context: InspectContext) -> None:
     """Draw what is tried, the choice of a memory, the form of its copy, and the outcome."""
-    mode = switch(
-        "What if",
-        MODES,
-        "inspect:what_if:mode",
-        EDITED,
-        help="Another text or other values of a memory; the store without it; or a memory that is not stored yet.",
-    )
+    help = "Another text or other values of a memory; the store without it; or a memory that is not stored yet."
+    mode = switch("What if", MODES, "inspect:what_if:mode", EDITED, help=help)
     if mode == NEW:
         _draw_new(context)
         return
@@ -75,8 +70,7 @@ def draw(context: InspectContext) -> None:
         tried = "leave it out" if mode == ABSENT else "try another text, date or priority"
         st.caption(f"Search for a memory, or follow one above, to {tried}.")
         return
-    stored = choose_memory.stored(context, memory_id)
-    if stored is None:
+    if (stored := choose_memory.stored(context, memory_id)) is None:
         return
     if mode == ABSENT:
         st.markdown(f"## Without {plain(short_id(memory_id))}")
@@ -94,11 +88,10 @@ def draw(context: InspectContext) -> None:
 def _draw_edit(context: InspectContext, edit: Edit) -> None:
     """Draw the outcome of an edit, and what it does to the judged queries once that was asked for."""
     trace, off, key = context.trace, context.variants_off, (edit.stored, edit.edited)
+    of = edit, trace.evidence, trace.config, context.request
     outcome = context.remembered(
         "what_if:outcomes",
-        lambda progress: applied(
-            edit, trace.evidence, trace.config, context.request, switched_off=off, progress=progress
-        ),
+        lambda progress: applied(*of, switched_off=off, progress=progress),
         *key,
         context.request,
     )
@@ -135,9 +128,8 @@ def _draw_new(context: InspectContext) -> None:
         help = "Ranks the text for this query as if it were stored. The store is not changed."
         tried = st.form_submit_button("Try", help, type="primary", key=f"{OF_NEW}:try")
     if tried:
-        state[f"{OF_NEW}:tried"] = {
-            name: state[f"{OF_NEW}:{name}"] or None for name in ("text", "title", "project", "scope")
-        }
+        names = ("text", "title", "project", "scope")
+        state[f"{OF_NEW}:tried"] = {name: state[f"{OF_NEW}:{name}"] or None for name in names}
     if f"{OF_NEW}:tried" not in state:
         st.caption("Would this note be found? Write it and press Try. Nothing is saved.")
         return
@@ -159,6 +151,12 @@ def _tried() -> dict[str, Memory]:
 def _draw_form(resources: Resources, stored: Memory) -> None:
     """Draw the form, filled with the last tried edit; Try and Start again are handled before the rerun."""
     turn = st.session_state.setdefault(GENERATION, 0)
+
+    def start_again() -> None:
+        """Forget the tried edit; new widget keys reset the fields to the stored values."""
+        _tried().pop(stored.id, None)
+        st.session_state.update({PROBLEM: None, GENERATION: turn + 1})
+
     keys = {name: f"inspect:what_if:{turn}:{name}:{stored.id}" for name in LABELS}
     for name, value in form_values(_tried().get(stored.id, stored), LABELS).items():
         st.session_state.setdefault(keys[name], value)
@@ -170,15 +168,14 @@ def _draw_form(resources: Resources, stored: Memory) -> None:
         with st.container(horizontal=True):
             begin: Any = {"type": "primary", "on_click": _try, "args": (stored, keys)}
             st.form_submit_button("Try", "Replays the query with this copy.", key="inspect:what_if:try", **begin)
-            again: Any = {"icon": ":material/undo:", "on_click": _start_again, "args": (stored.id,)}
+            again: Any = {"icon": ":material/undo:", "on_click": start_again}
             st.form_submit_button("Start again", "Restores the stored values.", key="inspect:what_if:again", **again)
 
 
 def _draw_fields(resources: Resources, keys: Mapping[str, str]) -> None:
     facets = resources.store.memories.facets()
-    st.text_area(
-        "Text", key=keys["content"], height=150, help="The text that is embedded and searched, after the title."
-    )
+    help = "The text that is embedded and searched, after the title."
+    st.text_area("Text", key=keys["content"], height=150, help=help)
     title, session = st.columns([2, 1])
     title.text_input("Title", key=keys["title"], help=TITLE_HELP)
     session.text_input("Session", key=keys["session"], help="Assembly for diversity prefers one memory per session.")
@@ -192,13 +189,12 @@ def _draw_fields(resources: Resources, keys: Mapping[str, str]) -> None:
     created.text_input("Created", key=keys["created_at"], help=DAY_HELP)
     accessed.text_input("Last accessed", key=keys["last_accessed"], help=DAY_HELP)
     accesses.number_input("Accesses", 0, None, key=keys["access_count"], help="Determines the rank in the access list.")
-    priority, importance, relevant, noise = st.columns(4)
+    priority, importance, *votes = st.columns(4)
     priority.number_input("Priority", 1.0, 2.0, step=0.1, key=keys["priority"], help="A factor in Adjust.")
     importance.selectbox("Importance", IMPORTANCE, key=keys["importance"], help="Fusion can add a bonus for high.")
-    relevant.number_input(
-        "Found relevant", 0, None, key=keys["relevant_count"], help="Positive votes, for the feedback factor."
-    )
-    noise.number_input("Found noise", 0, None, key=keys["noise_count"], help="Negative votes, for the feedback factor.")
+    for box, name, sign in zip(votes, ("relevant", "noise"), ("Positive", "Negative"), strict=True):
+        help = f"{sign} votes, for the feedback factor."
+        box.number_input(f"Found {name}", 0, None, key=keys[f"{name}_count"], help=help)
     st.toggle("Pinned", key=keys["pinned"], help="Adjust multiplies the score of pinned memories.")
 
 
@@ -209,13 +205,6 @@ def _try(stored: Memory, keys: Mapping[str, str]) -> None:
         _tried()[stored.id] = edited_memory(stored, typed, LABELS)
     except InputError as error:
         st.session_state[PROBLEM] = (stored.id, str(error))
-
-
-def _start_again(memory_id: str) -> None:
-    """Forget the tried edit; new widget keys reset the fields to the stored values."""
-    _tried().pop(memory_id, None)
-    st.session_state[PROBLEM] = None
-    st.session_state[GENERATION] += 1
 
 
 VIEW = View(

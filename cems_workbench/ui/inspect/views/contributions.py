@@ -16,15 +16,7 @@ from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.ui.inspect.baseline import delta_sign
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.variants import draw_shares
-from cems_workbench.ui.kit.charts import (
-    HOVERTEXT,
-    LEGEND,
-    draw_chart,
-    layout,
-    lines,
-    list_colour,
-    part_colour,
-)
+from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, draw_chart, layout, lines, list_colour, part_colour
 from cems_workbench.ui.kit.html import excerpt, literal, plain
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.views import View

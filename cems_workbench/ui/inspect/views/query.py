@@ -41,8 +41,9 @@ def draw_query(context: InspectContext) -> None:
         )
     notes = trace.evidence.notes  # imported evidence may lack these
     understood = notes.get("query", {})
-    if understood.get("corrections"):
-        st.html(corrections_html(understood["corrections"], understood.get("searched", "")))
+    if corrections := understood.get("corrections"):
+        searched = understood.get("searched", "")
+        st.html(render("inspect/corrections.html", corrections=corrections, searched=searched))
     for line in searched_lines(notes):
         st.caption(plain(f"{capital(line)}."), help="Rerankers and judges read the query itself.")
     if "conversational" in understood:
@@ -79,11 +80,6 @@ def spans_html(query: str, matches: Sequence[DetectorMatch]) -> Markup:
         inside = [m for m in matches if m.start <= start and end <= m.end]
         spans.append((query[start:end], ", ".join(f"{m.detector}: {m.signal}" for m in inside)))
     return render("inspect/spans.html", spans=spans)
-
-
-def corrections_html(corrections: Sequence[Mapping[str, Any]], searched: str) -> Markup:
-    """Each typo with its correction, their similarity, and the origin of the correction."""
-    return render("inspect/corrections.html", corrections=corrections, searched=searched)
 
 
 def conversational_html(features: Mapping[str, Any], trace: Trace) -> Markup:
@@ -132,12 +128,8 @@ def draw_context(context: InspectContext) -> None:
         help="greedy: by score, as far as the token budget allows. mmr: the same, but preferring novel results. "
         f"{token_count_text(trace.config.assembly)} Texts are shown literally.",
     )
-    st.code(neutralise(context_text(trace)), language=None, wrap_lines=True)
-
-
-def context_text(trace: Trace) -> str:
-    """The context for an agent: the results' texts in order, separated by blank lines."""
-    return "\n\n".join(f"[{result.rank}] {result.content}" for result in trace.results)
+    text = "\n\n".join(f"[{result.rank}] {result.content}" for result in trace.results)
+    st.code(neutralise(text), language=None, wrap_lines=True)
 
 
 VIEW = (View("Query", 20, draw_query), View("Context", 110, draw_context))

@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.analysis.ranks import (
-    FlowLine,
-    RankComparison,
-    RankFlow,
-    lists_in_use,
-    rank_flow,
-)
+from cems_workbench.analysis.ranks import FlowLine, RankComparison, RankFlow, lists_in_use, rank_flow
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_sources import answered_lists, list_label, provenance_of
 from cems_workbench.pipeline.stages import JUDGE, LISTS
@@ -113,9 +107,8 @@ class Scale:
 def scale_of(flow: RankFlow, top: int) -> Scale:
     """The linear part covers the first `top` ranks, final ranks if there is room, and up to twice `top` for most points."""
     ranks = [point.rank for line in flow.lines for point in line.points]
-    ranks = sorted(
-        [*ranks, *(line.dropped.rank for line in flow.lines if line.dropped and line.dropped.rank is not None)]
-    )
+    ranks += [line.dropped.rank for line in flow.lines if line.dropped and line.dropped.rank is not None]
+    ranks.sort()
     final = max((line.final_rank or 0 for line in flow.lines), default=0)
     last = ranks[-1] if ranks else 1
     most = ranks[int(MIN_LINEAR_SHARE * (len(ranks) - 1))] if ranks else 1
@@ -228,14 +221,8 @@ def _thread(kind: Kind, followed: bool, stops: Stops) -> dict[str, Any]:
     listed, staged = stops
     points = [*listed, *staged[:1]]
     line = {"color": kind.colour, "width": 2 if followed else 1, "dash": "dot"}
-    places = {"x": [x for x, _ in points], "y": [y for _, y in points]}
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "hoverinfo": "skip",
-        "opacity": 0.9 if followed else 0.4,
-        "line": line,
-    } | places
+    places = {"x": [x for x, _ in points], "y": [y for _, y in points], "opacity": 0.9 if followed else 0.4}
+    return {"type": "scatter", "mode": "lines", "hoverinfo": "skip", "line": line, **places}
 
 
 def _labels(flow: RankFlow, scale: Scale, label: Callable[[FlowLine], str]) -> list[dict[str, Any]]:
@@ -380,9 +367,8 @@ def hover_text(trace: Trace, kinds: Mapping[str, Kind], line: FlowLine) -> str:
     for point in line.points:
         score = "" if point.score is None else f", score {point.score:.4f}"
         whose = provenance_of(trace.evidence.notes, point.column)
-        about.append(
-            f"{tick(list_label(point.column), 24)}: rank {point.rank}{score}" + (f", {literal(whose)}" if whose else "")
-        )
+        whose = f", {literal(whose)}" if whose else ""
+        about.append(f"{tick(list_label(point.column), 24)}: rank {point.rank}{score}{whose}")
     if line.loss is not None:
         about.append(f"✕ lost at {line.loss.stage}: {tick(line.loss.reason, 90)}")
     return lines(*about)
@@ -393,10 +379,8 @@ def _names(flow: RankFlow, trace: Trace) -> dict[str, str]:
     ids = {line.memory_id: tick(line.memory_id, MAX_ID_CHARS) for line in flow.lines if line.final_rank is not None}
     if len(set(ids.values())) == len(ids):
         return ids
-    return {
-        memory_id: tick(excerpt(trace.evidence.memories[memory_id].content, MAX_ID_CHARS + 4), MAX_ID_CHARS + 4)
-        for memory_id in ids
-    }
+    memories, most = trace.evidence.memories, MAX_ID_CHARS + 4
+    return {memory_id: tick(excerpt(memories[memory_id].content, most), most) for memory_id in ids}
 
 
 def _label(line: FlowLine, names: Mapping[str, str], followed: str | None, against: RankComparison | None) -> str:

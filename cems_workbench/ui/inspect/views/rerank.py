@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import streamlit as st
@@ -55,9 +54,8 @@ def draw_health(context: InspectContext, health: Health) -> None:
         again: Any = {"on_click": fetch_evidence.retry_failures, "args": (context.request, context.resources)}
         with st.container(horizontal=True, vertical_alignment="center"):
             on_error = "Rerank → On error sets what happens to them. Failures are never cached."
-            st.caption(
-                f"{failed} flagged: failed, and given a neutral score or dropped.", help=on_error, width="content"
-            )
+            flagged = f"{failed} flagged: failed, and given a neutral score or dropped."
+            st.caption(flagged, help=on_error, width="content")
             st.button("Ask again", icon=":material/refresh:", key="inspect:ask_again", **again)
 
 
@@ -187,10 +185,10 @@ def draw_alignment(context: InspectContext) -> None:
             "Backend in the sidebar."
         )
         return
-    texts = {row.memory_id: excerpt(trace.evidence.memories[row.memory_id].content, 90) for row in ranked}
-    named = {
-        row.memory_id: f"{row.rank_out or '✕'}  {short_id(row.memory_id)}  {texts[row.memory_id]}" for row in ranked
-    }
+    named = {}
+    for row in ranked:
+        text = excerpt(trace.evidence.memories[row.memory_id].content, 90)
+        named[row.memory_id] = f"{row.rank_out or '✕'}  {short_id(row.memory_id)}  {text}"
     options = list(named)
     pairs = zip(("first", "second"), st.columns(2, gap="medium"), defaults(options, context.followed), strict=True)
     for place, column, default in pairs:
@@ -241,6 +239,10 @@ def draw_adjust(context: InspectContext) -> None:
     trace = context.trace
     rows = trace.stage(ADJUST).rows[:MAX_ADJUSTED]
     used = [name for name in FACTORS if any(row.factors.get(name) is not None for row in rows)]
+
+    def factor(name: str) -> Callable[[AdjustRow], float | None]:
+        return lambda row: row.factors.get(name)
+
     product = "The product before clamping to 0–1"
     unclamped = Column[AdjustRow]("before clamp", lambda row: row.unclamped, 94, "%.4f", product)
     since = "Start date of its age. Results show the age since creation."
@@ -251,17 +253,13 @@ def draw_adjust(context: InspectContext) -> None:
         Column("score in", lambda row: row.score_in, 74, "%.4f", "Score before this stage"),
         Column("score", lambda row: row.score, 70, "%.4f", "Score in times all factors, clamped to 0–1 if set"),
         *stale_columns(trace, rows),
-        *(Column(name.replace("_", " "), partial(_factor, name), 82, "%.4f", FACTORS[name]) for name in used),
+        *(Column(name.replace("_", " "), factor(name), 82, "%.4f", FACTORS[name]) for name in used),
         Column("age (days)", lambda row: row.age_days, 82, "%.1f", "Days since the start date of the decay"),
         Column("age since", lambda row: row.age_from, 88, help=since),
         *([unclamped] if trace.config.adjust.clamp else []),
         content_column(trace, 320),
     ]
     follow_table(rows, columns, context.followed, key="inspect:adjust_table", most=18)
-
-
-def _factor(name: str, row: AdjustRow) -> float | None:
-    return row.factors.get(name)
 
 
 VIEW = (View("Rerank", 80, draw_rerank), View("Adjust", 90, draw_adjust))
