@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -81,9 +82,8 @@ def _chains(value: bytes) -> tuple[list[int], list[int]]:
     """
     end = len(value)
     slots = 512 if end < 128 else 1024 if end < 256 else 2048 if end < 512 else 4096 if end < 1024 else 8192
-    letters = np.frombuffer(value, dtype=np.int8).astype(
-        np.int32
-    )  # C's char has a sign, but not on ARM: there other than ASCII hashes otherwise
+    # C's char has a sign, but not on ARM: there other than ASCII hashes otherwise.
+    letters = np.frombuffer(value, dtype=np.int8).astype(np.int32)
     hashes = letters.copy()  # fewer than four bytes are left: the first stands for all
     hashes[:-3] = (letters[:-3] << 6) ^ (letters[1:-2] << 4) ^ (letters[2:-1] << 2) ^ letters[3:]
     hashes = (hashes & (slots - 1)).astype(np.int16)  # numpy sorts 16 bits by radix
@@ -183,7 +183,7 @@ def order_of_lengths(lengths: Iterable[int]) -> list[int]:
 
 def row_length(row: HeapRow | DocumentRow) -> int:
     """Bytes of a row on its page, after compression and with long values moved out of line."""
-    columns = _chunk_columns(row) if isinstance(row, HeapRow) else _document_columns(row)
+    columns = _columns(row)
     header = ROW_HEADER + (8 if None in columns else 0)
     present = [column for column in columns if column is not None]
     most = MAX_ROW_BYTES - header
@@ -220,12 +220,11 @@ def text_array_bytes(texts: Sequence[str]) -> bytes:
     return bytes(stored)
 
 
-class _Fixed:
+class _Fixed(NamedTuple):
     """A column of fixed length."""
 
-    def __init__(self, size: int, alignment: int) -> None:
-        self.size = size
-        self.alignment = alignment
+    size: int
+    alignment: int
 
 
 class _Value:
@@ -259,22 +258,16 @@ _Column = _Fixed | _Value
 _UUID, _INT, _TIME = _Fixed(16, 1), _Fixed(4, 4), _Fixed(8, 8)
 
 
-def _chunk_columns(row: HeapRow) -> list[_Column | None]:
+def _columns(row: HeapRow | DocumentRow) -> list[_Column | None]:
     content = _Value(row.content.encode())
-    embedding = _Value(bytes(4 + 4 * row.dimension), compressible=False)
-    content_tsv = _Value(tsvector_bytes(row.lexemes))
-    seq, pos, tokens, size = [_INT] * 4
-    return [_UUID, _UUID, seq, pos, content, embedding, tokens, size, _TIME, content_tsv]
-
-
-def _document_columns(row: DocumentRow) -> list[_Column | None]:
+    if isinstance(row, HeapRow):
+        embedding = _Value(bytes(4 + 4 * row.dimension), compressible=False)
+        content_tsv = _Value(tsvector_bytes(row.lexemes))
+        seq, pos, tokens, size = [_INT] * 4
+        return [_UUID, _UUID, seq, pos, content, embedding, tokens, size, _TIME, content_tsv]
     named = [row.scope, row.category, row.title, row.source, row.source_ref]
     texts = [None if text is None else _Value(text.encode()) for text in named]
-    tags, content, content_hash = (
-        _Value(text_array_bytes(row.tags)),
-        _Value(row.content.encode()),
-        _Value(row.content_hash.encode()),
-    )
+    tags, content_hash = _Value(text_array_bytes(row.tags)), _Value(row.content_hash.encode())
     user, team, deleted_at, last_shown_at = _UUID, None, None, _TIME if row.shown else None
     size, shown_count, relevant_count, noise_count = [_INT] * 4
     made = [*texts, tags, content, content_hash, size, _TIME, _TIME]

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 import numpy as np
@@ -257,18 +258,14 @@ class _QueryReader:
         self._flags = (token["flags"] or "")[1:].upper()
 
     def alternatives(self) -> Node | None:
-        nodes = [self._conjunction()]
-        while self.operator == "|":
-            self._advance()
-            nodes.append(self._conjunction())
-        return joined("|", [node for node in nodes if node is not None])
+        return self._joined("|", lambda: self._joined("&", self._single))
 
-    def _conjunction(self) -> Node | None:
-        nodes = [self._single()]
-        while self.operator == "&":
+    def _joined(self, operator: str, read: Callable[[], Node | None]) -> Node | None:
+        nodes = [read()]
+        while self.operator == operator:
             self._advance()
-            nodes.append(self._single())
-        return joined("&", [node for node in nodes if node is not None])
+            nodes.append(read())
+        return joined(operator, [node for node in nodes if node is not None])
 
     def _single(self) -> Node | None:
         if self.operator == "!":
@@ -311,18 +308,9 @@ def _operand(text: str, prefix: bool, weights: str) -> Node | None:
 
 WEIGHT = np.float32(0.1)
 ZETA_2 = 1.64493406685
-
-
-def _gains() -> list[float]:
-    gains, total = [0.0], np.float32(0)
-    for n in range(1, MAX_POSITIONS + 1):
-        # In single precision, as the server, so that what ties there ties here.
-        total = total + WEIGHT / np.float32(n * n)
-        gains.append(float(WEIGHT + total - WEIGHT) / ZETA_2)
-    return gains
-
-
-GAINS = np.array(_gains())
+# In single precision, as the server, so that what ties there ties here.
+_TOTALS = accumulate((WEIGHT / np.float32(n * n) for n in range(1, MAX_POSITIONS + 1)), initial=np.float32(0))
+GAINS = np.array([float(WEIGHT + total - WEIGHT) / ZETA_2 for total in _TOTALS])
 """The contribution of a term that occurs n times in a text, before the division by the number of terms; float64, shape (256,)."""
 
 

@@ -50,7 +50,7 @@ from cems_workbench.pipeline.stages import ABSTAIN, ADJUST, ASSEMBLY, DEDUP, FIL
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES, FeatureKind
 from cems_workbench.pipeline.stages.assembly import best_cosines, on_scale
 from cems_workbench.pipeline.stages.fusion import FusionArrays, linear_in_weights
-from cems_workbench.pipeline.stages.stage import PipelineRun, StageInput
+from cems_workbench.pipeline.stages.stage import AnyStage, PipelineRun, StageInput
 from cems_workbench.pipeline.table import Bools, Floats
 
 
@@ -181,14 +181,8 @@ def _append(found: list[ConstantInterval], segment: ConstantInterval) -> None:
         found.append(segment)
 
 
-FACTORS = {
-    "rerank.neutral_unit",
-    *(
-        f"adjust.{name}"
-        for name in ("pinned_factor", "time_decay.alpha", "count.alpha", "feedback.base", "feedback.span")
-    ),
-    *(f"adjust.project.{name}" for name in ("same", "different", "untagged")),
-}
+_ADJUST = "pinned_factor time_decay.alpha count.alpha feedback.base feedback.span project.same project.different project.untagged"
+FACTORS = {"rerank.neutral_unit", *(f"adjust.{name}" for name in _ADJUST.split())}
 HALF_LIFE, BLEND = "adjust.time_decay.half_life_days", "fusion.score_blend"
 QUARTERS = (0.25, 0.75)
 
@@ -219,16 +213,9 @@ def line_kind(turned: ParameterSweep) -> LineKind | None:
         decay = turned.config.adjust.time_decay
         if decay.mode == "linear" or decay.floor > 0 or decay.alpha is not None:
             return None  # it has a corner, or is a sum
-        return LineKind(np.log if decay.mode == "exponential" else _negative_inverse, _inverse, _inverse)
+        bend = np.log if decay.mode == "exponential" else lambda score: -1 / score
+        return LineKind(bend, lambda value: 1 / value, lambda place: 1 / place)
     return None
-
-
-def _inverse(value: float) -> float:
-    return 1 / value
-
-
-def _negative_inverse(score: Floats) -> Floats:
-    return -1 / score
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,12 +276,13 @@ def _ends(turned: ParameterSweep, kind: LineKind, runs: Sequence[PipelineRun]) -
     """The lines at the ends of a piece; None if the candidates differ or a score is negative."""
     config, ratio = turned.config, turned.config.gap.ratio
     compared = [run.of(FUSION).after.alive[0] if kind.fused else run.of(ADJUST).entered[0] for run in runs]
-    scores = [np.where(alive, _unclamped(done), 1.0) for alive, done in zip(compared, runs, strict=True)]
+    # After the factors of adjust, before the clamp; 0 if nothing entered fusion.
+    factored = (np.where(run.of(FUSION).after.alive[0], run.of(ADJUST).unclamped[0], 0.0) for run in runs)
+    scores = [np.where(alive, score, 1.0) for alive, score in zip(compared, factored, strict=True)]
     if not np.array_equal(*compared) or min(score.min(initial=0.0) for score in scores) < 0:
         return None
-    positive = kind.fused | (
-        (scores[0] > 0) & (scores[1] > 0)
-    )  # a score of 0 stays below, and `bend` is undefined for it
+    # A score of 0 stays below, and `bend` is undefined for it.
+    positive = kind.fused | ((scores[0] > 0) & (scores[1] > 0))
     columns = np.flatnonzero(compared[0] & positive)
     rows = []
     for done, score in zip(runs, scores, strict=True):
@@ -308,12 +296,6 @@ def _ends(turned: ParameterSweep, kind: LineKind, runs: Sequence[PipelineRun]) -
     fused, adjusted, minimum, ones, floors, heights = (_extrapolated(*pair) for pair in zip(*rows, strict=True))
     filtered = config.filter.min_score is not None and not FILTER.is_off(config)
     return Ends(fused, adjusted, minimum if filtered else None, ones, floors, heights)
-
-
-def _unclamped(done: PipelineRun) -> Floats:
-    """(C) scores after the factors of adjust, before the clamp; 0 if nothing entered fusion."""
-    scores: Floats = np.where(done.of(FUSION).after.alive[0], done.of(ADJUST).unclamped[0], 0.0)
-    return scores
 
 
 def _spread(fusion: FusionArrays) -> float:
@@ -338,20 +320,16 @@ def _ordered_by_lines(turned: ParameterSweep, kind: LineKind, run: PipelineRun) 
     """Whether the results follow from orders and thresholds of lines alone."""
     rerank = turned.config.rerank
     diverse = run.of(ASSEMBLY).fields(0).strategy == "mmr"
-    if rerank.expected_misses is not None and not RERANK.is_off(turned.config):
+    if not ABSTAIN.is_off(turned.config) or (rerank.expected_misses is not None and not RERANK.is_off(turned.config)):
         return False  # who is read depends on all scores
-    if not ABSTAIN.is_off(turned.config):
-        return False
-    if turned.config.rerank.position == "returned" and not RERANK.is_off(turned.config):
-        by_score = rerank.combine != "replace" and rerank.retrieval_score == "fused"
+    by_score = rerank.combine != "replace" and rerank.retrieval_score == "fused"
+    if rerank.position == "returned" and not RERANK.is_off(turned.config):
         return not (diverse or by_score or rerank.skip_if_few or rerank.score_window < 1)
     if not reranks(turned):
         return not diverse
     followers = rerank.below_depth == "below" or bool(run.of(RERANK).needs(0))
     if kind.fused:
-        return not (
-            rerank.skip_if_few or followers or (rerank.retrieval_score == "fused" and rerank.combine != "replace")
-        )
+        return not (rerank.skip_if_few or followers or by_score)
     return not diverse and not (followers and turned.path == "rerank.neutral_unit")
 
 
@@ -412,22 +390,21 @@ def _pairs(scores: Floats, indices: np.ndarray) -> Iterator[float]:
     yield from roots(some[:, first] - some[:, second], float(np.abs(some).max(initial=0.0)))
 
 
-def _fused(turned: ParameterSweep, value: float) -> Floats:
-    after = turned.stages(value).of(FUSION).after
+def _scores(turned: ParameterSweep, value: float, stage: AnyStage = FUSION) -> Floats:
+    after = turned.stages(value).of(stage).after
     scores: Floats = after.score[0, after.alive[0]]
     return scores
 
 
 def _percentiles(turned: ParameterSweep, value: float) -> Floats:
-    scores = _fused(turned, value)
+    scores = _scores(turned, value)
     least = turned.config.filter.min_score
     left = len(scores) if least is None else int((scores >= least).sum())
     return np.array([100 * i / (left - 1) for i in range(left)]) if left > 1 else np.array([])
 
 
 def _gaps(turned: ParameterSweep, value: float) -> Floats:
-    after = turned.stages(value).of(ADJUST).after
-    scores = after.score[0, after.alive[0]]
+    scores = _scores(turned, value, ADJUST)
     top = scores.max(initial=0.0)
     return scores / top if top > 0 else np.array([])
 
@@ -464,7 +441,7 @@ def _vector_scores(turned: ParameterSweep, value: float) -> Floats:
 
 
 LEVELS: dict[str, Callable[[ParameterSweep, float], Floats]] = {
-    "filter.min_score": _fused,
+    "filter.min_score": _scores,
     "filter.percentile": _percentiles,
     "gap.ratio": _gaps,
     "threshold.fixed": _list_scores,

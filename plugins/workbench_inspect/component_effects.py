@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import streamlit as st
 
@@ -121,15 +122,11 @@ def draw_expansion(context: InspectContext) -> None:
 def _draw_typing(context: InspectContext) -> None:
     with st.form("inspect:expansion:form", border=False, clear_on_submit=True):
         box, button = st.columns([3, 1], vertical_alignment="bottom")
-        box.text_input(
-            "Another variant of the query",
-            key=TYPED,
-            placeholder="Type the query in other words",
-            help="Searched as a typed expansion (Expansion → manual). Generated expansions become typed ones, so none is lost.",
-        )
-        button.form_submit_button(
-            "Search this too", width="stretch", on_click=_add, args=(context.trace, context.request)
-        )
+        hint = "Type the query in other words"
+        help = "Searched as a typed expansion (Expansion → manual). Generated expansions become typed ones, so none is lost."
+        box.text_input("Another variant of the query", key=TYPED, placeholder=hint, help=help)
+        act: Any = {"on_click": _add, "args": (context.trace, context.request), "width": "stretch"}
+        button.form_submit_button("Search this too", **act)
     if message := st.session_state.pop(MESSAGE, None):
         st.caption(message)
 
@@ -159,9 +156,7 @@ def _add(trace: Trace, request: Request) -> None:
         state.switch_variants(longer, off)
 
 
-WEIGHTS = View(
-    "Effective weights", 90, draw_effects, "How much did each list, bonus, factor and cut move this ranking?"
-)
-EXPANSION = View(
-    "Expansion", 50, draw_expansion, "What did each query variant contribute, and what are the results without it?"
-)
+_MOVED = "How much did each list, bonus, factor and cut move this ranking?"
+WEIGHTS = View("Effective weights", 90, draw_effects, _MOVED)
+_WITHOUT = "What did each query variant contribute, and what are the results without it?"
+EXPANSION = View("Expansion", 50, draw_expansion, _WITHOUT)

@@ -79,9 +79,8 @@ def largest_difference(exact: ExactRanking, answer: Sequence[tuple[str, float]])
 
 def compare(exact: ExactRanking, answer: Sequence[tuple[str, float]], depth: int) -> IndexComparison:
     """The hits of `depth` memories compared with the exact ones."""
-    return IndexComparison(
-        recall_at(exact, answer, NEAR_DEPTH), recall_at(exact, answer, depth), largest_difference(exact, answer)
-    )
+    near, deep = (recall_at(exact, answer, k) for k in (NEAR_DEPTH, depth))
+    return IndexComparison(near, deep, largest_difference(exact, answer))
 
 
 COMPARED: tuple[ListName, ...] = ("vector", "ts_rank")
@@ -179,11 +178,8 @@ def check_engine(
     if "ts_rank" in depths:
         best = dict(best_per_memory(resources.full_text(progress).ranking(text, where)))
         exact["ts_rank"] = ExactRanking(tuple(best), np.array(list(best.values())))
-    hybrid = config.lists.hybrid
-    keeps = list_depths(config)
-    kept: dict[ListName, int] = {
-        name: hybrid.depth if hybrid.enabled else keeps.get(name) or MAX_DEPTH for name in depths
-    }
+    hybrid, keeps = config.lists.hybrid, list_depths(config)
+    kept = {name: hybrid.depth if hybrid.enabled else keeps.get(name) or MAX_DEPTH for name in depths}
     left_out = tuple(name for name in every if name not in COMPARED)
     check = EngineCheck(engine, probe, text, vector, depths, where.required_scope, exact, kept, (), left_out)
     return replace(check, lists=tuple(check.compared(NO_TRIAL, None).values()))

@@ -119,15 +119,10 @@ def parts(trace: Trace) -> list[Part]:
     together: dict[str, list[str]] = {}
     for name, entry in listed.items():
         together.setdefault(entry.source if entry.variant is None else name, []).append(name)
-    lists = [
-        Part(
-            names[0] if len(names) == 1 else source,
-            LISTS.name,
-            lists=tuple(names),
-            weight=sum(weights.get(name, 0.0) for name in names),
-        )
-        for source, names in together.items()
-    ]
+    lists = []
+    for source, names in together.items():
+        name, weight = names[0] if len(names) == 1 else source, sum(weights.get(name, 0.0) for name in names)
+        lists.append(Part(name, LISTS.name, lists=tuple(names), weight=weight))
     switches = [
         Part(switch.words, stage.name, switch.off)
         for stage in candidate_stages(trace.config)
@@ -175,18 +170,12 @@ def variant_parts(trace: Trace, switched_off: Collection[int] = ()) -> list[Vari
     for row in trace.stage(LISTS).rows:
         kept = {source[entry.list] for entry in row.lists if entry.kept}
         finders[row.memory_id] = {variant for name, variant in kept if name in LIST_ORDER}
-    shares = _variant_shares(trace)
-    return [
-        VariantPart(
-            i,
-            variant.text,
-            i not in switched_off,
-            sum(i in found for found in finders.values()),
-            tuple(memory_id for memory_id, found in finders.items() if found == {i}),
-            shares.get(i, 0.0),
-        )
-        for i, variant in enumerate(trace.evidence.variants)
-    ]
+    shares, parts = _variant_shares(trace), []
+    for i, variant in enumerate(trace.evidence.variants):
+        alone = tuple(memory_id for memory_id, found in finders.items() if found == {i})
+        count = sum(i in found for found in finders.values())
+        parts.append(VariantPart(i, variant.text, i not in switched_off, count, alone, shares.get(i, 0.0)))
+    return parts
 
 
 def _variant_shares(trace: Trace) -> dict[int, float]:

@@ -6,6 +6,7 @@ The chart of one shows the intervals of the range, the ranks of the memories ove
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -86,20 +87,11 @@ def sweep_figure(
     for i, memory_id in enumerate(memories):
         _line(figure, swept, memory_id, texts.get(memory_id, ""), marked, i)
     if curve:
-        for name, values, colour in (
-            (f"hit@{HIT_DEPTH}", curve.hit, "#009E73"),
-            ("nDCG@10", curve.ndcg, "#CC79A7"),
-        ):
-            figure.add_scatter(
-                x=curve.values,
-                y=values,
-                mode="lines+markers",
-                name=f"{name}, {curve.queries} judged queries",
-                line={"color": colour, "dash": "dot" if name == "nDCG@10" else "solid"},
-                hovertemplate=hover(f"{name} %{{y:.3f}} at %{{x:.4g}}"),
-                row=3,
-                col=1,
-            )
+        hit, ndcg = {"color": "#009E73", "dash": "solid"}, {"color": "#CC79A7", "dash": "dot"}
+        for name, y, line in ((f"hit@{HIT_DEPTH}", curve.hit, hit), ("nDCG@10", curve.ndcg, ndcg)):
+            said = f"{name}, {curve.queries} judged queries"
+            points: dict[str, Any] = {"x": curve.values, "y": y, "mode": "lines+markers", "name": said, "line": line}
+            figure.add_scatter(**points, hovertemplate=hover(f"{name} %{{y:.3f}} at %{{x:.4g}}"), row=3, col=1)
         figure.update_yaxes(tickformat=".2f", fixedrange=True, row=3)
     low, high = _edges(swept, swept.segments[0])[0], _edges(swept, swept.segments[-1])[1]
     figure.update_xaxes(range=[low, high], showgrid=False, zeroline=False)
@@ -305,13 +297,8 @@ def _curve(context: InspectContext, swept: Sweep) -> Curve | None:
         labelled = offer_labelled(context, "inspect:sensitivity:gather")
     if labelled is None:
         return None
-    built = labelled
-    return context.remembered(
-        "sensitivity:curve",
-        lambda progress: labelled_curve(built, context.trace.config, swept, progress=progress),
-        labelled,
-        swept.spec.path,
-    )
+    made = partial(labelled_curve, labelled, context.trace.config, swept)
+    return context.remembered("sensitivity:curve", lambda progress: made(progress=progress), labelled, swept.spec.path)
 
 
 def _draw_chart(context: InspectContext, swept: Sweep, curve: Curve | None) -> None:
@@ -328,7 +315,6 @@ def _draw_chart(context: InspectContext, swept: Sweep, curve: Curve | None) -> N
 
 
 def _draw_table(context: InspectContext, swept: Sweep) -> None:
-    """Draw one row per interval."""
     changes = [", ".join(_changes(point.before, point.after)) for point in swept.breakpoints]
     rows, relevant = list(zip(swept.segments, ["", *changes], strict=True)), context.relevant
     first = "Rank of the first memory judged relevant; –: none"
@@ -346,7 +332,6 @@ def _draw_table(context: InspectContext, swept: Sweep) -> None:
 
 
 def _first_relevant(relevant: Collection[str], results: Sequence[str]) -> str:
-    """The rank of the first relevant result as text."""
     return next((str(rank) for rank, key in enumerate(results, 1) if key in relevant), "–")
 
 

@@ -19,7 +19,7 @@ from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.platform.bidi import neutralise
-from cems_workbench.records import DEFAULT_TEXT_RULE, Memory, TextRule
+from cems_workbench.records import DEFAULT_TEXT_RULE, Memory
 from cems_workbench.store.text_rule import chunk_text, searched_text
 from cems_workbench.ui.inspect.alignment import alignment, continues_word, joined
 from cems_workbench.ui.inspect.context import InspectContext
@@ -163,10 +163,8 @@ def _draw_verdict(context: InspectContext, memory: Memory, words: WordsInCommon,
         if words.by_distance:
             places.append("PostgreSQL ranks this query by the proximity of its words, not word by word.")
     st.markdown(f"**{verdict}**{chunk} {' '.join(filter(None, places))}")
-    if words.unmatched:
-        st.caption(
-            "Not in this memory: " + ", ".join(f"{plain(one.term)} (df {one.holding})" for one in words.unmatched)
-        )
+    if absent := ", ".join(f"{plain(one.term)} (df {one.holding})" for one in words.unmatched):
+        st.caption(f"Not in this memory: {absent}")
     if words.stop_words:
         st.caption(f"Stop words, never searched: {', '.join(map(plain, words.stop_words))}")
 
@@ -213,8 +211,12 @@ def _draw_whole(context: InspectContext, memory: Memory, marks: Marks) -> None:
         chunk = without_fields(chunk, memory, config.text_fields)
     place = None if chunk is None else chunk_place(memory.content, chunk)
     edges = [] if place is None else _reader_edges(memory, place, score, config.backend, room)
-    if memory.id not in context.trace.evidence.chunks:  # chunks fit the embedder, or were imported unchanged
-        edges += _embedder_edge(memory, room, rule)
+    whole = memory.id not in context.trace.evidence.chunks  # chunks fit the embedder, or were imported unchanged
+    cut = read_until(searched_text(memory, rule), room) if whole and room is not None else None
+    if room is not None and cut is not None:
+        at = max(0, cut - len(chunk_text(memory, memory.content, rule)) + len(memory.content))
+        tip = f"The embedder’s input is {room.tokens} tokens: the rest is not in the vector"
+        edges.append(Edge(at, "✂ embedder", tip))
     if rule != DEFAULT_TEXT_RULE:
         st.caption(f"Embedded and searched: {rule}.", help="Store on the Memories page changes it.")
     tips, find = marks
@@ -248,15 +250,6 @@ def _reader_edges(
             tip = f"The model’s input is {room.tokens} tokens: the rest of the chunk was cut off"
             edges.append(Edge(start + cut, "✂ cut off", tip))
     return [*edges, Edge(end, "◂ reranker", "End of the text given to the reranker")]
-
-
-def _embedder_edge(memory: Memory, room: Room | None, rule: TextRule) -> list[Edge]:
-    """Where the embedder's input was truncated: the rest is not in the vector."""
-    cut = None if room is None else read_until(searched_text(memory, rule), room)
-    if room is None or cut is None:
-        return []
-    at = max(0, cut - len(chunk_text(memory, memory.content, rule)) + len(memory.content))
-    return [Edge(at, "✂ embedder", f"The embedder’s input is {room.tokens} tokens: the rest is not in the vector")]
 
 
 @dataclass(frozen=True, slots=True)

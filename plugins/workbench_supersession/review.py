@@ -63,21 +63,17 @@ def draw(resources: Resources) -> None:
     name_box, minimum_box, button_box = st.columns([2, 2, 1.4], vertical_alignment="bottom")
     with name_box:
         reviewers.ask()
-    key, help = (
-        "label:superseded:minimum",
-        "Pairs with a lower score are not shown: lower finds more, of which fewer are right.",
-    )
-    minimum = minimum_box.number_input("Minimum score", 0.0, 1.0, MINIMUM, 0.05, key=key, help=help)
+    help = "Pairs with a lower score are not shown: lower finds more, of which fewer are right."
+    of: Any = {"key": "label:superseded:minimum", "help": help}
+    minimum = minimum_box.number_input("Minimum score", 0.0, 1.0, MINIMUM, 0.05, **of)
     asked = button_box.button("Find pairs", key="label:superseded:find", width="stretch", icon=":material/search:")
     if asked:
         update(found=None, pair=None, message="", problem="")
         with cancellable("label:superseded:cancel", "Stops now; decisions are kept.") as progress:
             resources.store.supersessions.apply()
             resources.refresh(progress)
-            update(
-                store=str(resources.store.path),
-                found=proposed_edges(resources, most=MOST, minimum=minimum, progress=progress),
-            )
+            pairs = proposed_edges(resources, most=MOST, minimum=minimum, progress=progress)
+            update(store=str(resources.store.path), found=pairs)
     found = present().found if present().store == str(resources.store.path) else None
     if found is None:
         st.info(

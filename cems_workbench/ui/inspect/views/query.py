@@ -42,8 +42,7 @@ def draw_query(context: InspectContext) -> None:
     notes = trace.evidence.notes  # imported evidence may lack these
     understood = notes.get("query", {})
     if corrections := understood.get("corrections"):
-        searched = understood.get("searched", "")
-        st.html(render("inspect/corrections.html", corrections=corrections, searched=searched))
+        st.html(corrections_html(corrections, understood.get("searched", "")))
     for line in searched_lines(notes):
         st.caption(plain(f"{capital(line)}."), help="Rerankers and judges read the query itself.")
     if "conversational" in understood:
@@ -80,6 +79,11 @@ def spans_html(query: str, matches: Sequence[DetectorMatch]) -> Markup:
         inside = [m for m in matches if m.start <= start and end <= m.end]
         spans.append((query[start:end], ", ".join(f"{m.detector}: {m.signal}" for m in inside)))
     return render("inspect/spans.html", spans=spans)
+
+
+def corrections_html(corrections: Sequence[Mapping[str, Any]], searched: str) -> Markup:
+    """Each typo with its correction, their similarity, and the origin of the correction."""
+    return render("inspect/corrections.html", corrections=corrections, searched=searched)
 
 
 def conversational_html(features: Mapping[str, Any], trace: Trace) -> Markup:
