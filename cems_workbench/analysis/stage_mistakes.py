@@ -121,12 +121,10 @@ class _Scores:
         if count >= max(LONE, total / 2):
             return f"{count} of {total} scores{of} are {value:.4g}: it does not tell these apart"
         few = len(self.values) <= min(FEW_VALUES, total / 2)
-        if self.queries >= FEW and few and 2 * self.tied >= self.queries:
-            return (
-                f"its {total} scores{of} are only {len(self.values)} values: in {self.tied} queries some are equal, in "
-                f"{self.tied_first or 'none'} the first two"
-            )
-        return ""
+        if self.queries < FEW or not few or 2 * self.tied < self.queries:
+            return ""
+        said = f"its {total} scores{of} are only {len(self.values)} values: in {self.tied} queries some are equal"
+        return f"{said}, in {self.tied_first or 'none'} the first two"
 
 
 @dataclass
@@ -174,9 +172,8 @@ class _Order:
             return
         for i, j in combinations(range(len(values)), 2):
             if texts[i] != texts[j]:
-                alike = sum(
-                    1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(texts[i], texts[j], strict=False))
-                )
+                pairs = takewhile(lambda pair: pair[0] == pair[1], zip(texts[i], texts[j], strict=False))
+                alike = sum(1 for _ in pairs)
                 if values[i] == values[j]:
                     self.heads.append(alike)
                 else:
@@ -192,10 +189,8 @@ class _Order:
             yield self.queries, scores
         constant = len(self.scores.values) == 1 or (self.scores.queries and self.scores.equal == self.scores.queries)
         if self.queries == 1 and self.kept and self.most >= LONE and not constant:
-            yield (
-                1,
-                f"its {self.most} candidates stay in the order of its input; one query alone does not show that it always does so",
-            )
+            said = f"its {self.most} candidates stay in the order of its input"
+            yield 1, f"{said}; one query alone does not show that it always does so"
         if self.queries < FEW:
             return
         of = f"in {self.queries} of {self.queries} queries"
@@ -205,10 +200,8 @@ class _Order:
             elif self.turned == self.queries:
                 yield self.queries, f"returns its input in the reverse order {of}"
         if self.scored >= FEW and self.rising == self.scored:
-            yield (
-                self.scored,
-                f"its scores rise from first to last in {self.scored} of {self.scored} queries: its order is the reverse of its scores",
-            )
+            said = f"its scores rise from first to last in {self.scored} of {self.scored} queries"
+            yield self.scored, f"{said}: its order is the reverse of its scores"
 
     def measured(self) -> str:
         """That it ranks the judged memories worse than its input; empty unless the 95 % interval says so."""
@@ -219,12 +212,9 @@ class _Order:
 
         gain = (after - before)[:, None]
         low, high = paired_interval(gain)[:, 0]
-        if not high < 0:
-            return ""
-        return (
-            f"ranks worse than its input: nDCG@{MEASURED} {before.mean():.4f} before it, {after.mean():.4f} after it, over "
-            f"{len(before)} judged queries ({gain.mean():+.4f} [{low:+.4f}, {high:+.4f}])"
-        )
+        means = f"nDCG@{MEASURED} {before.mean():.4f} before it, {after.mean():.4f} after it"
+        over = f"over {len(before)} judged queries ({gain.mean():+.4f} [{low:+.4f}, {high:+.4f}])"
+        return f"ranks worse than its input: {means}, {over}" if high < 0 else ""
 
 
 @dataclass
@@ -425,9 +415,7 @@ class StageMistakes:
         for head in recorded.heads:
             found = arrays[head.name]
             if head.kind in ("rerank", "adjust") and head.ranks_in and head.ranks_out:
-                self._add_order(
-                    head.name, "", found, table, [found.after.score[q] for q in range(len(table.ids))], grades
-                )
+                self._add_order(head.name, "", found, table, list(found.after.score[: len(table.ids)]), grades)
             if head.kind == "fusion" and head is recorded.heads[0]:
                 self._add_fusion(head.name, found, recorded, grades)
             if head.kind in ("filter", "dedup"):
@@ -485,10 +473,8 @@ class StageMistakes:
             limit.add_queries(kept.before.alive, kept.after.alive, kept.before.score)
         if not RERANK.is_off(config):
             reranked = done.of(RERANK)
-            raws = [
-                next((part.values for part in reranked.parts(q) if part.kind == "raw"), None)
-                for q in range(len(table.ids))
-            ]
+            parts = map(reranked.parts, range(len(table.ids)))
+            raws = [next((part.values for part in of if part.kind == "raw"), None) for of in parts]
             self._add_order(RERANK.name, "rerank.backend", reranked, table, raws, grades)
         if not ADJUST.is_off(config):
             self._add_gain(self._orders.setdefault(ADJUST.name, _Order("")), done.of(ADJUST), grades)
@@ -569,11 +555,8 @@ class StageMistakes:
         texts, split = sum(one["texts"] for one in apart), sum(one["apart"] for one in apart)
         joined = "joins none" if split == texts else f"does not join {split}"
         several = "" if self._queries == 1 else f" in {len(apart)} of {self._queries} queries"
-        ids = ", ".join(apart[0]["ids"])
-        return (
-            f"{joined} of the {texts} texts that several lists found{several}: each list has separate ids for them, such as "
-            f"{ids} for one text"
-        )
+        such = f"each list has separate ids for them, such as {', '.join(apart[0]['ids'])} for one text"
+        return f"{joined} of the {texts} texts that several lists found{several}: {such}"
 
 
 def _heads_words(heads: Sequence[dict[str, Any]]) -> str:
@@ -582,6 +565,5 @@ def _heads_words(heads: Sequence[dict[str, Any]]) -> str:
     if cut < FEW or cut < 4 * whole:
         return ""
     size = _range([one[name] for one in heads for name in ("least", "most")])
-    return (
-        f"only the first {size} characters of {cut} texts in {len(heads)} {'query' if len(heads) == 1 else 'queries'}"
-    )
+    of = f"{len(heads)} {'query' if len(heads) == 1 else 'queries'}"
+    return f"only the first {size} characters of {cut} texts in {of}"

@@ -115,7 +115,13 @@ def draw_recorded(name: str, resources: Resources) -> None:
         Column("asked", lambda answer: answer.asked_at, 120, "YYYY-MM-DD HH:mm", "UTC"),
         Column("project", lambda answer: answer.project, 80, help="Project of the query"),
     ]
-    _draw_queries(answers, columns, RECORDED, _open_recorded)
+
+    def open_recorded(answer: RecordedAnswer) -> None:
+        """Search a recorded query, and open its recorded answer in the comparison tool."""
+        state.choose_query(_query(answer))
+        state.open_answer(answer.query or "", answer.returned)
+
+    _draw_queries(answers, columns, RECORDED, open_recorded)
 
 
 def draw_traced(name: str, resources: Resources) -> None:
@@ -153,9 +159,3 @@ def _similarity(answers: Sequence[RecordedAnswer], config: PipelineConfig, resou
 
 def _query(answer: RecordedAnswer) -> Query:
     return Query(answer.qid, answer.query or "", answer.project, answer.asked_at)
-
-
-def _open_recorded(answer: RecordedAnswer) -> None:
-    """Search a recorded query, and open its recorded answer in the comparison tool."""
-    state.choose_query(_query(answer))
-    state.open_answer(answer.query or "", answer.returned)
