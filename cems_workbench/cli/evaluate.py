@@ -100,14 +100,10 @@ def gather_command(
         f"content hash {report.content_hash}",
         *(f"left out: {error}" for error in report.left_out),
     ]
-    present(Report(lines=lines, values=values), as_json)
-    if not as_json:
-        unmeasured = ["--without-labels", "--out", unused("tuned.yaml")]
-        say_next(
-            words_of("evaluate", report.path, options=["--losses"])
-            if judgments
-            else words_of("tune", report.path, options=unmeasured)
-        )
+    then = words_of("tune", report.path, options=["--without-labels", "--out", unused("tuned.yaml")])
+    if judgments:
+        then = words_of("evaluate", report.path, options=["--losses"])
+    present(Report(lines=lines, values=values), as_json, then)
     if report.left_out:
         raise typer.Exit(2)
 
@@ -146,10 +142,9 @@ def fill_scores_command(
     ]
     values = {name: getattr(report, name) for name in ("queries", "pairs", "content_hash")}
     values |= {"evidence": str(report.path), "failed": dict(report.failed)}
-    present(Report(lines=lines, values=values), as_json)
-    if not as_json:
-        again = ["--ablate", ablate] if ablate else []
-        say_next(words_of("evaluate", evidence, options=[*choice.words(), *again]))
+    again = ["--ablate", ablate] if ablate else []
+    then = words_of("evaluate", evidence, options=[*choice.words(), *again])
+    present(Report(lines=lines, values=values), as_json, then)
     if report.failed:
         raise typer.Exit(2)
 
@@ -182,15 +177,16 @@ def evaluate_command(
     if not losses and (cutoff is not None or shown is not None):
         raise InputError("--cutoff and --show are for --losses")
     k, rows = DEFAULT_K if cutoff is None else cutoff, SHOWN if shown is None else shown
+    counting, further = k if losses else None, asserted.measures
     with measured(
         evidence,
         choice,
         how,
         as_json,
-        further=asserted.measures,
+        further=further,
         ablate=ablate,
         limit=limit,
-        count_losses=k if losses else None,
+        count_losses=counting,
         run_out=run_out,
     ) as found:
         if compare_judges and not found.rows:
@@ -312,13 +308,9 @@ def compare_command(
         values=comparison.to_json(per_query) | {"content_hash": content_hash},
     )
     options = [*choice.words(), *given_options(store=how.store)]
-    decide(
-        worse,
-        as_json,
-        words_of("evaluate", *evidence, options=["--losses", *options]),
-        words_of("report compare", *evidence, options=["--out", unused("compare.html"), *options]),
-        lines=found.score_lines(),
-    )
+    losses = words_of("evaluate", *evidence, options=["--losses", *options])
+    page = words_of("report compare", *evidence, options=["--out", unused("compare.html"), *options])
+    decide(worse, as_json, losses, page, lines=found.score_lines())
 
 
 def drift_command(
@@ -365,10 +357,8 @@ def graph_recall_command(
 
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
         found = recall_of_set(query_set, resources, cutoff, ef_search or (), per_query_project, progress)
-    present(found, as_json)
-    if not as_json:
-        graph = ["--set", "lists.vector.index=graph", *given_options(store=store)]
-        say_next(words_of("evaluate", query_set, options=["--losses", *graph]))
+    graph = ["--set", "lists.vector.index=graph", *given_options(store=store)]
+    present(found, as_json, words_of("evaluate", query_set, options=["--losses", *graph]))
 
 
 DEFAULT_PROBABILITY = 0.5
@@ -408,15 +398,8 @@ def calibrate_command(
     if not found:
         raise InputError(next(iter(refused.values())))
     if as_json:
-        put_json(
-            {
-                "config": chosen.name,
-                "group_by": group_by,
-                "calibrations": [one.to_json() for one in found],
-                "without": refused,
-            }
-        )
-        return
+        values = {"config": chosen.name, "group_by": group_by, "calibrations": [one.to_json() for one in found]}
+        return put_json(values | {"without": refused})
     tables = [calibration_table(found, group_by), *([found[0].table] if signal is not None else [])]
     print_parts((), tables, (CALIBRATION_COLUMNS, *(f"left out: {line}" for line in refused.values())))
     for one in found:

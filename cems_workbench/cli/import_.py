@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from cems_workbench.jobs.connecting import ConnectReport
     from cems_workbench.settings import Settings
     from cems_workbench.sources.address import Address
-    from cems_workbench.sources.source import SourceInfo
     from cems_workbench.store import ImportReport, Store
     from cems_workbench.store.imports import ImportEvent
 
@@ -81,21 +80,8 @@ def import_command(
     from cems_workbench.jobs.factory import open_resources
 
     if format == "auto" and (address := connecting.folder_address(path, re_embed=re_embed)):
-        others = (
-            query_set,
-            scale,
-            replace,
-            relevant_from,
-            grade,
-            queue,
-            chunks,
-            language,
-            text,
-            text_fields,
-            text_tokens,
-            vectors,
-        )
-        if any(each not in (None, False) for each in others):
+        of_rows, of_texts = (query_set, scale, replace, relevant_from, grade, queue), (text, text_fields, text_tokens)
+        if any(each not in (None, False) for each in (*of_rows, *of_texts, chunks, language, vectors)):
             raise InputError(f"{path} is a folder of Chroma: only --embedder, --re-embed and --store are for one")
         settings = _embedding(store, embedder)
         with progress_bar(as_json) as progress, closing(open_resources(settings)) as resources:
@@ -124,8 +110,7 @@ def import_command(
             found = import_inputs(path, inputs, resources, options, rules, vectors, progress, briefly=_is_sample(path))
             following = [] if as_json else _next_commands(resources.store, found.reports, path, given)
     present(found, as_json)
-    if not as_json:
-        say_left_out(found.errors)
+    say_left_out([] if as_json else found.errors)
     for line in found.problems:
         say(f"error: {line}", err=True)
     if not as_json:
@@ -180,10 +165,9 @@ def imports_command(store: StoreOption = None, as_json: JsonOption = False) -> N
         tables=[Table(("import", "when, UTC", "input", "what it did"), rows)],
         values=[plain_event(event) for event in events],
     )
-    present(report, as_json)
     last = next((event for event in events if event.undone_at is None), None)
-    if last is not None and not as_json:
-        say_next(words_of("import", str(last.number), options=["--undo", *given_options(store=store)]))
+    undo = ["--undo", *given_options(store=store)]
+    present(report, as_json, words_of("import", str(last.number), options=undo) if last else None)
 
 
 def plain_event(event: ImportEvent) -> dict[str, Any]:
@@ -315,9 +299,7 @@ def reindex_command(
         ],
         values={"embedder": embedder, "memories_in_store": total, "embedded": embedded, "chroma": late or None},
     )
-    present(found, as_json)
-    if not as_json:
-        say_next(to_search)
+    present(found, as_json, to_search)
 
 
 class ConnectCommand(TyperCommand):
@@ -362,11 +344,12 @@ def connect_command(
         if address is None:
             raise InputError("--probe needs an address")
         spec = connecting.SourceSpec(_with_password(parse(address), ask_password), columns)
-        present(_info(spec.address.plain, connecting.probe_source(spec)), as_json)
-        if not as_json:
-            options = ["--mapping", str(mapping)] if mapping is not None else []
-            say_next(words_of("connect", spec.address.plain, options=[*options, *given_options(store=store)]))
-        return
+        plain, found = spec.address.plain, connecting.probe_source(spec)
+        facts = (("source", f"{found.kind} at {plain}"), ("engine", found.engine), *found.facts)
+        values = {"address": plain, **dataclasses.asdict(found)}
+        options = [*(["--mapping", str(mapping)] if mapping is not None else []), *given_options(store=store)]
+        report = Report(tables=[Table(("what", "found"), facts)], values=values)
+        return present(report, as_json, words_of("connect", plain, options=options))
     settings = _embedding(store, embedder)
     with progress_bar(as_json) as progress, closing(open_resources(settings)) as resources:
         specs = connecting.source_specs(resources, address, columns)
@@ -377,9 +360,9 @@ def connect_command(
             say_next(first_search(resources.store, given_options(store=store)))
             return
         specs = [dataclasses.replace(each, address=_with_password(each.address, ask_password)) for each in specs]
-        report = connecting.connect(resources, settings, specs, progress, embedder, rows_per_second)
+        connected = connecting.connect(resources, settings, specs, progress, embedder, rows_per_second)
         to_search = None if as_json else first_search(resources.store, given_options(store=store))
-    _present_connected(report, to_search, store, as_json)
+    _present_connected(connected, to_search, store, as_json)
 
 
 def _embedding(store: Path | None, embedder: str | None) -> Settings:
@@ -429,8 +412,3 @@ def _kinds() -> Report:
 
 def _with_password(address: Address, ask: bool) -> Address:
     return address.with_secret(typer.prompt("password or key", hide_input=True), "a prompt") if ask else address
-
-
-def _info(address: str, info: SourceInfo) -> Report:
-    facts = (("source", f"{info.kind} at {address}"), ("engine", info.engine), *info.facts)
-    return Report(tables=[Table(("what", "found"), facts)], values={"address": address, **dataclasses.asdict(info)})

@@ -148,11 +148,8 @@ def agreement_command(
         notes=[line] if (line := str(whole_queries)) else (),
         values={"coefficients": values, "disagreements": list(map(dataclasses.asdict, differing)), **no_answer},
     )
-    present(found, as_json)
-    if not as_json:
-        options = given_options(store=store)
-        measured = words_of("evaluate", query_set or "all", options=options)
-        say_next(words_of("app", options=options) if differing else measured)
+    again = ("app",) if differing else ("evaluate", query_set or "all")
+    present(found, as_json, words_of(*again, options=given_options(store=store)))
 
 
 def dataset_command(

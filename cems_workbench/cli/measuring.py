@@ -18,13 +18,14 @@ from cems_workbench.cli.options import (
     SetOption,
     StoreOption,
     chosen_config,
+    given_options,
     option,
     present,
     progress_bar,
     read_evidence,
     settings_for,
 )
-from cems_workbench.cli.terminal import config_options, say, say_next
+from cems_workbench.cli.terminal import flat, say, say_next
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class ConfigsChoice:
 
     def words(self) -> list[str]:
         """The options that were given, as words for the command that goes on."""
-        return config_options(self.config, self.preset, self.changes)
+        return flat([*_named(self.config, self.preset), *(("--set", text) for text in self.changes or ())])
 
 
 @dataclass(frozen=True)
@@ -189,12 +190,7 @@ def measured(
     from cems_workbench.analysis.losses_of_set import LossCollector, stream_words
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
     from cems_workbench.evaluation.report import write_run
-    from cems_workbench.jobs.evaluation import (
-        evaluate_configs,
-        measured_losses,
-        refuse_nothing,
-        streamed,
-    )
+    from cems_workbench.jobs.evaluation import evaluate_configs, measured_losses, refuse_nothing, streamed
 
     def wanted(relevant_from: int) -> tuple[int, tuple[Measure, ...]]:
         least = relevant_from if how.grade is None else how.grade
@@ -229,14 +225,9 @@ def measured(
         chosen.extend(configs_of(header))
         return [one for one, _ in chosen]
 
+    within, drawing = how.per_query_project, (limit, how.seed)
     labelled, relevant_from = labelled_evidence(
-        names[0],
-        plain_configs,
-        how.judge_kind,
-        how.store,
-        quiet,
-        only_project=how.per_query_project,
-        drawing=(limit, how.seed),
+        names[0], plain_configs, how.judge_kind, how.store, quiet, only_project=within, drawing=drawing
     )
     least, measures = wanted(relevant_from)
     refuse_nothing(labelled[chosen[0][0]].batch.queries, names[0])
@@ -365,7 +356,7 @@ def configs_for(
     from cems_workbench.evaluation.ablation import ablations
 
     configs = chosen_configs(files, presets, changes) or [default_config(header, changes)]
-    named = [[("--config", str(path))] for path in files or ()] + [[("--preset", name)] for name in presets or ()]
+    named = [[option] for option in _named(files, presets)]
     further = [("--set", text) for text in changes or ()] + ([("--ablate", ablate)] if ablate else [])
     return [
         (variant, [*options, *further])
@@ -374,22 +365,22 @@ def configs_for(
     ]
 
 
+def _named(files: Sequence[Path] | None, presets: Sequence[str] | None) -> list[tuple[str, str]]:
+    return [("--config", str(path)) for path in files or ()] + [("--preset", name) for name in presets or ()]
+
+
 def score_line(evidence: Path, named: Options, store: Path | None = None) -> str:
     """The command, quoted for a shell, that adds the missing scores of a file for the configs that these options name."""
-    words = [word for option in dict.fromkeys(named) for word in option]
-    where = [] if store is None else ["--store", str(store)]
-    command = shlex.join(["python", "-m", "cems_workbench", "fill-scores", str(evidence), *words, *where])
-    return f"score them: {command}"
+    words = ["fill-scores", str(evidence), *flat(named), *given_options(store=store)]
+    return f"score them: {shlex.join(['python', '-m', 'cems_workbench', *words])}"
 
 
 def decide(found: Regression, as_json: bool, *then: Sequence[str] | None, lines: Sequence[str] = ()) -> None:
     """Print what got worse, with commands in further lines that are not wrapped, and exit as `finish` does."""
     present(found, as_json)
-    if as_json:
-        return finish(found.outcomes)
-    for line in lines:
+    for line in () if as_json else lines:
         say(line)
-    finish(found.outcomes, *then)
+    finish(found.outcomes, *(() if as_json else then))
 
 
 def finish(outcomes: Sequence[Outcome], *then: Sequence[str] | None) -> None:

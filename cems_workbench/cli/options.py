@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 import typer
 
 from cems_workbench.builtin import DEFAULT_PRESET, default_preset, preset_names
-from cems_workbench.cli.terminal import literal, progress_lines, put_json, say, say_wrapped
+from cems_workbench.cli.terminal import literal, progress_lines, put_json, say, say_next, say_wrapped
 from cems_workbench.errors import InputError
 from cems_workbench.progress import Progress
 from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, LANGUAGES, TEXT_FIELDS, RowError
@@ -174,11 +174,19 @@ def print_table(
         console.print(table)
 
 
-def present(result: Result, as_json: bool = False, *, titled: bool = False, also: Sequence[ResultTable] = ()) -> None:
-    """Print a result: as JSON, or its lines, its tables and further ones, and its notes; with `titled` its title first."""
+def present(
+    result: Result,
+    as_json: bool = False,
+    *then: Sequence[str] | None,
+    titled: bool = False,
+    also: Sequence[ResultTable] = (),
+) -> None:
+    """Print a result: as JSON, or its lines (with `titled` its title first), its tables and further ones, its notes, and what to type
+    next."""
     if as_json:
         return put_json(result.to_json())
     print_parts([*([result.title] if titled else []), *result.lines], (*result.tables, *also), result.notes)
+    say_next(*then)
 
 
 def print_parts(lines: Iterable[str], tables: Iterable[ResultTable], notes: Iterable[str]) -> None:

@@ -353,26 +353,13 @@ def what_if_command(
         from cems_workbench.api.memories import what_if
         from cems_workbench.platform.parsing import read_text
 
-        found = what_if(
-            opened,
-            answer,
-            without=without,
-            text=text if text_file is None else read_text(text_file, "text of a memory"),
-            title=title,
-            project=of_project,
-            scope=scope,
-            queries=queries,
-            progress=progress,
-        )
+        text = text if text_file is None else read_text(text_file, "text of a memory")
+        new = {"text": text, "title": title, "project": of_project, "scope": scope}
+        found = what_if(opened, answer, without=without, **new, queries=queries, progress=progress)  # type: ignore[arg-type]
         any_judged = not as_json and bool(opened.resources.store.judgments.read())
-    present(found, as_json)
-    if as_json:
-        return
-    if queries is None and any_judged:
-        say_next(repeated("--queries", "all"))
-    else:
-        assert answer.request is not None
-        say_next(words_of("search", query, options=[*request_options(answer.request), *choice.words(store)]))
+    assert answer.request is not None
+    then = words_of("search", query, options=[*request_options(answer.request), *choice.words(store)])
+    present(found, as_json, repeated("--queries", "all") if queries is None and any_judged else then)
 
 
 def memory_command(
@@ -398,10 +385,8 @@ def memory_command(
     if not (hubs or orphans) and not given:
         raise InputError("name a memory: memory MEMORY_ID; or ask for --hubs or --orphans")
     memory_id, sources = (None, given) if hubs or orphans else (given[0], given[1:])
-    chosen, paths = (
-        choice.read() if choice.preset or choice.config else None,
-        evidence_files(sources) if sources else None,
-    )
+    chosen = choice.read() if choice.preset or choice.config else None
+    paths = evidence_files(sources) if sources else None
     if paths is not None:
         with EvidenceStream(paths) as stream:
             used = chosen or default_config(stream.header, choice.changes)

@@ -31,7 +31,7 @@ from cems_workbench.cli.options import (
     progress_bar,
     settings_for,
 )
-from cems_workbench.cli.terminal import first_search, say, say_next, words_of
+from cems_workbench.cli.terminal import first_search, say, words_of
 from cems_workbench.errors import InputError
 from cems_workbench.platform import start_up
 from cems_workbench.results import Report, Table
@@ -148,12 +148,8 @@ def mcp_command(
     try:
         server = WorkbenchServer(served)
         if http:
-            serve_http(
-                server,
-                DEFAULT_PORT if port is None else port,
-                served.settings.mcp_token or None,
-                lambda line: say(line, err=True),
-            )
+            token, place = served.settings.mcp_token or None, DEFAULT_PORT if port is None else port
+            serve_http(server, place, token, lambda line: say(line, err=True))
         else:
             serve_stdio(server)
     finally:
@@ -169,11 +165,7 @@ PRELOADED = ("cems_workbench.config", "cems_workbench.ui.inspect.page", "duckdb"
 """Imports of the first page, in its order; loaded while the browser fetches the page's scripts."""
 
 
-def app_command(
-    store: StoreOption = None,
-    port: int = 8501,
-    headless: bool = False,
-) -> None:
+def app_command(store: StoreOption = None, port: int = 8501, headless: bool = False) -> None:
     """Open the app in the browser. It listens on localhost; stop it with Ctrl-C."""
     if not PAGE.is_file():
         raise InputError(f"{PAGE} is missing: the installation is incomplete")
@@ -269,12 +261,10 @@ def doctor_command(
         with progress_bar(as_json) as progress, filled_resources(store) as resources:
             resources.repair(progress)
     checks = [*diagnose(settings_for(store), chosen, deep=deep), serve_check(str(settings_for(store).store))]
-    present(diagnosis(checks), as_json)
-    if not as_json:
-        # What it would search is refused until the embedder of the vectors is named.
-        refused = any(check.name == "embedder match" and check.status == "failed" for check in checks)
-        say_next(None if refused else _next_command(store))
-    if any(check.status == "failed" for check in checks):
+    failed = [check.name for check in checks if check.status == "failed"]
+    # What it would search is refused until the embedder of the vectors is named.
+    present(diagnosis(checks), as_json, None if as_json or "embedder match" in failed else _next_command(store))
+    if failed:
         raise typer.Exit(1)
 
 
@@ -300,9 +290,7 @@ def _recover(source: Path, target: Path, as_json: bool) -> None:
     rows = tuple((one.table, one.read, one.lost) for one in found if one.read or one.lost != 0)
     said = f"written into {target}; its indexes are built at the first search"
     report = Report(tables=[Table(("table", "read", "lost"), rows)], notes=[said], values=list(map(asdict, found)))
-    present(report, as_json)
-    if not as_json:
-        say_next(words_of("doctor", options=["--deep", "--store", str(target)]))
+    present(report, as_json, words_of("doctor", options=["--deep", "--store", str(target)]))
     if any(one.lost for one in found):
         raise typer.Exit(1)
 
@@ -329,9 +317,7 @@ def push_command(store: StoreOption = None, as_json: JsonOption = False) -> None
         notes=[*report.lines, f"labels are {where}; this store's own database is unchanged"],
         values={"rows": [asdict(row) for row in report.rows], "lines": report.lines},
     )
-    present(found, as_json)
-    if not as_json:
-        say_next(words_of("team status", options=given_options(store=store)))
+    present(found, as_json, words_of("team status", options=given_options(store=store)))
 
 
 @team_commands.command("status")
@@ -348,6 +334,5 @@ def status_command(store: StoreOption = None, as_json: JsonOption = False) -> No
         notes=lines,
         values={"where": state.line, "shared": shared, "rows": dict(state.counts), "lines": lines},
     )
-    present(found, as_json)
-    if state.counts.get("judgments") and not as_json:
-        say_next(words_of("agreement", options=given_options(store=store)))
+    then = words_of("agreement", options=given_options(store=store)) if state.counts.get("judgments") else None
+    present(found, as_json, then)

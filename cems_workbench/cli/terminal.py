@@ -122,17 +122,9 @@ class ProgressLines:
             if done == base or seconds <= 0:
                 return counted
             pace = (done - base) / seconds
-            return f"{counted}, {_rate(pace)}, about {_duration((total - done) / pace)} left"
-
-
-def _rate(pace: float) -> str:
-    if pace < 0.1:
-        return f"one every {1 / pace:.0f} s"
-    return f"{pace:,.0f} a second" if pace >= 10 else f"{pace:.1f} a second"
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+            rate = f"one every {1 / pace:.0f} s" if pace < 0.1 else f"{pace:,.{int(pace < 10)}f} a second"
+            left = (total - done) / pace
+            return f"{counted}, {rate}, about {f'{left:.0f} s' if left < 120 else f'{left / 60:.0f} min'} left"
 
 
 @contextmanager
@@ -195,14 +187,6 @@ def unused(name: str) -> str:
     while path.exists():
         path, number = Path(name).with_stem(f"{Path(name).stem}-{number}"), number + 1
     return str(path)
-
-
-def config_options(
-    files: Iterable[Path] | None, presets: Iterable[str] | None, changes: Iterable[str] | None
-) -> list[str]:
-    """The options that name several configs, as words."""
-    named = [("--config", str(path)) for path in files or ()] + [("--preset", name) for name in presets or ()]
-    return flat([*named, *(("--set", text) for text in changes or ())])
 
 
 def flat(options: Iterable[tuple[str, str]]) -> list[str]:

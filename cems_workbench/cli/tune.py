@@ -77,10 +77,8 @@ def export_command(
 
         assert chroma is not None
         with progress_bar(as_json) as progress, filled_resources(store) as resources:
-            present(export_chroma(resources.store, resources.embedder, chroma, progress), as_json)
-        if not as_json:
-            say_next(words_of("import", chroma, options=["--store", unused("other")]))
-        return
+            found = export_chroma(resources.store, resources.embedder, chroma, progress)
+        return present(found, as_json, words_of("import", chroma, options=["--store", unused("other")]))
     from cems_workbench.config import card_path
     from cems_workbench.jobs.exporting import exported, with_figures
 
@@ -122,17 +120,10 @@ def _measured(export: Export, evidence: Path, metric: Sequence[str] | None) -> E
 def print_ranking(ranking: ExportedRanking, err: bool = False) -> None:
     """Print the measures of a config here and as the reader of its export ranks, a row each, and their limits."""
     export = ranking.export
-    rows = [
-        [
-            str(row.measure),
-            row.baseline,
-            row.value,
-            f"{row.difference:+.4f}",
-            f"{row.low:+.4f} to {row.high:+.4f}",
-            row.p,
-        ]
-        for row in ranking.differences
-    ]
+    rows = []
+    for row in ranking.differences:
+        by, interval = f"{row.difference:+.4f}", f"{row.low:+.4f} to {row.high:+.4f}"
+        rows.append([str(row.measure), row.baseline, row.value, by, interval, row.p])
     title = f"{export.config.name} as {export.reader} reads the {export.form} file, on {ranking.queries} ({len(ranking.here.qids)})"
     print_table(["measure", "here", "as read", "difference", "95 % interval", "p"], rows, title, err=err)
     if not export.lost:
@@ -172,25 +163,22 @@ def config_history_command(
         raise InputError("--add saves a config: give neither an ID nor --out")
     if out is not None and number is None:
         raise InputError("--out restores a config: name its ID")
+    given, then = given_options(store=store), None
     with open_existing_store(store) as opened:
         if add is not None:
             _add(opened, add, why, author)
-            say_next(words_of("config-history", options=given_options(store=store)))
+            say_next(words_of("config-history", options=given))
         elif number is not None:
             _show_or_restore(opened, number, out, as_json)
             if out is not None:
                 say_next(first_search(opened, given_options(config=out, store=store)))
         else:
-            history = opened.configs.history()
-            present(_listed(history), as_json)
-            if as_json:
-                return
-            if history:
-                options = ["--out", unused("restored.yaml"), *given_options(store=store)]
-                say_next(words_of("config-history", str(history[0].id), options=options))
+            if history := opened.configs.history():
+                restored = ["--out", unused("restored.yaml"), *given]
+                then = words_of("config-history", str(history[0].id), options=restored)
             elif opened.judgments.read():
-                options = ["--judged", "--out", unused("all.evidence"), *given_options(store=store)]
-                say_next(words_of("gather", "all", options=options))
+                then = words_of("gather", "all", options=["--judged", "--out", unused("all.evidence"), *given])
+            present(_listed(history), as_json, then)
 
 
 def _add(store: Store, path: Path, why: str, author: str | None) -> None:
@@ -274,39 +262,26 @@ def tune_command(
         raise InputError("--open-holdout: without labels nothing is sealed")
     baseline = choice.read()
     from cems_workbench.api.tuning import TuningReport
+    from cems_workbench.jobs import tuning
     from cems_workbench.jobs.exporting import write_proposal
-    from cems_workbench.jobs.tuning import (
-        SearchSettings,
-        TuningData,
-        card_of,
-        planned_search,
-        run_search,
-        unlabelled_data,
-        with_stability,
-    )
     from cems_workbench.tuning.objective import parse_goal
 
+    within, judged = per_query_project, not without_labels
     labelled, least = labelled_evidence(
-        evidence,
-        lambda header: [baseline],
-        None,
-        store,
-        as_json,
-        only_project=per_query_project,
-        judged=not without_labels,
+        evidence, lambda header: [baseline], None, store, as_json, only_project=within, judged=judged
     )
     of_baseline = labelled[baseline]
     read = of_baseline.evidence
     relevant_from = least if grade is None else grade
     goal = parse_goal(metric or ["nDCG@10"], guard or (), 1 if without_labels else relevant_from)
     if without_labels:
-        data = unlabelled_data(baseline, read.header.query_set, read)
+        data = tuning.unlabelled_data(baseline, read.header.query_set, read)
     else:
-        data = TuningData(baseline, read.header.query_set, of_baseline, least)
+        data = tuning.TuningData(baseline, read.header.query_set, of_baseline, least)
     if read.answered and not as_json:
         say(f"lists {read.answered}")
     sealed = 0.0 if without_labels else holdout
-    planned = planned_search(
+    planned = tuning.planned_search(
         data, goal, space or (), group_by=group_by, folds=folds, sealed=sealed, trials=trials, seed=seed
     )
     start_up.freeze()
@@ -320,11 +295,11 @@ def tune_command(
 
             return watch
 
-        result = run_search(planned, watching)
+        result = tuning.run_search(planned, watching)
         if without_labels and of_baseline.grades.judgments and not result.tuned.search.cancelled:
             from cems_workbench.jobs.unlabelled import by_judgments
 
-            sealing = SearchSettings(planned.group_by, folds, holdout, trials, seed)
+            sealing = tuning.SearchSettings(planned.group_by, folds, holdout, trials, seed)
             try:
                 result = by_judgments(
                     result, of_baseline, sealing, relevant_from, lambda name: watching(f"{name}, judged")
@@ -333,12 +308,12 @@ def tune_command(
                 say(f"not compared with judgments: {str(refusal) or 'interrupted'}", err=True)
     if open_holdout and not result.tuned.search.cancelled and planned.sealed:
         result = _with_open_holdout(result, store)
-    rankings = write_proposal(result, out, card_of(result))
+    rankings = write_proposal(result, out, tuning.card_of(result))
     if html is not None:
         from cems_workbench.report.tuning import tuning_report
 
         with progress_bar(as_json) as progress:
-            page = tuning_report(with_stability(result, progress), datetime.now(UTC))
+            page = tuning_report(tuning.with_stability(result, progress), datetime.now(UTC))
         write_text(html, page)
     report = TuningReport(result)
     if as_json:
