@@ -107,10 +107,8 @@ class OpenAiChat:
         sleep: Callable[[float], None] = time.sleep,
         breaker: CircuitBreaker | None = None,
     ) -> None:
-        self._model = model
-        self._server = ModelServer(
-            base_url, CallLimits(timeout_s), breaker=breaker, sleep=sleep, secret=(key or "").strip()
-        )
+        self._model, secret = model, (key or "").strip()
+        self._server = ModelServer(base_url, CallLimits(timeout_s), breaker=breaker, sleep=sleep, secret=secret)
 
     @property
     def label(self) -> str:
@@ -182,8 +180,8 @@ def grade(reply: str) -> float:
     text = plain(reply).replace("−", "-")
     if not text:
         raise CallError("empty reply", "the model said nothing")
-    objects = _objects(text)
-    if objects:
+    rows = [row for value in json_values(text) for row in (value if isinstance(value, list) else [value])]
+    if objects := [row for row in rows if isinstance(row, dict)]:
         grades = [value for row in objects for key in row if key.lower() in _KEYS for value in _value(row[key])]
     else:
         grades = _named_grades(text) or _leading(text) or _numbers(text)
@@ -214,10 +212,11 @@ class LlmReranker:
 
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
         """One grade per text, 0..10, or the cause of failure."""
-        return score_pairs(lambda text: self._score(query, text), texts, self._max_concurrent)
 
-    def _score(self, query: str, text: str) -> PairScore:
-        return PairScore(grade(self._chat.ask(SYSTEM, question(query, text, self._instruction))))
+        def score(text: str) -> PairScore:
+            return PairScore(grade(self._chat.ask(SYSTEM, question(query, text, self._instruction))))
+
+        return score_pairs(score, texts, self._max_concurrent)
 
 
 def question(query: str, text: str, instruction: str = "") -> str:
@@ -240,11 +239,6 @@ def _only(grades: Iterable[float], reply: str) -> float:
     if not LOWEST <= value <= HIGHEST:
         raise CallError("not a number", f"the grade in {said!r} is outside 0 to 10")
     return value + 0.0  # -0.0 is 0
-
-
-def _objects(text: str) -> list[dict[str, Any]]:
-    rows = [row for value in json_values(text) for row in (value if isinstance(value, list) else [value])]
-    return [row for row in rows if isinstance(row, dict)]
 
 
 def _value(inside: Any) -> list[float]:

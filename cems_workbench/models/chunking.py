@@ -132,7 +132,7 @@ def cutter(rule: ChunkRule, embedder: Embedder) -> Cutter:
     if rule == "qmd":
         return Cutter(rule, f"qmd/{VERSION}", 0, True, lambda texts: [qmd_pieces(content) for _, content in texts])
     if rule == "whole":
-        return Cutter(rule, "whole", _NO_END, False, _none)
+        return Cutter(rule, "whole", _NO_END, False, lambda texts: [[] for _ in texts])
     if isinstance(embedder, LimitedEmbedder):
         return _by_tokens(embedder, embedder.model_id, embedder.room)
     stated = embedder.token_limit() if isinstance(embedder, StatesLimit) else None
@@ -265,11 +265,9 @@ def _qmd_spans(text: str, most: int, overlap: int, window: int) -> list[Span]:
 
 def _breaks(text: str) -> list[tuple[int, int]]:
     """(position, score) of every place where markdown breaks, by position; of several at one place the best."""
-    best: dict[int, int] = {}
-    for pattern, score in _BREAKS:
-        for match in pattern.finditer(text):
-            best[match.start()] = max(score, best.get(match.start(), 0))
-    return sorted(best.items())
+    # The best one comes last, and stays.
+    found = ((match.start(), score) for pattern, score in reversed(_BREAKS) for match in pattern.finditer(text))
+    return sorted(dict(found).items())
 
 
 def _fences(text: str) -> list[Span]:
@@ -289,7 +287,3 @@ def _cutoff(breaks: Sequence[tuple[int, int]], fences: Sequence[Span], target: i
             if value > best:
                 best, place = value, position
     return place
-
-
-def _none(texts: Sequence[tuple[str | None, str]]) -> list[list[Piece]]:
-    return [[] for _ in texts]

@@ -16,7 +16,7 @@ from typing import Any
 from cems_workbench.errors import ModelError, one_line
 from cems_workbench.models.device import Choice, Device, TorchModel
 from cems_workbench.models.protocol import TRUNCATED, PairScore
-from cems_workbench.models.resolve import MISSING_PACKAGE, Resolved, loads_others, locate
+from cems_workbench.models.resolve import FROM_HUB, MISSING_PACKAGE, Resolved, loads_others, locate
 from cems_workbench.records import MS_MARCO, JudgeScale
 
 VERSION = "cross-encoder/1"
@@ -29,8 +29,8 @@ class CrossEncoderReranker:
     """
 
     def __init__(self, asked: str, device: Choice = "auto") -> None:
-        self.resolved: Resolved = find_weights(asked, _cross_encoder_named(asked))
-        self.torch = TorchModel(_cross_encoder_named(asked), self._load, device)
+        name = _cross_encoder_named(asked)
+        self.resolved, self.torch = find_weights(asked, name), TorchModel(name, self._load, device)
 
     @property
     def batch(self) -> int:
@@ -57,11 +57,9 @@ class CrossEncoderReranker:
         return self.torch.model
 
     def _load(self, device: Device) -> Any:
-        model = load_cross_encoder(self.resolved, _cross_encoder_named(self.resolved.asked), device)
+        model = load_cross_encoder(self.resolved, self.torch.name, device)
         if model.num_labels != 1:
-            raise ModelError(
-                f"{_cross_encoder_named(self.resolved.asked)} has {model.num_labels} outputs; a reranker has one"
-            )
+            raise ModelError(f"{self.torch.name} has {model.num_labels} outputs; a reranker has one")
         return model
 
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
@@ -85,12 +83,10 @@ class CrossEncoderReranker:
 
         logits = [logit for _, found in self.torch.batches(unique, logits_of) for logit in found]
         tokenizer, room = self.model.tokenizer, self.model.max_length
-        lengths = [
-            len(ids) for ids in tokenizer([query] * len(unique), unique, truncation=False, verbose=False)["input_ids"]
-        ]
+        read = tokenizer([query] * len(unique), unique, truncation=False, verbose=False)["input_ids"]
         scores = {
-            text: _pair(float(logit), cut=bool(room) and length > room)
-            for text, logit, length in zip(unique, logits, lengths, strict=True)
+            text: _pair(float(logit), cut=bool(room) and len(ids) > room)
+            for text, logit, ids in zip(unique, logits, read, strict=True)
         }
         return [scores[text] for text in texts]
 
@@ -111,9 +107,8 @@ def load_cross_encoder(resolved: Resolved, name: str, device: Device = "cpu") ->
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
-    local = resolved.source != "Hugging Face hub"
     try:
-        return CrossEncoder(resolved.location, device=device, local_files_only=local)
+        return CrossEncoder(resolved.location, device=device, local_files_only=resolved.source != FROM_HUB)
     except Exception as error:  # a broken file raises its reader's exception: json, safetensors, torch
         reason = one_line(str(error)) or type(error).__name__
         raise ModelError(f"{name} cannot be loaded: {reason}") from error

@@ -299,8 +299,10 @@ def kept_agreement(of: Sequence[bytes], ways: Sequence[Way] = WAYS) -> Agreement
 
 
 def _path(of: Sequence[bytes], ways: Sequence[Way]) -> Path:
+    """Where what was found is kept; not absolute without a home folder."""
     parts = (processor().encode(), _version().encode(), repr(ways).encode(), *of)
-    return _cache_folder() / f"agreement-{hashlib.sha256(bytes(1).join(parts)).hexdigest()[:24]}.json"
+    cache_folder = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "cems-workbench"
+    return cache_folder / f"agreement-{hashlib.sha256(bytes(1).join(parts)).hexdigest()[:24]}.json"
 
 
 def _version() -> str:
@@ -324,11 +326,6 @@ def processor() -> str:
     features = getattr(getattr(np, "_core", None), "_multiarray_umath", None)
     has = sorted(each for each, there in getattr(features, "__cpu_features__", {}).items() if there)
     return " ".join([platform.machine(), name or platform.processor(), *has])  # which may start a process
-
-
-def _cache_folder() -> Path:
-    """Where what was found is kept; not absolute without a home folder."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "cems-workbench"
 
 
 def _keep(path: Path, agreement: Agreement) -> None:

@@ -16,7 +16,7 @@ from cems_workbench.errors import ModelError
 from cems_workbench.models.device import Choice, Device, TorchModel
 from cems_workbench.models.http import sendable
 from cems_workbench.models.protocol import Float32
-from cems_workbench.models.resolve import Resolved
+from cems_workbench.models.resolve import FROM_HUB, Resolved
 from cems_workbench.progress import Progress, silent
 
 BATCH_SIZE = 32
@@ -41,10 +41,7 @@ class CachedQueries(ABC):
 
     def encode_query(self, text: str) -> Float32:
         """The unit vector of one query, shape (dimension,); the last few queries are remembered."""
-        if text not in self._recent:
-            self._recent[text] = self.encode_queries([text])[0]
-            while len(self._recent) > MAX_CACHED_QUERIES:
-                self._recent.popitem(last=False)
+        self.remember([text])
         return self._recent[text]
 
     def remember(self, texts: Sequence[str]) -> None:
@@ -164,16 +161,13 @@ class SentenceTransformerEmbedder(TokenEmbedder):
         transformers_logging.disable_progress_bar()
 
         try:
-            model = SentenceTransformer(self.resolved.location, device=device, local_files_only=not self._from_hub)
+            here = self.resolved.source != FROM_HUB
+            model = SentenceTransformer(self.resolved.location, device=device, local_files_only=here)
         except (OSError, ValueError) as error:
             reason = str(error).splitlines()[0]
             raise ModelError(f"embedder {self.resolved.asked} cannot be loaded: {reason}") from error
         model.eval()
         return model
-
-    @property
-    def _from_hub(self) -> bool:
-        return self.resolved.source == "Hugging Face hub"
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
         """Unit vectors, shape (len(texts), dimension), float32; equal texts are embedded once.
@@ -181,10 +175,8 @@ class SentenceTransformerEmbedder(TokenEmbedder):
         Batches are of similar length, so little is padded; `progress` is called after each.
         """
         unique = list(dict.fromkeys(texts))
-        # Batches of like length are padded little.
         order = sorted(range(len(unique)), key=lambda i: -len(unique[i]))
-        vectors = np.zeros((len(unique), self.dimension), dtype=np.float32)
-        done = 0
+        vectors, done = np.zeros((len(unique), self.dimension), dtype=np.float32), 0
 
         def embedded(model: Any, batch: Sequence[int]) -> Any:
             read = [sendable(unique[i][:MAX_CHARS]) for i in batch]
@@ -198,26 +190,19 @@ class SentenceTransformerEmbedder(TokenEmbedder):
         return vectors[[place[text] for text in texts]]
 
     def token_vectors(self, texts: Sequence[str]) -> list[tuple[list[int], Float32]]:
-        out = []
-        special = set(self.model.tokenizer.all_special_ids)
+        out, special = [], set(self.model.tokenizer.all_special_ids)
+        asked = {"output_value": "token_embeddings", "convert_to_numpy": False, "show_progress_bar": False}
 
         def read_tokens(model: Any, batch: Sequence[str]) -> list[Float32]:
-            rows = model.encode(
-                [sendable(text) for text in batch],
-                batch_size=len(batch),
-                output_value="token_embeddings",
-                convert_to_numpy=False,
-                show_progress_bar=False,
-            )
+            rows = model.encode([sendable(text) for text in batch], batch_size=len(batch), **asked)
             return [np.asarray(one.cpu(), dtype=np.float32) for one in rows]
 
         vectors = [rows for _, found in self.torch.batches(texts, read_tokens) for rows in found]
         limit = self.model.max_seq_length
         for text, rows in zip(texts, vectors, strict=True):
             ids = self.model.tokenizer(sendable(text), truncation=True, max_length=limit)["input_ids"]
-            array = rows[: len(ids)]
             keep = [i for i, token in enumerate(ids) if token not in special]
-            kept = array[keep]
+            kept = rows[: len(ids)][keep]
             norms = np.linalg.norm(kept, axis=1, keepdims=True)
             out.append(([ids[i] for i in keep], kept / np.maximum(norms, 1e-12)))
         return out

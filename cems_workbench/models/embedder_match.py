@@ -35,12 +35,11 @@ KNOWN_MODELS: Mapping[int, tuple[str, ...]] = {
 
 def candidates(dimension: int) -> str:
     """A sentence about the models of a dimension, and that no packaged one makes it if so."""
-    known = KNOWN_MODELS.get(dimension, ())
-    packaged = "" if dimension == PACKAGED_DIMENSION else f"no packaged embedder makes {dimension:,} numbers"
-    named = f"{', '.join(known)} do, among others" if known else "no common model is known to make them"
-    if not packaged:
-        return f"models that make {dimension:,} numbers: {', '.join(known)}, among others"
-    return f"{packaged}; {named}"
+    known = ", ".join(KNOWN_MODELS.get(dimension, ()))
+    if dimension == PACKAGED_DIMENSION:
+        return f"models that make {dimension:,} numbers: {known}, among others"
+    named = f"{known} do, among others" if known else "no common model is known to make them"
+    return f"no packaged embedder makes {dimension:,} numbers; {named}"
 
 
 MATCH_COSINE = 0.99

@@ -40,7 +40,6 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 5.0
 CONNECT_SHARE = 0.8
-"""Share of a deadline that connecting may take: distinguishes an unreachable server from a slow one."""
 MAX_RETRY_WAIT_S = 10.0
 MIN_SECRET_CHARS = 4
 """A user name or a value in a URL that is shorter is no secret: taking it out would tear words apart."""
@@ -49,6 +48,7 @@ MAX_REPLY_BYTES = 100_000_000
 """Limit for a model server's response; the vectors of a batch are some megabytes."""
 
 
+@dataclass(eq=False, repr=False)
 class CallError(ModelError):
     """A failed call: `str` is "cause: what happened", on one line.
 
@@ -56,25 +56,20 @@ class CallError(ModelError):
     `unreachable`: there was no connection.
     """
 
-    def __init__(
-        self,
-        cause: str,
-        what: str,
-        *,
-        again: bool = False,
-        stop: bool = False,
-        wait_s: float = 0.0,
-        unreachable: bool = False,
-    ) -> None:
-        self.cause, self.what = cause, one_line(what)
-        self.again, self.stop, self.wait_s, self.unreachable = again, stop, wait_s, unreachable
-        super().__init__(f"{cause}: {self.what}")
+    cause: str
+    what: str
+    again: bool = False
+    stop: bool = False
+    wait_s: float = 0.0
+    unreachable: bool = False
+
+    def __post_init__(self) -> None:
+        self.what = one_line(self.what)
+        super().__init__(f"{self.cause}: {self.what}")
 
     def reworded(self, what: str) -> CallError:
         """The same failure with another message."""
-        return CallError(
-            self.cause, what, again=self.again, stop=self.stop, wait_s=self.wait_s, unreachable=self.unreachable
-        )
+        return replace(self, what=what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,9 +157,8 @@ class ModelServer:
 
         from cems_workbench.platform.http_limits import HEADERS, async_hook, ssl_context
 
-        logging.getLogger("httpx").setLevel(
-            logging.WARNING
-        )  # below that it logs URLs whole, with what is secret in them
+        # Below that it logs URLs whole, with what is secret in them.
+        logging.getLogger("httpx").setLevel(logging.WARNING)
 
         async def check(response: httpx.Response) -> None:
             if response.status_code >= 400:
@@ -173,11 +167,10 @@ class ModelServer:
                 said = self.redacted(server_message(response.text))
                 raise status_error(response.status_code, said, response.headers.get("retry-after"))
 
+        hooks = [async_hook(self.most or MAX_REPLY_BYTES), *([check] if raise_for_status else [])]
         return {
             "timeout": httpx.Timeout(self.limits.timeout_s, connect=self.limits.connect_s),
-            "event_hooks": {
-                "response": [async_hook(self.most or MAX_REPLY_BYTES), *([check] if raise_for_status else [])]
-            },
+            "event_hooks": {"response": hooks},
             "headers": HEADERS,
             # A redirect would send key and query to a host that the user did not name.
             "follow_redirects": False,
@@ -193,8 +186,7 @@ class ModelServer:
         name = self.name
         if self.breaker is None:
             return self._with_retries(request, self.limits.tries)
-        refusal = self.breaker.refusal(name)
-        if refusal is not None:
+        if (refusal := self.breaker.refusal(name)) is not None:
             raise CallError("refused", refusal, stop=True)
         started = time.monotonic()
         try:
@@ -204,8 +196,7 @@ class ModelServer:
             if failure.unreachable:
                 reason = failure.what if failure.cause == "refused" else str(failure)
                 self.breaker.failed(name, reason, time.monotonic() - started)
-            else:
-                # An error status is an answer too: the server can be reached.
+            else:  # an error status is an answer too: the server can be reached
                 self.breaker.answered(name)
             raise
         self.breaker.answered(name)
@@ -301,14 +292,15 @@ def score_pairs(score: Callable[[str], PairScore], texts: Sequence[str], max_con
 
     def timed(text: str) -> PairScore:
         if stopped:
-            return PairScore(None, _not_asked(stopped[0]), {"seconds": 0.0})
+            said = str(stopped[0])
+            said = said if said.startswith(NOT_ASKED) else f"{NOT_ASKED}, since {said}"
+            return PairScore(None, said, {"seconds": 0.0})
         started = time.perf_counter()
         try:
             scored = score(text)
         except ModelError as failure:
             scored = PairScore(None, flagged(failure))
-            if isinstance(failure, CallError) and failure.stop:
-                stopped.append(failure)
+            stopped.extend([failure] if isinstance(failure, CallError) and failure.stop else [])
         return replace(scored, detail={**(scored.detail or {}), "seconds": round(time.perf_counter() - started, 4)})
 
     unique = list(dict.fromkeys(texts))
@@ -320,10 +312,6 @@ def score_pairs(score: Callable[[str], PairScore], texts: Sequence[str], max_con
         pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C no further call starts
 
 
-def _not_asked(stopped: CallError) -> str:
-    return str(stopped) if str(stopped).startswith(NOT_ASKED) else f"{NOT_ASKED}, since {stopped}"
-
-
 def flagged(failure: ModelError) -> str:
     """The error of a pair: the failure's own words, with a cause before it if it names none."""
     said = one_line(str(failure))
@@ -332,8 +320,31 @@ def flagged(failure: ModelError) -> str:
 
 def call_error(error: Exception, server: ModelServer) -> CallError:
     """The failure behind an exception of httpx or the ollama client, naming the server. Re-raises any other exception: a bug."""
-    failure = _call_error(error, server)
-    return failure.reworded(f"{server.name}: {failure.what}")
+    import httpx
+
+    if isinstance(error, CallError):
+        return error.reworded(f"{server.name}: {error.what}")
+    away = {"stop": True, "unreachable": True}
+    failures: tuple[tuple[Any, str, str, dict[str, bool]], ...] = (  # the first that it is an instance of
+        (TimeoutError, "timeout", f"no complete reply in {server.limits.timeout_s:g} s", {}),
+        (httpx.ConnectTimeout, "timeout", "the server did not accept the connection in time", away),
+        (httpx.TimeoutException, "timeout", "the server did not answer in time", {}),
+        # The ollama client raises the latter.
+        ((httpx.ConnectError, ConnectionError), "refused", "nothing answers at this address", away | {"again": True}),
+        (
+            httpx.TransportError,
+            "server error",
+            f"the connection broke before the reply was complete: {error}",
+            {"again": True},
+        ),
+        ((httpx.HTTPError, httpx.InvalidURL), "bad reply", str(error) or type(error).__name__, {}),
+        # Not JSON, or JSON of another shape.
+        ((ValueError, TypeError, RecursionError), "bad reply", f"not the JSON that was expected: {error}", {}),
+    )
+    for kinds, cause, what, of_call in failures:
+        if isinstance(error, kinds):
+            return CallError(cause, f"{server.name}: {what}", **of_call)
+    raise error
 
 
 def _unread(error: Exception, server: ModelServer) -> CallError | None:
@@ -341,28 +352,6 @@ def _unread(error: Exception, server: ModelServer) -> CallError | None:
     from cems_workbench.platform.http_limits import ResponseError
 
     return CallError("bad reply", f"{server.name}: {error}") if isinstance(error, ResponseError) else None
-
-
-def _call_error(error: Exception, server: ModelServer) -> CallError:
-    import httpx
-
-    if isinstance(error, CallError):
-        return error
-    if isinstance(error, TimeoutError):
-        return CallError("timeout", f"no complete reply in {server.limits.timeout_s:g} s")
-    if isinstance(error, httpx.ConnectTimeout):
-        return CallError("timeout", "the server did not accept the connection in time", stop=True, unreachable=True)
-    if isinstance(error, httpx.TimeoutException):
-        return CallError("timeout", "the server did not answer in time")
-    if isinstance(error, (httpx.ConnectError, ConnectionError)):  # the ollama client raises the latter
-        return CallError("refused", "nothing answers at this address", again=True, stop=True, unreachable=True)
-    if isinstance(error, httpx.TransportError):
-        return CallError("server error", f"the connection broke before the reply was complete: {error}", again=True)
-    if isinstance(error, (httpx.HTTPError, httpx.InvalidURL)):
-        return CallError("bad reply", str(error) or type(error).__name__)
-    if isinstance(error, (ValueError, TypeError, RecursionError)):  # not JSON, or JSON of another shape
-        return CallError("bad reply", f"not the JSON that was expected: {error}")
-    raise error
 
 
 def status_error(status: int, said: str, retry_after: str | None = None) -> CallError:

@@ -48,9 +48,9 @@ class ReadText:
         """Unit vectors, shape (S, d)."""
         return self.halves.astype(np.float32)
 
-    @property
-    def nbytes(self) -> int:
-        return self.ids.nbytes + self.halves.nbytes + OVERHEAD_BYTES
+    def size(self, text: str) -> int:
+        """The bytes that it takes when it is kept, with its text."""
+        return self.ids.nbytes + self.halves.nbytes + OVERHEAD_BYTES + len(text)
 
 
 class TokenMemory:
@@ -85,13 +85,10 @@ class TokenMemory:
     def _keep(self, text: str, read: ReadText) -> None:
         before = self._kept.pop(text, None)
         self._kept[text] = read
-        self.nbytes += _size(text, read) - (_size(text, before) if before else 0)
+        self.nbytes += read.size(text) - (before.size(text) if before else 0)
         while self.nbytes > self._limit:
-            self.nbytes -= _size(*self._kept.popitem(last=False))
-
-
-def _size(text: str, read: ReadText) -> int:
-    return read.nbytes + len(text)
+            oldest, kept = self._kept.popitem(last=False)
+            self.nbytes -= kept.size(oldest)
 
 
 VERSION = "late-interaction/4"

