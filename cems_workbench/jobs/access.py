@@ -56,18 +56,13 @@ def allowed_path(typed: str, settings: Settings) -> Path:
     Allowed are the folder that contains the store of the settings, and the setting `folders`.
     """
     try:
-        place = Path(typed).expanduser().resolve()
-        allowed = [
-            settings.store.resolve().parent,
-            *(Path(each).expanduser().resolve() for each in _listed(settings.folders)),
-        ]
+        place, *named = (Path(each).expanduser().resolve() for each in (typed, *_listed(settings.folders)))
+        allowed = [settings.store.resolve().parent, *named]
     except (OSError, ValueError, RuntimeError) as error:  # too long, with a NUL, or an unknown user's home
         raise InputError(f"{typed[:80]!r} is not a path: {error}") from None
     if not any(place == folder or folder in place.parents for folder in allowed):
-        named = ", ".join(map(str, dict.fromkeys(allowed)))
-        raise InputError(
-            f"{place} is not in a folder that pages may open ({named}); CEMS_WORKBENCH_FOLDERS names more of them"
-        )
+        there = f"{place} is not in a folder that pages may open ({', '.join(map(str, dict.fromkeys(allowed)))})"
+        raise InputError(f"{there}; CEMS_WORKBENCH_FOLDERS names more of them")
     return place
 
 

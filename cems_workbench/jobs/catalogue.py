@@ -28,14 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from cems_workbench.config import (
-    PipelineConfig,
-    dump_config,
-    load_import,
-    parse_config,
-    preset,
-    preset_names,
-)
+from cems_workbench.config import PipelineConfig, dump_config, load_import, parse_config, preset, preset_names
 from cems_workbench.config.forms.files import Imported, salvaged
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.platform.atomic_write import write_text
@@ -242,11 +235,8 @@ class SampleFigures:
         """Are all presets unchanged since the measurement?"""
         from cems_workbench.tuning.scorer import config_digest
 
-        known = preset_names()
-        return all(
-            name in known and config_digest(preset(name).config) == digest
-            for name, digest in self.measured.presets.items()
-        )
+        then = self.measured.presets
+        return then == {name: config_digest(preset(name).config) for name in preset_names() if name in then}
 
 
 def sample_figures(resources: Resources, query_set: str | None = None) -> SampleFigures | None:
@@ -282,13 +272,8 @@ def corpus_digest(store: Store) -> str:
 def read_figures() -> SampleFigures:
     """The packaged file."""
     values = json.loads(FILE.read_text(encoding="utf-8"))
-    return SampleFigures(
-        values["version"],
-        date.fromisoformat(values["day"]),
-        Measured(**values["measured"]),
-        _record(values["experiment"]),
-        _record(values["tuned"]),
-    )
+    day, measured = date.fromisoformat(values["day"]), Measured(**values["measured"])
+    return SampleFigures(values["version"], day, measured, _record(values["experiment"]), _record(values["tuned"]))
 
 
 def write_figures(figures: SampleFigures, file: Path = FILE) -> None:

@@ -51,15 +51,11 @@ def export_chroma(store: Store, embedder: QueryEmbedder, folder: Path, progress:
                 keys = [(memory_id, seq) for memory_id, of in by_memory.items() for seq in of]
                 rows = store.indexes.chroma_records(keys)
                 for batch in portions(rows, chroma.BATCH_SIZE):
+                    own, texts = [key_of(key) for key, _, _ in batch], [text for _, text, _ in batch]
+                    about: Any = [{name: each for name, each in of.items() if each is not None} for _, _, of in batch]
+                    found = np.stack([by_memory[memory_id][seq] for (memory_id, seq), _, _ in batch])
                     with chroma.store_errors(chroma.WRITE_FAILED):
-                        collection.add(
-                            ids=[key_of(key) for key, _, _ in batch],
-                            documents=[text for _, text, _ in batch],
-                            metadatas=[
-                                {name: each for name, each in own.items() if each is not None} for _, _, own in batch
-                            ],
-                            embeddings=np.stack([by_memory[memory_id][seq] for (memory_id, seq), _, _ in batch]),
-                        )
+                        collection.add(ids=own, documents=texts, metadatas=about, embeddings=found)
                 written += len(rows)
         finally:
             client.close()
@@ -69,9 +65,8 @@ def export_chroma(store: Store, embedder: QueryEmbedder, folder: Path, progress:
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
-    lines = [
-        f"{counted(len(ids), 'memories')} with {counted(written, 'vectors')} are in {folder}, collection {COLLECTION}"
-    ]
+    made = f"{counted(len(ids), 'memories')} with {counted(written, 'vectors')}"
+    lines = [f"{made} are in {folder}, collection {COLLECTION}"]
     notes = ["queries, judgments and labels are not in it: the commands dataset and judgments write them"]
     values = {"folder": str(folder), "collection": COLLECTION, "memories": len(ids), "vectors": written}
     return Report(lines=lines, notes=notes, values={**values, "embedder": embedder.model_id})

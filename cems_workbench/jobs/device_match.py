@@ -98,7 +98,4 @@ def _sample() -> tuple[list[str], list[str]]:
         [json.loads(line) for line in (SAMPLE_DATA / f"{name}.jsonl").read_text("utf-8").splitlines()]
         for name in ("queries", "memories")
     )
-    return (
-        [row["query"] for row in queries if row["qid"] in judged],
-        [row["content"] for row in memories[:TEXTS]],
-    )
+    return [row["query"] for row in queries if row["qid"] in judged], [row["content"] for row in memories[:TEXTS]]

@@ -96,9 +96,7 @@ class SourceMatch:
             return f"{self.match.reproduced} of {self.asked} stored vectors reproduced{of}"
         others = "" if self.others is None else f" ({self.others:.2f} with those of other memories)"
         cut = f"; {self.cut} of the texts are longer than the model reads" if self.cut else ""
-        maybe = (
-            "; the model may be right, and the text that was embedded another than those tried" if self.likely else ""
-        )
+        maybe = "; the model may be right, and the text that was embedded another than those tried" * self.likely
         return (
             f"{self.match.reproduced} of {self.asked} stored vectors reproduced, cosines {self.low:.2f} to {self.high:.2f}{others}; "
             f"tried: {_listed(self.tried)}{cut}{maybe}"
@@ -135,9 +133,8 @@ def match_store(store: Store, embedder: Embedder) -> EmbedderMatch:
         return EmbedderMatch(0, 0, 0.0)
     vectors = store.indexes.open(embedder).vectors
     ids = vectors.ids()
-    spread = [
-        ids[i] for i in dict.fromkeys(np.linspace(0, len(ids) - 1, min(SAMPLE_TEXTS, len(ids))).astype(int).tolist())
-    ]
+    places = np.linspace(0, len(ids) - 1, min(SAMPLE_TEXTS, len(ids))).astype(int).tolist()
+    spread = [ids[i] for i in dict.fromkeys(places)]
     stored, texts = vectors.chunk_embeddings(spread), store.indexes.texts(spread)
     # One chunk per memory, so that the sample covers more memories.
     firsts = [(key, next(iter(stored[key]))) for key in spread if key in stored]
@@ -258,13 +255,6 @@ def _whole(sample: Sequence[SampleText], embedder: Embedder, form: str, tried: t
     )
     truncated = getattr(embedder, "truncated", None)  # a server does not say what it reads
     cut = 0 if truncated is None else sum(truncated(texts))
-    return SourceMatch(
-        of_cosines(cosines),
-        form,
-        min(cosines),
-        max(cosines),
-        float(np.median(shifted)) if len(sample) > 1 else None,
-        tried,
-        cut,
-        rest=float(np.median([each for each in cosines if each < MATCH_COSINE] or [1.0])),
-    )
+    others = float(np.median(shifted)) if len(sample) > 1 else None
+    rest = float(np.median([each for each in cosines if each < MATCH_COSINE] or [1.0]))
+    return SourceMatch(of_cosines(cosines), form, min(cosines), max(cosines), others, tried, cut, rest=rest)

@@ -147,11 +147,9 @@ class EvaluationReport(Result):
         Scores are 1/rank: evaluation tools order by score and break ties their own way. It has the queries of `to_qrels`, but for those
         without any result.
         """
-        counted = self.to_qrels()
-        ranked = zip(self.evaluation.qids, self.evaluation.results, strict=True)
-        return {
-            qid: {key: 1 / rank for rank, key in enumerate(ids, 1)} for qid, ids in ranked if qid in counted and ids
-        }
+        counted, found = self.to_qrels(), self.evaluation
+        ranked = [(qid, ids) for qid, ids in zip(found.qids, found.results, strict=True) if qid in counted and ids]
+        return {qid: {key: 1 / rank for rank, key in enumerate(ids, 1)} for qid, ids in ranked}
 
     def to_qrels(self) -> dict[str, dict[str, int]]:
         """The grades as qrels: grade by memory id, by qid; ir_measures and `ranx.Qrels(...)` accept it unchanged.
@@ -226,12 +224,9 @@ Labelled = Callable[[PipelineConfig], LabelledEvidence | None]
 
 def agreed(judgments: Sequence[Judgment], kind: str | None) -> AgreedGrades:
     """The agreed grades of one kind of judge, human or model; with None a model's grade counts if no person gave one."""
-    grades = agreed_grades(judgments, kind)
-    answerable = agreed_answerable(judgments, kind)
-    rows: list[object] = [
-        *sorted((qid, sorted(given.items())) for qid, given in grades.items()),
-        *sorted(answerable.items()),
-    ]
+    grades, answerable = agreed_grades(judgments, kind), agreed_answerable(judgments, kind)
+    rows: list[object] = [*sorted((qid, sorted(given.items())) for qid, given in grades.items())]
+    rows += sorted(answerable.items())
     return AgreedGrades(grades, judgments, hashlib.sha256(repr(rows).encode()).hexdigest()[:16], answerable)
 
 
@@ -268,13 +263,12 @@ def labelled(
 ) -> LabelledEvidence:
     """Evidence with grades, tabulated once per pair. With `timed` its cost includes the time of gathering."""
     seconds = evidence.seconds_per_query if timed else None
-    batch = cache(
-        ("batch", *_key(evidence, grades), seconds),
-        lambda: LabelledBatch(
-            as_judged(evidence.queries, grades.answerable), evidence.evidences, grades.grades, seconds
-        ),
-    )
-    return LabelledEvidence(evidence, batch, grades)
+
+    def tabulated() -> LabelledBatch:
+        queries = as_judged(evidence.queries, grades.answerable)
+        return LabelledBatch(queries, evidence.evidences, grades.grades, seconds)
+
+    return LabelledEvidence(evidence, cache(("batch", *_key(evidence, grades), seconds), tabulated), grades)
 
 
 def _key(evidence: EvidenceSet, grades: AgreedGrades) -> tuple[object, ...]:
@@ -331,11 +325,8 @@ def losses_of_reports(reports: Sequence[EvaluationReport], cutoff: int, shown: i
         raise InputError(f"cutoff {cutoff}: expected a rank, 1 or more")
     if not 0 <= shown <= MAX_ROWS:
         raise InputError(f"shown {shown}: expected a number from 0 to {MAX_ROWS}")
-    configs = with_unique_names([report.config for report in reports])
-    renamed = [
-        replace(report, evaluation=replace(report.evaluation, config=config))
-        for report, config in zip(reports, configs, strict=True)
-    ]
+    both = zip(reports, with_unique_names([report.config for report in reports]), strict=True)
+    renamed = [replace(report, evaluation=replace(report.evaluation, config=config)) for report, config in both]
     return measured_losses(renamed, reports[0].evaluation.relevant_from, cutoff, shown)
 
 

@@ -6,6 +6,7 @@ scores. Lists of a running system never come from a file: this process asks the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
@@ -77,7 +78,10 @@ class EvidenceMemory:
         `progress` counts queries, and is also called after each batch of a reranker. Its exceptions pass through, and finished
         queries are kept. Raises as `gather` does, and SourceError if a running system is unavailable.
         """
-        gathered = self._slot(self.key(config, resources))
+        key = self.key(config, resources)
+        while key not in self._gathered and len(self._gathered) >= self._sets:
+            self._gathered.pop(next(iter(self._gathered)))
+        gathered = self._gathered.setdefault(key, {})
         if not asks_source(config) and not all(query in gathered for query in queries):
             _take_from_shelf(gathered, queries, config, resources)
         missing, found = [query for query in queries if query not in gathered], dict[Query, Evidence]()
@@ -102,13 +106,6 @@ class EvidenceMemory:
         """Drop the evidence of this config, so that it is gathered again."""
         self._gathered.pop(self.key(config, resources), None)
 
-    def _slot(self, key: MemoryKey) -> dict[Query, Evidence]:
-        if key not in self._gathered:
-            while len(self._gathered) >= self._sets:
-                self._gathered.pop(next(iter(self._gathered)))
-            self._gathered[key] = {}
-        return self._gathered[key]
-
 
 def _take_from_shelf(
     gathered: dict[Query, Evidence], queries: Sequence[Query], config: PipelineConfig, resources: Resources
@@ -121,13 +118,9 @@ def _take_from_shelf(
         if not missing.intersection(selection.queries):
             continue
         with suppress(InputError):
-            evidence = read_exact_evidence(config, selection, resources)
-            if evidence is not None:
-                gathered |= {
-                    q: evidence.evidences[q.qid]
-                    for q in evidence.queries
-                    if q in missing and q.qid in evidence.evidences
-                }
+            if (evidence := read_exact_evidence(config, selection, resources)) is not None:
+                known = (q for q in evidence.queries if q in missing and q.qid in evidence.evidences)
+                gathered |= {q: evidence.evidences[q.qid] for q in known}
 
 
 def _gathered_selections(resources: Resources, judgments: Sequence[Judgment]) -> Iterator[QuerySelection]:
@@ -156,11 +149,8 @@ def gathered_judged_set(config: PipelineConfig, resources: Resources) -> Labelle
         return None
     queries, grades = judged_queries(resources)
     relevant_from = resources.store.query_sets.relevant_from_of([query.qid for query in queries])
-    useful = [
-        query
-        for query in queries
-        if any(grade >= relevant_from[query.qid] for grade in grades.get(query.qid, {}).values())
-    ]
+    best = {qid: max(found.values(), default=-math.inf) for qid, found in grades.items()}
+    useful = [query for query in queries if best.get(query.qid, -math.inf) >= relevant_from[query.qid]]
     drawn = {query.qid for query in sample_queries(useful, MAX_CHECKED, seed=0)}
     found: dict[str, Evidence] = {}
     alike = [config]

@@ -125,23 +125,17 @@ class ExportedRanking:
         """The figures as plain values."""
         from cems_workbench.evaluation.evaluate import number
 
+        measures: dict[str, Any] = {}
+        for row in self.differences:
+            figures = {"here": row.baseline, "there": row.value, "difference": row.difference}
+            interval = {"interval": [number(row.low), number(row.high)], "p": row.p}
+            measures[str(row.measure)] = {name: number(value) for name, value in figures.items()} | interval
         return {
-            "form": self.export.form,
-            "reader": self.export.reader,
-            "queries": self.queries,
+            **{"form": self.export.form, "reader": self.export.reader, "queries": self.queries},
             "count": len(self.here.qids),
             "lost": [path for path, _, _ in self.export.lost],
             "lacking": self.lacking,
-            "measures": {
-                str(row.measure): {
-                    "here": number(row.baseline),
-                    "there": number(row.value),
-                    "difference": number(row.difference),
-                    "interval": [number(row.low), number(row.high)],
-                    "p": row.p,
-                }
-                for row in self.differences
-            },
+            "measures": measures,
         }
 
 
@@ -164,17 +158,13 @@ def measured(
 
     other = here if there is None else there
     asked = set(here.qids) & set(other.qids) & (set(here.qids) if qids is None else set(qids))
-    found = [
-        evaluate(
-            batch if asked == set(batch.qids) else batch.of_queries(asked),
-            config,
-            measures,
-            seed=seed,
-            with_bounds=False,
-        )
-        for batch, config in ((here, export.config), (other, export.read))[: 2 if export.lost else 1]
-    ]
-    rows = found if export.lost else [*found, *found]  # the target reads the same config
+
+    def figures(batch: LabelledBatch, config: PipelineConfig) -> Evaluation:
+        queries = batch if asked == set(batch.qids) else batch.of_queries(asked)
+        return evaluate(queries, config, measures, seed=seed, with_bounds=False)
+
+    first = figures(here, export.config)
+    rows = [first, figures(other, export.read) if export.lost else first]  # or the target reads the same config
     return ExportedRanking(export, compare(rows, seed=seed), queries)
 
 
@@ -192,18 +182,9 @@ def measured_proposal(
     parts = [("the queries searched on", plan.split.open)]
     if result.tuned.holdout is not None:
         parts.append(("the hold-out", plan.split.holdout))
-    return [
-        measured(
-            export,
-            batch,
-            plan.goal.objectives,
-            words,
-            there=there,
-            qids=[batch.qids[row] for row in rows.tolist()],
-            seed=plan.seed,
-        )
-        for words, rows in parts
-    ]
+    of = ((words, [batch.qids[row] for row in rows.tolist()]) for words, rows in parts)
+    measures = plan.goal.objectives
+    return [measured(export, batch, measures, name, there=there, qids=qids, seed=plan.seed) for name, qids in of]
 
 
 def of_selection(

@@ -94,9 +94,8 @@ def wording(settings: Settings) -> Wording:
     """The prefixes of texts and queries for the embedder on a server."""
     from cems_workbench.models.server_embedder import Wording
 
-    return Wording(
-        settings.embedding_text_prefix, settings.embedding_query_prefix, settings.embedding_query_model.strip()
-    )
+    by_model = settings.embedding_query_model.strip()
+    return Wording(settings.embedding_text_prefix, settings.embedding_query_prefix, by_model)
 
 
 def servers(settings: Settings) -> Servers:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from cems_workbench.config import PipelineConfig
@@ -76,34 +77,23 @@ def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent)
         plan = replace(plan, configs={header.config.name: header.config})
     judgments = resources.store.judgments.read()
     begun = datetime.now(UTC)
-    evidences = {
-        name: ensure_evidence(
-            config, plan.selection, judgments, resources, _named(name, progress), since=begun
-        ).evidences
-        for name, config in plan.configs.items()
-    }
-    rankings: dict[str, Ranked] = {
-        name: {qid: _first(evidence, plan.configs[name], plan.depth) for qid, evidence in by_query.items()}
-        for name, by_query in evidences.items()
-    }
+    evidences: dict[str, Mapping[str, Evidence]] = {}
+    rankings: dict[str, Ranked] = {}
+    for name, config in plan.configs.items():
+        step = partial(lambda under, _, done, total: progress(under, done, total), name)
+        found = ensure_evidence(config, plan.selection, judgments, resources, step, since=begun)
+        results = {qid: replay(evidence, config).results for qid, evidence in found.evidences.items()}
+        rankings[name] = {qid: tuple(row.memory_id for row in rows[: plan.depth]) for qid, rows in results.items()}
+        evidences[name] = found.evidences
     pairs = pool(rankings, plan.depth)
     if plan.leave_out_judged:
         pairs = without_judged(pairs, judgments)
         if not pairs:
             raise InputError("people have judged every result of these configs within this depth")
-    settings = {
-        "query_set": plan.selection.query_set,
-        "configs": list(plan.configs),
-        "depth": plan.depth,
-        "only_project": plan.selection.only_project,
-        "ready_made": plan.ready_made,
-    }
+    settings = {"query_set": plan.selection.query_set, "configs": list(plan.configs), "depth": plan.depth}
+    settings |= {"only_project": plan.selection.only_project, "ready_made": plan.ready_made}
     ordered = _ordered(pairs, plan, evidences, judgments)
     return make_queue(plan.name, ordered, plan.strategy, plan.overlap, plan.seed, settings, rankings)
-
-
-def _first(evidence: Evidence, config: PipelineConfig, depth: int) -> tuple[str, ...]:
-    return tuple(row.memory_id for row in replay(evidence, config).results[:depth])
 
 
 def _ordered(
@@ -111,10 +101,9 @@ def _ordered(
 ) -> list[PooledPair]:
     if plan.strategy == "decisive":
         first, second = list(plan.configs)[:2]
-        agreed = agreed_grades(judgments, "human")
-        return decisive_first(
-            pairs, first, second, {(qid, key): grade for qid, row in agreed.items() for key, grade in row.items()}
-        )
+        agreed = agreed_grades(judgments, "human").items()
+        grades = {(qid, key): grade for qid, row in agreed for key, grade in row.items()}
+        return decisive_first(pairs, first, second, grades)
     if plan.strategy == "uncertain":
         return _uncertain(pairs, evidences, plan.configs)
     if plan.strategy == "query":
@@ -133,19 +122,12 @@ def _uncertain(
             if judge is None:
                 continue
             threshold = scale_of(evidence.notes, judge, configs[name].judge).threshold
-            doubts |= {
-                (qid, key): score.raw - threshold
-                for key, score in evidence.judge_scores[judge].items()
-                if score.good and score.raw is not None
-            }
+            for key, score in evidence.judge_scores[judge].items():
+                if score.good and score.raw is not None:
+                    doubts[qid, key] = score.raw - threshold
     if not doubts:
         raise InputError("uncertain first needs a judge: choose configs whose judge is not off")
     return uncertain_first(pairs, doubts, 0.0)
-
-
-def _named(name: str, progress: Progress) -> Progress:
-    """The progress of one config, under its name."""
-    return lambda _, done, total: progress(name, done, total)
 
 
 def add_to_set(request: Request, name: str, store: Store) -> Query:
@@ -157,12 +139,8 @@ def add_to_set(request: Request, name: str, store: Store) -> Query:
     query = stored_query(request, store)
     if query is None or (query.project, query.as_of) != (request.project, request.as_of):
         moment = "" if request.as_of is None else request.as_of.isoformat()
-        query = Query(
-            derived_id("typed", request.query, request.project or "", moment),
-            request.query,
-            request.project,
-            request.as_of,
-        )
+        qid = derived_id("typed", request.query, request.project or "", moment)
+        query = Query(qid, request.query, request.project, request.as_of)
     store.query_sets.add(name, query, TYPED_SOURCE)
     return query
 

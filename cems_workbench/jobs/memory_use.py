@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cems_workbench.analysis.blame import Blame, blame
+from cems_workbench.analysis.blame import Blame, BlamedMemory, blame
 from cems_workbench.analysis.edited_evidence import Edit
 from cems_workbench.analysis.memory_use import MemoryUse, MemoryUses, memory_uses, stream_memory_uses
 from cems_workbench.analysis.support import split_claims
@@ -81,19 +81,10 @@ class MemoryReport(Result):
         return self._counts(self.unreturned(), "orphans")
 
     def _counts(self, uses: list[MemoryUse], title: str) -> Table:
-        k = self.uses.k
-        rows = (
-            (
-                use.memory_id,
-                use.candidate,
-                use.returned,
-                use.irrelevant,
-                use.wanted,
-                use.found,
-                ", ".join(f"{count:,} {branch.words(k)}" for branch, count in use.lost.items()) or None,
-            )
-            for use in uses
-        )
+        k, rows = self.uses.k, []
+        for use in uses:
+            lost = ", ".join(f"{count:,} {branch.words(k)}" for branch, count in use.lost.items()) or None
+            rows.append((use.memory_id, use.candidate, use.returned, use.irrelevant, use.wanted, use.found, lost))
         columns = ("memory", "candidate", "returned", "judged irrelevant", "wanted", "found", "lost")
         return Table(columns, tuple(rows), title, shown=MAX_SHOWN)
 
@@ -102,15 +93,12 @@ class MemoryReport(Result):
         """The queries of the memory, each with the command that explains it; without a memory hubs and orphans."""
         if self.memory_id is None:
             return self.hubs, self.orphans
-        rows = tuple(
-            (
-                *(row.query.qid, row.query.query, row.status, row.grade, row.rank, row.words),
-                row.next_command(self.options),
-            )
-            for row in self.uses.rows.get(self.memory_id, ())
-        )
+        rows = []
+        for row in self.uses.rows.get(self.memory_id, ()):
+            then = row.next_command(self.options)
+            rows.append((row.query.qid, row.query.query, row.status, row.grade, row.rank, row.words, then))
         columns = ("qid", "query", "status", "grade", "rank", "what happened", "next")
-        return (Table(columns, rows, shown=MAX_SHOWN, unshown=("query",)),)
+        return (Table(columns, tuple(rows), shown=MAX_SHOWN, unshown=("query",)),)
 
     def unreturned(self) -> list[MemoryUse]:
         """The memories that no query returns."""
@@ -134,11 +122,8 @@ class MemoryReport(Result):
         uses = self.uses
         if self.memory_id is not None:
             return uses.to_json(self.memory_id, self.options)
-        hubs, orphans = uses.hubs(), self.unreturned()
-        return uses.over() | {
-            "hubs": [use.to_json(uses.k) for use in hubs],
-            "orphans": [use.to_json(uses.k) for use in orphans],
-        }
+        listed = {"hubs": uses.hubs(), "orphans": self.unreturned()}
+        return uses.over() | {name: [use.to_json(uses.k) for use in found] for name, found in listed.items()}
 
 
 def uses_in_store(
@@ -163,15 +148,8 @@ def uses_in_store(
     evidence = ensure_evidence(config, selection, judgments, resources, progress)
     relevant_from = resources.store.query_sets.relevant_from(query_set)
     config = evidence.header.config if evidence.external else config
-    found = memory_uses(
-        selection.queries,
-        evidence.evidences,
-        agreed_grades(judgments, kind),
-        config,
-        relevant_from,
-        k=k,
-        followed=followed,
-    )
+    grades = agreed_grades(judgments, kind)
+    found = memory_uses(selection.queries, evidence.evidences, grades, config, relevant_from, k=k, followed=followed)
     return MemoryReport(query_set, found, evidence.external, frozenset(known))
 
 
@@ -224,16 +202,10 @@ def effect_on_queries(
     resources = edit.resources
     queries, judgments = queries_named(query_set, resources, True)
     found = (memory or EvidenceMemory()).get(queries, config, resources, progress)
-    relevant_from = resources.store.query_sets.relevant_from(query_set)
-    return set_effect(
-        edit,
-        as_judged(queries, agreed_answerable(judgments)),
-        {query.qid: evidence for query, evidence in zip(queries, found, strict=True)},
-        agreed_grades(judgments),
-        config,
-        parse_measures(FEW_MEASURES, relevant_from),
-        progress=progress,
-    )
+    evidences = {query.qid: evidence for query, evidence in zip(queries, found, strict=True)}
+    judged, grades = as_judged(queries, agreed_answerable(judgments)), agreed_grades(judgments)
+    measures = parse_measures(FEW_MEASURES, resources.store.query_sets.relevant_from(query_set))
+    return set_effect(edit, judged, evidences, grades, config, measures, progress=progress)
 
 
 def blame_answer(
@@ -266,15 +238,8 @@ def blame_answer(
         found = blame(split, resources, config, progress=progress)
         return _with_queries(found, resources, config, progress) if returned else found
     judged = query_grades(request, resources.store)
-    return blame(
-        split,
-        resources,
-        config,
-        trace,
-        grades=judged.grades,
-        relevant_from=judged.relevant_from,
-        progress=progress,
-    )
+    grades, least = judged.grades, judged.relevant_from
+    return blame(split, resources, config, trace, grades=grades, relevant_from=least, progress=progress)
 
 
 def _with_queries(found: Blame, resources: Resources, config: PipelineConfig, progress: Progress) -> Blame:
@@ -283,14 +248,10 @@ def _with_queries(found: Blame, resources: Resources, config: PipelineConfig, pr
     if not ids:
         return found
     used = uses_in_store(config, resources, ALL_QUERIES, followed=ids, progress=progress).uses
-    queries = {
-        memory_id: tuple(row.query.query for row in used.rows.get(memory_id, ()) if row.rank is not None)
-        for memory_id in ids
-    }
-    return replace(
-        found,
-        claims=tuple(
-            replace(blamed, memories=tuple(replace(one, returned_for=queries[one.id]) for one in blamed.memories))
-            for blamed in found.claims
-        ),
-    )
+
+    def returned(one: BlamedMemory) -> BlamedMemory:
+        rows = used.rows.get(one.id, ())
+        return replace(one, returned_for=tuple(row.query.query for row in rows if row.rank is not None))
+
+    claims = (replace(blamed, memories=tuple(map(returned, blamed.memories))) for blamed in found.claims)
+    return replace(found, claims=tuple(claims))

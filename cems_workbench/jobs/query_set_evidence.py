@@ -79,14 +79,10 @@ class QuerySelection:
     @property
     def without_project(self) -> str | None:
         """What to say of queries that are to be searched within their project and name none; None if there are none."""
-        count = sum(query.project is None for query in self.queries) if self.only_project else 0
-        if not count:
+        count, of = sum(query.project is None for query in self.queries), len(self.queries)
+        if not self.only_project or not count:
             return None
-        who = (
-            "no query names a project"
-            if count == len(self.queries)
-            else f"{count} of {len(self.queries)} queries name no project"
-        )
+        who = "no query names a project" if count == of else f"{count} of {of} queries name no project"
         return f"{who}: searched over all memories, as without restricting to projects"
 
 
@@ -184,34 +180,17 @@ def selected(
 
 def request_for(query: Query, moment: datetime, only_project: bool = False) -> Request:
     """The request of a query of a set: within its project if `only_project` and it has one; at `moment` if it has no as_of."""
-    return Request(
-        query.query,
-        query.project,
-        query.as_of or moment,
-        only_project and query.project is not None,
-        query.wordings,
-        query.searched,
-        query.engine_queries,
-    )
+    when, within = query.as_of or moment, only_project and query.project is not None
+    return Request(query.query, query.project, when, within, query.wordings, query.searched, query.engine_queries)
 
 
 def header_for(
     config: PipelineConfig, resources: Resources, *, query_set: str = "", only_project: bool = False
 ) -> Header:
     """The header of an evidence file that is gathered now."""
-    store = resources.store
-    embedder = resources.embedder.model_id
-    now = datetime.now(UTC).isoformat()
-    return Header(
-        query_set,
-        store.identity,
-        store.content_version,
-        embedder,
-        portable_yaml(config),
-        now,
-        only_project,
-        store.query_sets.relevant_from(query_set),
-    )
+    store, embedder, now = resources.store, resources.embedder.model_id, datetime.now(UTC).isoformat()
+    state, text, least = store.content_version, portable_yaml(config), store.query_sets.relevant_from(query_set)
+    return Header(query_set, store.identity, state, embedder, text, now, only_project, least)
 
 
 def gather_query_set(
@@ -234,16 +213,12 @@ def gather_query_set(
     started = time.monotonic()
     resources.refresh()
     header = header_for(config, resources, query_set=query_set, only_project=only_project)
-    there = path.exists()
     with (
         EvidenceFile.resume(path, header, queries)
-        if there
+        if path.exists()
         else EvidenceFile.create(path, header, queries, judgments) as file
     ):
-        before = len(file.finished)
-        gathered = 0
-        left_out: list[RowError] = []
-        embedded = 0
+        before, gathered, embedded, left_out = len(file.finished), 0, 0, list[RowError]()
         for i, query in enumerate(queries):
             if query.qid in file.finished:
                 continue
@@ -333,8 +308,7 @@ def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resour
         [given_text(query) for query in selection.queries],
         FORMAT,
     )
-    words = dictionary_entries(config, resources)
-    if words is not None:
+    if (words := dictionary_entries(config, resources)) is not None:
         parts += (words,)
     if notes_superseded(config, resources):
         parts += (SUPERSEDED,)
@@ -344,9 +318,8 @@ def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resour
 
 def dictionary_entries(config: PipelineConfig, resources: Resources) -> Sequence[tuple[str, str]] | None:
     """The dictionary that expansion uses: a new entry changes variants. None if the config does not use it."""
-    return (
-        sorted(read_dictionary(resources.dictionary_path).items()) if config.expansion.backend == "dictionary" else None
-    )
+    used = config.expansion.backend == "dictionary"
+    return sorted(read_dictionary(resources.dictionary_path).items()) if used else None
 
 
 def store_mismatch(header: Header, resources: Resources) -> str | None:
@@ -369,14 +342,10 @@ def read_evidence(
     is unchanged.
     """
     traced = read_traced(resources.store, selection.query_set, selection.queries, cache)
-    if traced is not None:
-        return traced
-    evidence = read_exact_evidence(config, selection, resources, cache)
-    if evidence is not None:
-        return evidence
+    if found := traced or read_exact_evidence(config, selection, resources, cache):
+        return found
     for wider in _wider_selections(selection, resources):
-        evidence = read_exact_evidence(config, wider, resources, cache)
-        if evidence is not None:
+        if evidence := read_exact_evidence(config, wider, resources, cache):
             return restricted(evidence, selection.queries)
     return None
 
@@ -412,8 +381,7 @@ def read_some_evidence(
     """
     here = header_for(config, resources, query_set=selection.query_set, only_project=selection.only_project)
     for path in sorted(_shelf(resources).glob(f"*-{_digest(config, selection, resources)}{SUFFIX}")):
-        found = read_some(path, qids, here)
-        if found is not None:
+        if (found := read_some(path, qids, here)) is not None:
             return found
     return None
 
@@ -455,6 +423,7 @@ def gather_evidence(
     Raises as `gather_query_set` does, and InputError while another thread of this process gathers the same.
     """
     path = out or evidence_path(config, selection, resources)
+    queries, name, within = selection.queries, selection.query_set, selection.only_project
     try:
         if out is None:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -462,14 +431,7 @@ def gather_evidence(
         raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from None
     with exclusive(path):
         return gather_query_set(
-            path,
-            selection.queries,
-            judgments,
-            config,
-            resources,
-            query_set=selection.query_set,
-            only_project=selection.only_project,
-            progress=progress,
+            path, queries, judgments, config, resources, query_set=name, only_project=within, progress=progress
         )
 
 
@@ -518,9 +480,8 @@ def exclusive(path: Path) -> Iterator[None]:
     """Exclusive write access to an evidence file within this process. Raises InputError if another window has it."""
     with _changing:
         if path in _under_way:
-            raise InputError(
-                "another window gathers or scores the same evidence; wait until it is done, or cancel it there"
-            )
+            told = "another window gathers or scores the same evidence; wait until it is done, or cancel it there"
+            raise InputError(told)
         _under_way.add(path)
     try:
         yield
@@ -549,14 +510,11 @@ def seconds_left(pending: Sequence[PendingGather], paces: Sequence[tuple[Pipelin
     with the same reranker, judge and expansion, which take most of the time.
     """
     left = 0.0
-    for gather_begun in pending:
-        pace = gather_begun.pace
-        if pace is None:
-            alike = [seconds for config, seconds in paces if _slow_parts(config) == _slow_parts(gather_begun.config)]
-            if not alike:
-                return None
-            pace = max(alike)
-        left += pace * (gather_begun.total - gather_begun.finished)
+    for one in pending:
+        alike = [seconds for config, seconds in paces if _slow_parts(config) == _slow_parts(one.config)]
+        if (pace := max(alike, default=None) if one.pace is None else one.pace) is None:
+            return None
+        left += pace * (one.total - one.finished)
     return left
 
 

@@ -38,6 +38,7 @@ from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.metrics import MEASURES, Measure, parse_measures, standard_measures
 from cems_workbench.evaluation.report import experiment_card, markdown_report, read_comparison
 from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, Verdict, verdict_of_values
+from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.evaluation import (
     LabelledEvidence,
     agreed,
@@ -112,16 +113,16 @@ def check_change(
     least = evidence.header.relevant_from
     wanted = parse_measures(metrics, least) if metrics else standard_measures(least)
     now, before = load_config(config), config_at(config, commit) if commit else None
-    named = [(f"{config.name} now", now)]
+    configs = [(f"{config.name} now", now)]
     note = f"{config.name} at present; " + (f"it is not at {commit}" if commit else "compared with nothing")
     if before is not None:
-        named = [(f"{config.name} at {commit}", before), *named]
+        configs = [(f"{config.name} at {commit}", before), *configs]
         note = f"{config.name} at present, compared with {commit}"
-    named = [(name, chosen.model_copy(update={"name": name})) for name, chosen in named]
+    configs = [(name, named(name, chosen)) for name, chosen in configs]
     of_file = labelled_file(evidence, None)
     refuse_nothing(of_file.batch.queries, evidence.path)
     measures = tuple(dict.fromkeys([*wanted, *asserted.measures(least)]))
-    measured, _ = evaluate_configs(named, lambda _: of_file, measures, seed=seed)
+    measured, _ = evaluate_configs(configs, lambda _: of_file, measures, seed=seed)
     evaluations = [row.evaluation for row in measured]
     comparison, outcomes = compare(evaluations, seed=seed), asserted.of_bounds(evaluations[-1])
     found = Regression(outcomes=outcomes, comparison=comparison)
@@ -224,22 +225,14 @@ def watch(
     card |= {MADE_KEY: made_with(of_set, config)}
     before = last_watched(resources, config.name, query_set)
     resources.store.configs.add_watched(config.name, dump_config(config), note, card)
-    values: dict[str, Any] = {
-        "query_set": query_set,
-        "last": None,
-        "changed": [],
-        "measured": evaluation.to_json(),
-        "since": [],
-    }
+    shown = evaluation.to_json()
+    values: dict[str, Any] = {"query_set": query_set, "last": None, "changed": [], "measured": shown, "since": []}
     if before is None or before.card is None:
         title = f"{config.name} on {query_set}, for the first time"
         return Regression(tables=(replace(evaluation.table, title=title),), values=values)
     then, now = recorded(before.card["configs"][-1].get("per_query", {}), evaluation)
     names = f"{config.name} of {before.saved_at:%Y-%m-%d %H:%M}", f"{config.name} now"
-    then, now = (
-        replace(one, config=one.config.model_copy(update={"name": name}))
-        for one, name in zip((then, now), names, strict=True)
-    )
+    then, now = (replace(one, config=named(name, one.config)) for one, name in zip((then, now), names, strict=True))
     # A card has no results: those with the same values of every measure count as the same.
     same = np.array_equal(then.values, now.values, equal_nan=True)
     comparison = compare([then, now], seed=seed, overlaps=[float(same)])
@@ -247,36 +240,24 @@ def watch(
     held = [text for text, outcome in zip(asserted.no_loss, told, strict=True) if outcome is None]
     found = got_worse(comparison, replace(asserted, no_loss=held), [one for one in told if one is not None])
     changed = changed_between(card, before.card) or ()
-    since = [
-        {
-            "measure": str(row.measure),
-            "before": row.baseline,
-            "now": row.value,
-            "interval": [number(row.low), number(row.high)],
-            "p": row.p,
-            "queries": paired,
-        }
-        for row in comparison.compared[0].differences
-        if (paired := len(row.wins) + len(row.losses) + row.ties)
-    ]
+    since = []
+    for row in comparison.compared[0].differences:
+        if paired := len(row.wins) + len(row.losses) + row.ties:
+            value = {"measure": str(row.measure), "before": row.baseline, "now": row.value}
+            since.append(value | {"interval": [number(row.low), number(row.high)], "p": row.p, "queries": paired})
     last = before.saved_at.isoformat(timespec="seconds")
     values |= {"last": last, "changed": list(changed), "since": since}
-    return replace(
-        found,
-        said=(f"changed since: {', '.join(changed) or 'nothing'}",),
-        tables=(replace(comparison.table, title=f"{config.name} on {query_set}, since {last}"),),
-        notes=tuple(evaluation.remarks),
-        values=values,
-    )
+    table = replace(comparison.table, title=f"{config.name} on {query_set}, since {last}")
+    said = (f"changed since: {', '.join(changed) or 'nothing'}",)
+    return replace(found, said=said, tables=(table,), notes=tuple(evaluation.remarks), values=values)
 
 
 def _without_values(guard: NoLoss, names: tuple[str, str], now: Evaluation, asserted: Asserted) -> Outcome | None:
     """What a guard comes to that has no value both times: not held, or without a p a verdict that cannot tell. None for one with values;
     `names` are those of the recorded measurement and of the present."""
     if guard.measure not in now.measures:
-        return Outcome(
-            True, f"not held: {guard.scoped} is of all queries together: it has no value of each", str(guard)
-        )
+        line = f"not held: {guard.scoped} is of all queries together: it has no value of each"
+        return Outcome(True, line, str(guard))
     kinds = np.array([guard.query_type in (None, kind) for kind in now.types], dtype=bool)
     if not np.isnan(now.values[kinds, now.measures.index(guard.measure)]).all():
         return None
@@ -295,16 +276,11 @@ def recorded(per_query: Mapping[str, Mapping[str, float | None]], now: Evaluatio
     """
     places = [m for m, one in enumerate(now.measures) if MEASURES[one.family].resampled is None]
     measures: tuple[Measure, ...] = tuple(now.measures[m] for m in places)
-    values = now.values[:, places]
+    values, summaries = now.values[:, places], tuple(now.summaries[m] for m in places)
     known = [[per_query.get(qid, {}).get(str(one)) for one in measures] for qid in now.qids]
     then = np.array(known, dtype=np.float64).reshape(values.shape)
     missing = np.isnan(then) | np.isnan(values)
-    present = replace(
-        now,
-        measures=measures,
-        values=np.where(missing, np.nan, values),
-        summaries=tuple(now.summaries[m] for m in places),
-    )
+    present = replace(now, measures=measures, values=np.where(missing, np.nan, values), summaries=summaries)
     complete = replace(now.rankings, needs={})
     return replace(present, values=np.where(missing, np.nan, then), results=(), rankings=complete), present
 
@@ -320,13 +296,8 @@ def drifted(
         holds = found.overlap >= least
         line = f"{'holds' if holds else 'FAILED'}: mean overlap {found.overlap:.4f} is {'not ' * holds}below {least}"
         outcomes.append(Outcome(holds, line, f"overlap>={least}"))
-    return Regression(
-        outcomes=outcomes,
-        said=(report.title, *report.lines),
-        tables=report.tables,
-        notes=report.notes,
-        values=report.to_json(),
-    )
+    said, values = (report.title, *report.lines), report.to_json()
+    return Regression(outcomes=outcomes, said=said, tables=report.tables, notes=report.notes, values=values)
 
 
 MADE_KEY = "made"
@@ -409,11 +380,5 @@ def _hash(text: str) -> str:
 
 def last_watched(resources: Resources, name: str, query_set: str) -> ConfigRecord | None:
     """The latest measurement of `watch` of a config by name on a query set; None before the first."""
-    return next(
-        (
-            record
-            for record in resources.store.configs.watched()
-            if record.name == name and (record.card or {}).get("query_set") == query_set
-        ),
-        None,
-    )
+    of_name = (record for record in resources.store.configs.watched() if record.name == name)
+    return next((record for record in of_name if (record.card or {}).get("query_set") == query_set), None)

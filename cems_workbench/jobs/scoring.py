@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from cems_workbench.config import PipelineConfig
@@ -94,16 +95,11 @@ def score_lacking(lacking: Sequence[Lacking], resources: Resources, progress: Pr
     for one in lacking:
         if one.scorable:
             by_path.setdefault(one.evidence.path, []).append(one)
-    return [
-        score_evidence(
-            same[0].evidence,
-            [one.config for one in same],
-            resources,
-            progress,
-            {qid for one in same for qid in one.qids},
-        )
-        for same in by_path.values()
-    ]
+    reports = []
+    for same in by_path.values():
+        configs, qids = [one.config for one in same], {qid for one in same for qid in one.qids}
+        reports.append(score_evidence(same[0].evidence, configs, resources, progress, qids))
+    return reports
 
 
 def score_evidence(
@@ -127,7 +123,8 @@ def score_evidence(
         try:
             for i, (qid, gathered) in enumerate(asked.items()):
                 progress(LABEL, i, len(asked))
-                step = _at(progress, i, len(asked))
+                # For the batches of one query: not a step, but a cancel takes effect.
+                step = partial(lambda done, *_: progress(LABEL, done, len(asked)), i)
                 filled, count = _scored(gathered, configs, resources, step, failed)
                 if count:
                     scored[qid], pairs = filled, pairs + count
@@ -140,11 +137,6 @@ def score_evidence(
             raise
         mark = add_scores(evidence.path, evidence.replay_hash, scored) if scored else evidence.content_hash
     return ScoringReport(evidence.path, len(scored), pairs, failed, mark)
-
-
-def _at(progress: Progress, done: int, total: int) -> Progress:
-    """A progress for the batches of one query: not a step, but a cancel takes effect."""
-    return lambda label, batch, batches: progress(LABEL, done, total)
 
 
 def _scored(
@@ -171,11 +163,8 @@ def _scored(
             count += len(good)
             rules = evidence.notes.get(SCORED_WITH, {})
             rules = rules if there else {**rules, key: rerank_parameters(config)}
-            evidence = replace(
-                filled,
-                model_scores={**evidence.model_scores, key: {**there, **good}},
-                notes={**filled.notes, SCORED_WITH: rules},
-            )
+            scores = {**evidence.model_scores, key: {**there, **good}}
+            evidence = replace(filled, model_scores=scores, notes={**filled.notes, SCORED_WITH: rules})
     notes = {name: note for name, note in evidence.notes.items() if name != "rerank_scores"}
     if "rerank_scores" in gathered.notes:  # these are the counts of the gather
         notes["rerank_scores"] = gathered.notes["rerank_scores"]

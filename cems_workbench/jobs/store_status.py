@@ -81,18 +81,15 @@ class SourceStatus:
         record = self.record
         if record.dimension is None:
             return "no vectors"
-        made_by = (
-            f"{record.dimension} numbers of {record.model_id}" if record.model_id else f"{record.dimension} numbers"
-        )
+        made_by = f"{record.dimension} numbers{f' of {record.model_id}' if record.model_id else ''}"
         asked = "" if self.model_id in ("", record.model_id) else f"{self.model_id}: "
         return f"{made_by}; {asked}{self.unmatched if self.match is None else self.match}"
 
     @property
     def other_embedder(self) -> bool:
         """Whether its vectors cannot be searched: their model is unknown or not the embedder."""
-        return self.record.dimension is not None and (
-            self.record.model_id is None or self.model_id not in ("", self.record.model_id)
-        )
+        made_by = self.record.model_id
+        return self.record.dimension is not None and (made_by is None or self.model_id not in ("", made_by))
 
     @property
     def contradicted(self) -> bool:
@@ -129,18 +126,11 @@ def ask_sources(
         compared = None if embedder is None or record.dimension is None else partial(_compared, store, record, embedder)
         probing = run_in_thread(partial(_probe, record, known(record.address)))
         asked.append((record, probing, run_in_thread(compared) if compared else None))
-
-    def answers() -> list[SourceStatus]:
-        return [_status(record, probing, matching, started) for record, probing, matching in asked]
-
-    return answers
+    return lambda: [_status(*one, started) for one in asked]
 
 
 def _status(
-    record: SourceRecord,
-    probing: Future[SourceInfo],
-    matching: Future[Compared] | None,
-    started: float,
+    record: SourceRecord, probing: Future[SourceInfo], matching: Future[Compared] | None, started: float
 ) -> SourceStatus:
     probe = _answer(probing, started + PROBE_TIMEOUT_S, f"no answer within {PROBE_TIMEOUT_S:g} s")
     reached, problem = (None, probe) if isinstance(probe, str) else (probe, "")
@@ -228,24 +218,18 @@ def _reads(config: PipelineConfig) -> list[tuple[set[str], object, str]]:
     candidates, bonus = lists.candidate_set.mode, fusion.importance_bonus_ranks or fusion.importance_floor is not None
     undated, unread, dates = {"dates"}, {"accesses"}, {"dates", "accesses"}
     newest, links = candidates in ("newest_created", "lexical_or_newest"), f"no entity links ({ENTITIES_FILE})"
+    access = "the access list gives all the same value, and tells nothing apart"
+    project = f"a query with a project multiplies all by {adjust.project.untagged:g}"
     return [
         (undated, lists.recency.enabled, "no date of creation: the recency list is empty, and its weight does nothing"),
         (dates, adjust.time_decay.mode != "none", "no date: time decay is the same for all"),
         (undated, newest, "no date of creation: the newest of the candidate set are the first by id"),
-        (
-            unread,
-            lists.access.enabled,
-            "no access count: the access list gives all the same value, and tells nothing apart",
-        ),
+        (unread, lists.access.enabled, f"no access count: {access}"),
         (unread, adjust.count.of == "accesses", "no access count: the count factor is 1 for all"),
         (unread, candidates == "recent_access", "no access: the candidate set is the newest by creation"),
         ({"votes"}, adjust.feedback.enabled, "no votes: the feedback factor does nothing"),
         ({"votes"}, adjust.count.of == "relevant", "no votes: the count factor is 1 for all"),
-        (
-            {"projects"},
-            adjust.project.enabled,
-            f"no projects: a query with a project multiplies all by {adjust.project.untagged:g}",
-        ),
+        ({"projects"}, adjust.project.enabled, f"no projects: {project}"),
         ({"high importance"}, bonus, "no memory of high importance: the bonus for it does nothing"),
         ({"entities"}, True, f"{links}: the entities list is empty, and no memory is raised by one"),
         ({"relations"}, True, "no relations: the relations list is empty, and its weight does nothing"),

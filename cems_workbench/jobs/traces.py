@@ -18,7 +18,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -191,9 +191,8 @@ KEPT_BEFORE = 3
 
 def _keep_before(target: Path, event: int) -> None:
     """Keep the file that an import is about to replace; the oldest ones go. Raises OSError."""
-    kept = sorted(
-        target.parent.glob(f"{glob.escape(target.name)}.before-*"), key=lambda path: int(path.suffix[8:] or 0)
-    )
+    found = target.parent.glob(f"{glob.escape(target.name)}.before-*")
+    kept = sorted(found, key=lambda path: int(path.suffix[8:] or 0))
     for old in kept[: max(0, len(kept) - KEPT_BEFORE + 1)]:
         old.unlink()
     if target.is_file() and event:
@@ -272,7 +271,9 @@ class _Import:
     def run(self, traces: Traces, part: Path, target: Path) -> ImportReport:
         for query in self.store.queries.read():
             (self.traced if query.type == TYPE else self.stored)[query.qid] = query
-        header = self._header(traced_config())
+        store, text, least = self.store, portable_yaml(traced_config()), self.store.query_sets.relevant_from(self.name)
+        state, when = store.content_version, self.when.isoformat()
+        header = Header(self.name, store.identity, state, "", text, when, relevant_from=least)
         with EvidenceFile.create(part, header, (), ()) as file:
             done = 0
             for portion in traces.portions:
@@ -290,19 +291,6 @@ class _Import:
             file.finish()
         self.progress("importing traces", traces.count, traces.count)
         return self._report()
-
-    def _header(self, config: PipelineConfig) -> Header:
-        store = self.store
-        relevant_from = store.query_sets.relevant_from(self.name)
-        return Header(
-            self.name,
-            store.identity,
-            store.content_version,
-            "",
-            portable_yaml(config),
-            self.when.isoformat(),
-            relevant_from=relevant_from,
-        )
 
     def _write(self, file: EvidenceFile, batch: Sequence[TracedQuery]) -> None:
         """Add a portion of queries: their new memories to the store, their evidence to the file."""
@@ -390,35 +378,25 @@ class _Import:
     def _take_over(self, file: EvidenceFile, target: Path) -> None:
         if not target.is_file():
             return
-        with suppress(InputError):
-            former = PortionedFile(target)
-            try:
-                if (former.header.store_id, former.header.query_set) != (self.store.identity, self.name):
-                    return
-                for portion in former.portions():
-                    kept = [query for query in portion.queries if query.qid not in self.queries]
-                    self.queries |= {query.qid: query for query in kept}
-                    with file.writing() as cursor:
-                        evidence_rows.write_external(
-                            cursor, [(query.qid, portion.evidences[query.qid]) for query in kept], self.numbers
-                        )
-            finally:
-                former.close()
+        with suppress(InputError), closing(PortionedFile(target)) as former:
+            if (former.header.store_id, former.header.query_set) != (self.store.identity, self.name):
+                return
+            for portion in former.portions():
+                kept = [query for query in portion.queries if query.qid not in self.queries]
+                self.queries |= {query.qid: query for query in kept}
+                evidences = [(query.qid, portion.evidences[query.qid]) for query in kept]
+                with file.writing() as cursor:
+                    evidence_rows.write_external(cursor, evidences, self.numbers)
 
     def _report(self) -> ImportReport:
-        rows = {"rows": {"queries": [0] * len(self.queries)}}
-        parsed = ParsedInput(
-            self.source, self.format, queries=tuple(self.queries.values()), errors=tuple(self.errors), extra=rows
-        )
+        rows, queries = {"rows": {"queries": [0] * len(self.queries)}}, tuple(self.queries.values())
+        parsed = ParsedInput(self.source, self.format, queries=queries, errors=tuple(self.errors), extra=rows)
         # The latest trace of a query counts, whichever file brought the one before.
         report = self.store.add(parsed, self.progress, replace(self.options, replace=True))
         notes = [f"{len(self.queries):,} queries of another pipeline, with the stages that were recorded"]
         notes += [one.line for one in self.mistakes.found()]
-        notes += [
-            f"{what}: {len(found):,}, such as {next(iter(found.values()))}"
-            for what, found in self.noted.items()
-            if found
-        ]
+        noted = ((what, found) for what, found in self.noted.items() if found)
+        notes += [f"{what}: {len(found):,}, such as {next(iter(found.values()))}" for what, found in noted]
         return replace(report, memories=RowCounts(added=self.added), notes=(*notes, *report.notes))
 
 

@@ -143,11 +143,9 @@ class PlannedSearch:
                 f"Unlabelled: the order of {self.data.stands_in} stands in for judgments, its first {TOP_GRADE} with grades "
                 f"{TOP_GRADE} to 1; means of {len(self.batch.queries)} of {len(self.data.evidence.queries)} queries, ranked as fused"
             )
-        grade = self.plan.goal.objectives[0].grade
-        without, judged = self.batch.without_answer(grade), self.data.batch
-        return relevance_words(
-            grade, int((~without).sum()), len(judged.queries), int(judged.without_answer(grade).sum())
-        )
+        grade, judged = self.plan.goal.objectives[0].grade, self.data.batch
+        counted, without = (~self.batch.without_answer(grade)).sum(), judged.without_answer(grade).sum()
+        return relevance_words(grade, int(counted), len(judged.queries), int(without))
 
     @property
     def measure(self) -> str:
@@ -245,8 +243,7 @@ def tuning_data(
 
     Raises InputError for damaged evidence.
     """
-    labelled = labelled_selection(baseline, selection, grades, resources, cache)
-    if labelled is None:
+    if (labelled := labelled_selection(baseline, selection, grades, resources, cache)) is None:
         return None
     relevant_from = resources.store.query_sets.relevant_from(selection.query_set)
     return TuningData(baseline, selection.query_set, labelled, relevant_from)
@@ -270,9 +267,8 @@ def unlabelled_data(
     digest = hashlib.sha256(repr((reranker, sorted(map(repr, grades.items())))).encode()).hexdigest()[:16]
     unsaid = dict.fromkeys((query.qid for query in evidence.queries), None)
     standing = AgreedGrades(grades, evidence.judgments, digest, unsaid)  # the judgments in the file stay
-    return TuningData(
-        baseline, query_set, labelled(evidence, standing, cache), stands_in=reranker, before_reranker=True
-    )
+    on = labelled(evidence, standing, cache)
+    return TuningData(baseline, query_set, on, stands_in=reranker, before_reranker=True)
 
 
 def scored_queries(data: TuningData, measures: Sequence[Scored], seed: int, cache: Cache = uncached) -> BatchScorer:
@@ -384,10 +380,8 @@ def guard_lines(result: SearchResult) -> list[str]:
         column = planned.plan.goal.measures.index(guard.measure)
         asked = np.full(len(types), True) if guard.query_type is None else types == guard.query_type
         if asked.any():
-            scores = [
-                guard.measure.direction * trial.scores[asked, column]
-                for trial in (tuned.search.baseline, tuned.proposal)
-            ]
+            both = (tuned.search.baseline, tuned.proposal)
+            scores = [guard.measure.direction * trial.scores[asked, column] for trial in both]
             was, now = map(mean_of, scores)
             held = "Broken" if guard in tuned.proposal.broken else "Guarded"
             lines.append(f"{held}: {guard} ({was:.3f} → {now:.3f}, {int((~np.isnan(scores[0])).sum())} queries)")

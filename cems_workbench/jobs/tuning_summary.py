@@ -173,11 +173,9 @@ def all_reached(result: SearchResult) -> Floats:
 
 def stable_words(region: Region | None) -> str:
     """The region as text: `0.4 to 1.2`; “up to” or “from … on” if it reaches an end of the range."""
-    if region is None:
-        return "–"
-    if region.choices:
-        return ", ".join(short_value(value) for value in region.choices)
-    if region.low is None:
+    if region is not None and region.choices:
+        return ", ".join(map(short_value, region.choices))
+    if region is None or region.low is None:
         return "–"
     if region.at_low_edge and region.at_high_edge:
         return "any value"

@@ -81,9 +81,8 @@ def gather_reference(
     evidence = read_evidence(config, selection, resources)
     if evidence is None:
         raise InputError(f"{config.name}: its evidence could not be gathered")
-    score_evidence(
-        evidence, [asking, *(_head_of(asking, name) for name in candidate_lists(config))], resources, progress
-    )
+    heads = [_head_of(asking, name) for name in candidate_lists(config)]
+    score_evidence(evidence, [asking, *heads], resources, progress)
 
 
 def store_data(
@@ -146,15 +145,9 @@ def by_judgments(
     configs = [baseline, *([] if result.tuned.kept else [result.tuned.config])]
     space, proposal = found.planned.plan.space, found.tuned.proposal
     values = {axis.path: value for axis, value in zip(space.axes, proposal.values, strict=True)}
-    return replace(
-        result,
-        by_judgments=ByJudgments(
-            planned.data.query_set,
-            gained(result.tuned.config, queries),
-            gained(result.tuned.config, whole),
-            found.tuned.validation,
-            gained(found.tuned.config, queries),
-            values,
-            missing_score_lines((config.name, queries.batch.rankings(config).needs) for config in configs),
-        ),
-    )
+    own, as_ranked = gained(result.tuned.config, queries), gained(result.tuned.config, whole)
+    hindsight, validation = gained(found.tuned.config, queries), found.tuned.validation
+    lacking = missing_score_lines((config.name, queries.batch.rankings(config).needs) for config in configs)
+    name = planned.data.query_set
+    judged = ByJudgments(name, own, as_ranked, validation, hindsight, values, lacking)
+    return replace(result, by_judgments=judged)
