@@ -70,8 +70,7 @@ class LoadedEvidence(Result):
 
     def of(self, qid: str) -> Evidence:
         """The evidence of one query, for `replay`. Raises InputError where there is none, naming the nearest id."""
-        found = self.evidence.evidences.get(qid)
-        if found is None:
+        if (found := self.evidence.evidences.get(qid)) is None:
             close = nearest(qid, self.evidence.evidences)
             raise InputError(f"{qid}: {self.path} has no such query" + (f"; did you mean {close}?" if close else ""))
         return found
@@ -98,21 +97,13 @@ class LoadedEvidence(Result):
         """The queries, with the number of candidates and of judgments of each."""
         from cems_workbench.evaluation.grades import agreed_grades
 
-        grades = agreed_grades(self.judgments)
-        rows = tuple(
-            (
-                query.qid,
-                query.query,
-                query.type,
-                query.project,
-                len(found.memories),
-                len(grades.get(query.qid, {})),
-                sum(grade >= self.relevant_from for grade in grades.get(query.qid, {}).values()),
-            )
-            for query in self.evidence.queries
-            if (found := self.evidence.evidences.get(query.qid)) is not None
-        )
-        return (Table(("qid", "query", "type", "project", "candidates", "judged", "relevant"), rows),)
+        grades, rows = agreed_grades(self.judgments), []
+        for query in self.evidence.queries:
+            if (found := self.evidence.evidences.get(query.qid)) is not None:
+                given = grades.get(query.qid, {}).values()
+                counts = len(found.memories), len(given), sum(grade >= self.relevant_from for grade in given)
+                rows.append((query.qid, query.query, query.type, query.project, *counts))
+        return (Table(("qid", "query", "type", "project", "candidates", "judged", "relevant"), tuple(rows)),)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -136,6 +127,11 @@ def load_evidence(path: str | Path) -> LoadedEvidence:
 
     found = read_evidence_file(Path(path))
     return LoadedEvidence(found, found.judgments, found.header.relevant_from)
+
+
+def loaded(evidence: LoadedEvidence | str | Path) -> LoadedEvidence:
+    """The evidence, read if it is a path. Raises InputError as `load_evidence`."""
+    return evidence if isinstance(evidence, LoadedEvidence) else load_evidence(evidence)
 
 
 def gather(
@@ -206,9 +202,7 @@ def drift(
     """
     from cems_workbench.analysis.drift import drift as drifted
 
-    old, new = (
-        evidence if isinstance(evidence, LoadedEvidence) else load_evidence(evidence) for evidence in (before, after)
-    )
+    old, new = map(loaded, (before, after))
     chosen = old.config if config is None else load_config(config)
     return drifted(old.evidence, new.evidence, chosen, k)
 
@@ -253,20 +247,11 @@ class SearchTransformer:
             row = {str(name): value for name, value in values.items()}
             if i % EMBED_BATCH_SIZE == 0:
                 embed_queries(asked["query"].iloc[i : i + EMBED_BATCH_SIZE].astype(str).tolist(), self.store.resources)
-            found = search(
-                self.store, str(row["query"]), self.config, project=_value(row, "project"), as_of=_value(row, "as_of")
-            )
-            rows += [
-                {
-                    **row,
-                    "docno": one.memory_id,
-                    "score": 1 / rank,
-                    "rank": rank - 1,
-                    "pipeline_score": one.score,
-                    "text": one.content,
-                }
-                for rank, one in enumerate(found.trace.results, 1)
-            ]
+            project, as_of = _value(row, "project"), _value(row, "as_of")
+            found = search(self.store, str(row["query"]), self.config, project=project, as_of=as_of)
+            for place, one in enumerate(found.trace.results):
+                result = (one.memory_id, 1 / (place + 1), place, one.score, one.content)
+                rows.append(row | dict(zip(RESULT_COLUMNS, result, strict=True)))
         kinds = {"score": float, "rank": int, "pipeline_score": float}
         return pd.DataFrame(rows, columns=[*kept, *RESULT_COLUMNS]).astype(kinds)
 

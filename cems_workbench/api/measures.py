@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from cems_workbench.api.evidence import LoadedEvidence, load_evidence
+from cems_workbench.api.evidence import LoadedEvidence, loaded
 from cems_workbench.api.open_store import load_config
 from cems_workbench.errors import InputError
 from cems_workbench.results import Result, Table
@@ -46,7 +46,7 @@ def evaluate(
     from cems_workbench.evaluation.metrics import parse_measures, standard_measures
     from cems_workbench.jobs.evaluation import evaluate_configs, refuse_nothing
 
-    read = evidence if isinstance(evidence, LoadedEvidence) else load_evidence(evidence)
+    read = loaded(evidence)
     chosen = read.config if config is None else load_config(config)
     least = read.relevant_from if grade is None else grade
     names = measures if isinstance(measures, str) or measures is None else " ".join(measures)
@@ -126,14 +126,11 @@ class ComparisonReport(Result):
             raise InputError(f"measure {wanted}: it was not measured; there are {', '.join(names)}")
         column = names.index(wanted)
         words = {query.qid: query.query for query in self.reports[0].batch.queries}
-        rows = [
-            (qid, words[qid], kind, other.config.name, float(was), float(now), float(now - was))
-            for other in self.comparison.evaluations[1:]
-            for qid, kind, was, now in zip(
-                base.qids, base.types, base.values[:, column], other.values[:, column], strict=True
-            )
-            if abs(now - was) > 1e-9
-        ]
+        rows, before = [], base.values[:, column].tolist()
+        for other in self.comparison.evaluations[1:]:
+            both = zip(base.qids, base.types, before, other.values[:, column].tolist(), strict=True)
+            changed = (one for one in both if abs(one[3] - one[2]) > 1e-9)
+            rows += [(qid, words[qid], kind, other.config.name, was, now, now - was) for qid, kind, was, now in changed]
         rows.sort(key=lambda row: (-abs(row[-1]), row[0]))
         columns = ("qid", "query", "type", "config", "baseline", "value", "difference")
         return Table(columns, tuple(rows), f"{wanted} against {self.baseline}")

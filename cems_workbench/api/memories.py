@@ -172,42 +172,22 @@ class BlameReport(Result):
         """The memories of each claim, the words in common with it in [brackets]; those that say otherwise."""
         several = len(self.found.claims) > 1
         memories = [(claim.claim.text, one) for claim in self.found.claims for one in claim.memories]
-        rows = tuple(
-            (
-                text if several else None,
-                one.id,
-                one.support.score,
-                one.words or None,
-                _marked(one),
-                one.support.verdict,
-                one.standing and one.standing.rank,
-                one.standing and one.standing.lost_at,
-                one.stale,
-                one.irrelevant,
-                one.next and one.next.command(self.options),
-                one.support.memory.content,
-            )
-            for text, one in memories
-        )
+        rows, others = [], []
+        for text, one in memories:
+            support, at, then = one.support, one.standing, one.next and one.next.command(self.options)
+            shown = (text if several else None, one.id, support.score, one.words or None, _marked(one))
+            place = (support.verdict, at and at.rank, at and at.lost_at, one.stale, one.irrelevant)
+            rows.append((*shown, *place, then, support.memory.content))
+            for other in one.otherwise:
+                memory, at = other.memory, other.standing
+                said = (one.id, memory.id, other.words, at and at.words, memory.content)
+                others.append((*said, other.source, at and at.rank))
         further = ("verdict", "rank", "lost at", "stale", "irrelevant", "next", "content")
         columns = ("claim", "memory", "support", "what became of it", "text", *further)
-        others = tuple(
-            (
-                one.id,
-                other.memory.id,
-                other.words,
-                other.standing and other.standing.words,
-                other.memory.content,
-                other.source,
-                other.standing and other.standing.rank,
-            )
-            for _, one in memories
-            for other in one.otherwise
-        )
         otherwise = ("memory", "other", "why", "what became of it", "content", "by", "rank")
         return (
-            Table(columns, rows, "memories that support it or come close", unshown=further),
-            *([Table(otherwise, others, "what says otherwise", unshown=("by", "rank"))] if others else []),
+            Table(columns, tuple(rows), "memories that support it or come close", unshown=further),
+            *([Table(otherwise, tuple(others), "what says otherwise", unshown=("by", "rank"))] if others else []),
         )
 
     @property
@@ -276,19 +256,14 @@ def blame(
             answer = single_query.search(
                 store, query, config, project=project, only_project=only_project, as_of=as_of, progress=progress
             )
+        elif config is None:
+            answer = query
         else:
-            answer = (
-                query if config is None else single_query.search(store, query.query, config, as_of=query.evidence.as_of)
-            )
+            answer = single_query.search(store, query.query, config, as_of=query.evidence.as_of)
     if answer.request is None:
         raise InputError("this answer was read from a file; pass its query as text, so that the store is searched")
+    config, trace = answer.config, answer.trace
     found = blame_answer(
-        text,
-        store.resources,
-        answer.config,
-        answer.request,
-        trace=answer.trace,
-        returned=returned,
-        progress=progress,
+        text, store.resources, config, answer.request, trace=trace, returned=returned, progress=progress
     )
     return BlameReport(found, tuple(said))

@@ -221,16 +221,10 @@ class OpenStore(Result):
         from cems_workbench.jobs.query_set_evidence import measurable
 
         sets, judgments = self.resources.store.query_sets, self.resources.store.judgments.read()
-        rows = (
-            (
-                one.name,
-                one.size,
-                len(measurable(sets.queries(one.name), judgments)),
-                one.version,
-                one.scale.relevant_from,
-            )
-            for one in sets.latest()
-        )
+        rows = []
+        for one in sets.latest():
+            judged = len(measurable(sets.queries(one.name), judgments))
+            rows.append((one.name, one.size, judged, one.version, one.scale.relevant_from))
         columns = ("query set", "queries", "judged", "version", "relevant from")
         return (Table(columns, tuple(rows), unshown=("judged",)),)
 

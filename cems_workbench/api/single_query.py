@@ -127,35 +127,20 @@ class Answer(Result):
 
         stale, several = self.staleness, len(self.evidence.variants) > 1
         shares = {one.memory_id: one for one in variant_contributions(self.trace)} if several else {}
-        rows = tuple(
-            (
-                one.rank,
-                one.score,
-                one.memory_id,
-                _given(shares[one.memory_id]) if several else None,
-                stale[one.memory_id].words if one.memory_id in stale else None,
-                one.project,
-                one.title,
-                one.content,
-            )
-            for one in self.trace.results
-        )
+        rows = []
+        for one in self.trace.results:
+            given = _given(shares[one.memory_id]) if several else None
+            late = stale[one.memory_id].words if one.memory_id in stale else None
+            rows.append((one.rank, one.score, one.memory_id, given, late, one.project, one.title, one.content))
         columns = ("rank", "score", "memory", "given by query", "out of date", "project", "title", "content")
-        results = Table(columns, rows, unshown=("project", "title"))
+        results = Table(columns, tuple(rows), unshown=("project", "title"))
         if not several:
             return (results,)
         queries = []
         for i, variant in enumerate(self.evidence.variants):
             found = [key for key, one in shares.items() if i in one.by_variant]
-            queries.append(
-                (
-                    i,
-                    variant.kind,
-                    one_line(variant.text, EXCERPT_CHARS),
-                    len(found),
-                    sum(key in self.ids for key in found),
-                )
-            )
+            text, returned = one_line(variant.text, EXCERPT_CHARS), sum(key in self.ids for key in found)
+            queries.append((i, variant.kind, text, len(found), returned))
         return results, Table(("query", "kind", "text", "found", "in results"), tuple(queries))
 
     @property
@@ -187,18 +172,16 @@ class Answer(Result):
         said = {mistake.words for mistake in mistakes}
         # The judge changes no ranking: its warnings are those of `trace`.
         warned = (line for line in self.trace.warnings if line[1] not in said and line[0] != JUDGE.name)
-        needs = (
-            (need.stage, f"{counted(len(need.memory_ids), 'scores')} of {need.model}")
-            if isinstance(need, ScoreNeed)
-            else (need.stage, need.parameter)
-            for need in self.trace.needs
-        )
-        return (
-            *self._remarks(),
-            *(f"known mistake: {mistake.line}" for mistake in mistakes),
-            *(f"warning: {stage}: {text}" for stage, text in warned),
-            *(f"warning: {stage}: needs a gather: {need}" for stage, need in needs),
-        )
+        lines = [*self._remarks(), *(f"known mistake: {mistake.line}" for mistake in mistakes)]
+        lines += [f"warning: {stage}: {text}" for stage, text in warned]
+        for need in self.trace.needs:
+            what = (
+                f"{counted(len(need.memory_ids), 'scores')} of {need.model}"
+                if isinstance(need, ScoreNeed)
+                else need.parameter
+            )
+            lines.append(f"warning: {need.stage}: needs a gather: {what}")
+        return tuple(lines)
 
     @property
     def judge_warnings(self) -> tuple[str, ...]:
@@ -225,12 +208,8 @@ class Answer(Result):
         yield from effect_lines(trace, self.request is None or self.request.as_of is not None)
         yield from searched_lines(self.evidence.notes)
         shown = trace.stage(LISTS).fields.shown(self.config, inner=True)
-        for line in (
-            later_words(trace),
-            answered_lists(self.evidence.notes, [one.name for one in lists if one.name in shown]),
-        ):
-            if line:
-                yield line
+        answered = answered_lists(self.evidence.notes, [one.name for one in lists if one.name in shown])
+        yield from filter(None, (later_words(trace), answered))
         if any(one.source == "source_hybrid" for one in lists):
             from cems_workbench.analysis.fusion_comparison import compare_fusions
 
@@ -476,9 +455,8 @@ class Explanation(Result):
         answered = answered_lists(evidence.notes, [ranked.name for ranked in evidence.lists])
         if evidence.external:
             said = {mistake.words for mistake in self.why.mistakes}
-            further: Iterator[str] = (
-                f"warning: {stage}: {text}" for stage, text in self.answer.trace.warnings if text not in said
-            )
+            warned = self.answer.trace.warnings
+            further: Iterator[str] = (f"warning: {stage}: {text}" for stage, text in warned if text not in said)
         else:
             further = effect_lines(self.answer.trace, asked is not None and asked.as_of is not None)
         return (*self.why.notes, *further, *([answered] if answered else []))
@@ -515,8 +493,7 @@ def why(
     """
     if k is not None and k < 1:
         raise InputError(f"k {k}: it is counted from 1")
-    if store is None and (labelled or graph):
-        named = "labelled" if labelled else "graph"
+    if store is None and (named := "labelled" if labelled else "graph" if graph else ""):
         raise InputError(f"{named} needs the store: why(answer, memory_id, store=store, {named}=True)")
     if store is not None and answer.request is None:
         raise InputError("this answer was read from a file; search the store for the query, or leave the store out")
@@ -539,24 +516,18 @@ def explanation(
     from cems_workbench.analysis.why.report import explain
     from cems_workbench.jobs.evidence_memory import checking_set
 
+    evidence, config, of_store = answer.evidence, answer.config, dict[str, Any]()
     if store is None:
-        memory_id = known_memory(named, answer.evidence.memories)
-        memory = answer.evidence.memories.get(memory_id)
+        memory_id = known_memory(named, evidence.memories)
+        memory = evidence.memories.get(memory_id)
     else:
         memory_id = stored_memory(named, store.resources)
         memory = store.resources.store.memories.get(memory_id)
         if graph:
             store.resources.graph(progress)
+        checked = checking_set(config, store.resources, labelled, progress)
+        of_store = {"request": answer.request, "resources": store.resources, "labelled": checked}
     found = explain(
-        memory_id,
-        answer.evidence,
-        answer.config,
-        k=k,
-        request=None if store is None else answer.request,
-        resources=None if store is None else store.resources,
-        labelled=None if store is None else checking_set(answer.config, store.resources, labelled, progress),
-        switched_off=answer.off,
-        of_set=of_set,
-        progress=progress,
+        memory_id, evidence, config, k=k, **of_store, switched_off=answer.off, of_set=of_set, progress=progress
     )
     return Explanation(found, answer, "" if memory is None else taken(named, memory))

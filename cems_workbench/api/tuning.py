@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from cems_workbench.api.evidence import LoadedEvidence, load_evidence
+from cems_workbench.api.evidence import LoadedEvidence, loaded
 from cems_workbench.api.open_store import load_config, warn
 from cems_workbench.progress import Progress, silent
 from cems_workbench.results import Result, Table
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from cems_workbench.jobs.tuning import SearchResult
     from cems_workbench.jobs.tuning_summary import GainRow
     from cems_workbench.tuning.holdout import Gain
-    from cems_workbench.tuning.optimizer import Trial, Watch
 
 Grouping = Literal["project", "session", "type", "query"]
 
@@ -113,10 +112,7 @@ class TuningReport(Result):
         ]
         if self._stands_in:
             columns = ("list", "queries", "agreement", "low", "high", "read", "shared")
-            rows = (
-                (one.source, one.queries, one.agreement, one.low, one.high, one.read, one.shared)
-                for one in self._trust()
-            )
+            rows = [(one.source, *(getattr(one, name) for name in columns[1:])) for one in self._trust()]
             tables.append(Table(columns, tuple(rows), f"each list alone: {planned.measure}"))
         if found is not None:
             title = f"{planned.plan.goal.objectives[0]} by judgments, which chose nothing without labels"
@@ -140,9 +136,8 @@ class TuningReport(Result):
         if self._stands_in:
             said.append("read: share of its first ten that the reranker scored; shared: that another list has too")
         if found is not None:
-            said.append(
-                f"without labels: {found.share_words}; as ranked: with all that the config has, its reranker too"
-            )
+            ranked = "as ranked: with all that the config has, its reranker too"
+            said.append(f"without labels: {found.share_words}; {ranked}")
             said += [f"warning: as ranked: {line}" for line in found.lacking]
         said += [f"warning: {line}" for line in result.lacking]
         if result.not_kept:
@@ -206,15 +201,11 @@ def _gains(rows: Sequence[GainRow], found: str, title: str) -> Table:
     from cems_workbench.jobs.tuning_summary import verdict
 
     numbers = ("queries", "baseline", "tuned", "difference", "low", "high")
-    cells = (
-        (
-            row.name,
-            *(getattr(row.gain, name) for name in numbers),
-            *((row.gain.p, verdict(row.gain)) if row.fair else (None, row.about)),
-        )
-        for row in rows
-        if row.gain is not None
-    )
+    cells = []
+    for row in rows:
+        if row.gain is not None:
+            said = (row.gain.p, verdict(row.gain)) if row.fair else (None, row.about)
+            cells.append((row.name, *(getattr(row.gain, name) for name in numbers), *said))
     columns = ("queries of", "queries", "baseline", found, "difference", "low", "high", "p", "what it says")
     return Table(columns, tuple(cells), title)
 
@@ -272,20 +263,12 @@ def tune(
     from cems_workbench.jobs.tuning import TuningData, planned_search, run_search
     from cems_workbench.tuning.objective import parse_goal
 
-    read = evidence if isinstance(evidence, LoadedEvidence) else load_evidence(evidence)
+    read = loaded(evidence)
     start = read.config if baseline is None else load_config(baseline)
-    goal = parse_goal(
-        [metric] if isinstance(metric, str) else list(metric), guards, read.relevant_from if grade is None else grade
-    )
+    names = [metric] if isinstance(metric, str) else list(metric)
+    goal = parse_goal(names, guards, read.relevant_from if grade is None else grade)
     data = TuningData(start, read.evidence.header.query_set, read.labelled(), read.relevant_from)
     planned = planned_search(
         data, goal, space or (), group_by=group_by, folds=folds, sealed=holdout, trials=trials, seed=seed
     )
-
-    def stage(name: str) -> Watch:
-        def watch(done: int, total: int, best: Trial) -> None:
-            progress(name, done, total)
-
-        return watch
-
-    return TuningReport(run_search(planned, stage))
+    return TuningReport(run_search(planned, lambda name: lambda done, total, best: progress(name, done, total)))

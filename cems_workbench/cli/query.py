@@ -353,9 +353,17 @@ def what_if_command(
         from cems_workbench.api.memories import what_if
         from cems_workbench.platform.parsing import read_text
 
-        text = text if text_file is None else read_text(text_file, "text of a memory")
-        new = {"text": text, "title": title, "project": of_project, "scope": scope}
-        found = what_if(opened, answer, without=without, **new, queries=queries, progress=progress)  # type: ignore[arg-type]
+        found = what_if(
+            opened,
+            answer,
+            without=without,
+            text=text if text_file is None else read_text(text_file, "text of a memory"),
+            title=title,
+            project=of_project,
+            scope=scope,
+            queries=queries,
+            progress=progress,
+        )
         any_judged = not as_json and bool(opened.resources.store.judgments.read())
     assert answer.request is not None
     then = words_of("search", query, options=[*request_options(answer.request), *choice.words(store)])

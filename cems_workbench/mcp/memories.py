@@ -81,8 +81,7 @@ class FindMemories(Page):
 def find_memories(served: ServedStore, asked: FindMemories) -> Reply:
     """Ids of the memories that contain these words literally, newest first. It does not run the pipeline: search does."""
     memories = served.resources.store.memories
-    problem = memories.project_problem(asked.project or None)
-    if problem:
+    if problem := memories.project_problem(asked.project or None):
         raise InputError(f"project: {problem}")
     projects = (asked.project,) if asked.project else ()
     found = memories.find(Selection(text=asked.words, projects=projects), asked.limit, asked.offset)
@@ -136,12 +135,9 @@ def parameters(served: ServedStore, asked: Parameters) -> Reply:
     if asked.section and asked.section not in sections:
         raise InputError(f"section: there is no section {asked.section[:80]!r}; there are {', '.join(sections)}")
     wanted = asked.words.lower().split()
-    found = [
-        spec
-        for spec in field_specs()
-        if asked.section in ("", spec.section)
-        and all(word in f"{spec.path} {spec.label} {spec.help}".lower() for word in wanted)
-    ]
+    within = [spec for spec in field_specs() if asked.section in ("", spec.section)]
+    texts = [f"{spec.path} {spec.label} {spec.help}".lower() for spec in within]
+    found = [spec for spec, text in zip(within, texts, strict=True) if all(word in text for word in wanted)]
     if not asked.section and not wanted:
         return reply(total=len(found), config=chosen.name, said=[SECTION_HINT], sections=sections)
     rows, counts = page(found, asked)
@@ -149,11 +145,8 @@ def parameters(served: ServedStore, asked: Parameters) -> Reply:
         **counts,
         config=chosen.name,
         parameters=[
-            {
-                **picked(spec, "path help", allowed=spec.range_text),
-                "value": chosen.get(spec.path),
-                "gathers": spec.cost == "gather",
-            }
+            picked(spec, "path help", allowed=spec.range_text)
+            | {"value": chosen.get(spec.path), "gathers": spec.cost == "gather"}
             for spec in rows
         ],
     )
@@ -183,10 +176,8 @@ def label(served: ServedStore, asked: Label) -> Reply:
     request = Request(asked.query.strip(), asked.project or None, moment)
     if qid:
         queries = {query.qid: query for query in store.queries.read()}
-        known = queries.get(qid)
-        if known is None:
-            close = nearest(qid, queries)
-            hint = f"did you mean {close}? " if close else ""
+        if (known := queries.get(qid)) is None:
+            hint = f"did you mean {close}? " if (close := nearest(qid, queries)) else ""
             raise InputError(f"qid: no query {qid[:80]!r}; {hint}evaluate lists qids")
     else:
         known = stored_query(request, store)
@@ -198,10 +189,8 @@ def label(served: ServedStore, asked: Label) -> Reply:
         known = add_to_set(request, asked.query_set, store)
         said.append(f"The query is new: it is {known.qid} of the query set {asked.query_set}.")
     before = [one for one in store.judgments.read(known.qid) if one.memory_id == memory_id]
-    store.labels.give(
-        Judgment(known.qid, memory_id, asked.grade, served.judge, MODEL, note=asked.note or None),
-        {"shown": "over MCP"},
-    )
+    judgment = Judgment(known.qid, memory_id, asked.grade, served.judge, MODEL, note=asked.note or None)
+    store.labels.give(judgment, {"shown": "over MCP"})
     people = sorted({one.grade for one in before if one.kind != MODEL})
     if people:
         said.append(f"People graded this pair {', '.join(map(str, people))}: that counts, not this grade.")

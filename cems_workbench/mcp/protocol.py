@@ -91,9 +91,8 @@ class Arguments(BaseModel):
             about |= about.pop("anyOf", [{}])[0]
             about.pop("additionalProperties", None)
             del about["title"]
-            properties[name] = {
-                key: one for key, one in about.items() if (one or key != "default") and one not in UNLISTED
-            }
+            listed = ((key, one) for key, one in about.items() if one not in UNLISTED)
+            properties[name] = {key: one for key, one in listed if one or key != "default"}
         required = {"required": whole["required"]} if "required" in whole else {}
         return {"type": "object", "properties": properties, **required, "additionalProperties": False}
 
@@ -300,9 +299,8 @@ class ServedStore:
         """The recorded stages of a query of a set of external traces, by its words or its id. Raises InputError."""
         found = read_traced(self.resources.store, query_set)
         if found is None:
-            raise InputError(
-                f"traced: {query_set[:100]!r} is no query set of external traces, which import makes of files of spans"
-            )
+            none = "is no query set of external traces, which import makes of files of spans"
+            raise InputError(f"traced: {query_set[:100]!r} {none}")
         qid = next((one.qid for one in found.queries if query.strip() in (one.query, one.qid)), None)
         if qid is None or qid not in found.evidences:
             raise InputError(f"query: {query_set} has no trace of it, neither by its words nor by its id")
@@ -320,9 +318,8 @@ class ServedStore:
             raise InputError(f"query_set: {_unknown(query_set, 'query set', names)}, or name an evidence file")
         path = allowed_path(query_set, self.settings)
         if not is_evidence_file(path):
-            raise InputError(
-                f"query_set: {path} is no evidence file, which the command gather writes; query sets: {', '.join(names)}"
-            )
+            none = "is no evidence file, which the command gather writes"
+            raise InputError(f"query_set: {path} {none}; query sets: {', '.join(names)}")
         if queries:
             raise InputError("queries: an evidence file is measured as a whole; leave it out")
         return load_evidence(path)

@@ -113,9 +113,8 @@ def why(served: ServedStore, asked: Why) -> Reply:
         if asked.config or asked.changes:
             raise InputError(f"traced: {asked.traced} {NOT_REPLAYED}; pass neither config nor changes")
         answer = single_query.replay(served.traced(asked.traced, asked.query))
-        resources = served.resources
-        memory_id = stored_memory(asked.memory_id, resources)
-        of_set = traced_mistakes(traced_path(resources.store.path, asked.traced))
+        memory_id = stored_memory(asked.memory_id, served.resources)
+        of_set = traced_mistakes(traced_path(served.resources.store.path, asked.traced))
         found = explain(memory_id, answer.evidence, answer.config, k=asked.k or None, of_set=of_set)
     else:
         answer = _answer(served, asked, asked.variants)
@@ -198,12 +197,8 @@ def what_if(served: ServedStore, asked: WhatIf) -> Reply:
         changes=asked.changes,
         said=[*followed, _counted(deltas.values())],
         results=[
-            reply(
-                memory_id=key,
-                rank=delta.now,
-                before=delta.before,
-                untrusted=text_of(after.evidence.memories[key], length=EXCERPT_CHARS),
-            )
+            reply(memory_id=key, rank=delta.now, before=delta.before)
+            | {"untrusted": text_of(after.evidence.memories[key], length=EXCERPT_CHARS)}
             for key, delta in rows
         ],
         left=[reply(memory_id=key, before=delta.before) for key, delta in deltas.items() if delta.move == "gone"],

@@ -77,11 +77,8 @@ def evaluate(served: ServedStore, asked: Evaluate, context: Context) -> Reply:
     report = measures.evaluate(found[0], chosen, asked.measures or FEW_MEASURES)
     evaluation = report.evaluation
     values = evaluation.values[:, 0]
-    order = sorted(
-        (i for i, value in enumerate(values) if number(value) is not None),
-        key=lambda i: (values[i], evaluation.qids[i]),
-    )
-    rows, counts = page(order, asked)
+    measured = [i for i, value in enumerate(values) if number(value) is not None]
+    rows, counts = page(sorted(measured, key=lambda i: (values[i], evaluation.qids[i])), asked)
     return reply(
         **counts,
         state="measured",
@@ -98,11 +95,8 @@ def evaluate(served: ServedStore, asked: Evaluate, context: Context) -> Reply:
 def _worst(report: EvaluationReport, i: int) -> Reply:
     found = report.evaluation
     query, grades = report.batch.queries[i], report.batch.grades[i]
-    returned = set(found.results[i])
-    relevant = sorted(
-        (key for key, grade in grades.items() if grade >= found.relevant_from), key=lambda key: (-grades[key], key)
-    )
-    missing = [key for key in relevant if key not in returned][:MAX_MISSING]
+    relevant = {key for key, grade in grades.items() if grade >= found.relevant_from}
+    missing = sorted(relevant.difference(found.results[i]), key=lambda key: (-grades[key], key))[:MAX_MISSING]
     return query_row(query, value=found.values[i, 0], type=found.types[i], not_returned=missing)
 
 
@@ -127,11 +121,8 @@ def compare(served: ServedStore, asked: Compare, context: Context) -> Reply:
     found = _gathered(served, asked, configs, context)
     if not isinstance(found, list):
         return reply(state="searching", baseline=baseline.name, compared=compared.name, **found)
-    reports = [
-        measures.evaluate(each, config, asked.measures or FEW_MEASURES)
-        for each, config in zip(found, configs, strict=True)
-    ]
-    report = measures.compare(*reports)
+    names, both = asked.measures or FEW_MEASURES, zip(found, configs, strict=True)
+    report = measures.compare(*(measures.evaluate(each, config, names) for each, config in both))
     first, decided = str(report.comparison.evaluations[0].measures[0]), report.verdict()
     changed = report.changed(first)
     rows, counts = page(changed.rows, asked)
@@ -144,15 +135,8 @@ def compare(served: ServedStore, asked: Compare, context: Context) -> Reply:
         verdict=decided.kind,
         queries=len(report.comparison.evaluations[0].qids),
         differences=[
-            picked(
-                row,
-                "baseline value difference low high",
-                measure=str(row.measure),
-                p=row.p_holm,
-                better=len(row.wins),
-                worse=len(row.losses),
-                same=row.ties,
-            )
+            picked(row, "baseline value difference low high", measure=str(row.measure), p=row.p_holm)
+            | reply(better=len(row.wins), worse=len(row.losses), same=row.ties)
             for row in report.comparison.compared[0].differences
         ],
         changed=rows_of(replace(changed, rows=tuple(rows)), "config"),
@@ -260,15 +244,8 @@ def memory(served: ServedStore, asked: MemoryUse, context: Context) -> Reply:
         return reply(state="searching", config=chosen.name, cutoff=k, **found)
     evidence = found[0]
     chosen = served.measured_config(evidence, chosen, asked.config or asked.changes)
-    uses = memory_uses(
-        evidence.evidence.queries,
-        evidence.evidence.evidences,
-        agreed_grades(evidence.judgments),
-        chosen,
-        evidence.relevant_from,
-        k=k,
-        followed=(followed,) if followed else (),
-    )
+    read, grades, ids = evidence.evidence, agreed_grades(evidence.judgments), (followed,) if followed else ()
+    uses = memory_uses(read.queries, read.evidences, grades, chosen, evidence.relevant_from, k=k, followed=ids)
     report = MemoryReport(asked.query_set, uses, memory_id=followed or None)
     return shown(report, asked, state="counted", config=chosen.name, cutoff=k)
 

@@ -114,9 +114,8 @@ class WorkbenchServer(MCPServer):
             line = user_message(error)
             if line is not None:
                 raise ToolError(f"{name}: {one_line(line, MAX_ERROR_CHARS)}") from None
-            raise UnexpectedToolError(
-                f"{name}: unexpected error ({type(error).__name__}); the server's log has the traceback"
-            ) from error
+            said = f"unexpected error ({type(error).__name__}); the server's log has the traceback"
+            raise UnexpectedToolError(f"{name}: {said}") from error
         return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=from_json(text))
 
     def _answer(self, tool: Tool, asked: Arguments, context: Context[Any, Any] | None) -> str:
@@ -136,9 +135,8 @@ class WorkbenchServer(MCPServer):
         if name not in self._tools:
             if name in {one.name for one in TOOLS}:
                 raise ToolError(f"{name}: this server is read-only: restart it with --write to allow labels")
-            raise ToolError(
-                f"{short(name)}: no such tool{_meant(name, self._tools)} There are {', '.join(self._tools)}"
-            )
+            meant = f"no such tool{_meant(name, self._tools)} There are {', '.join(self._tools)}"
+            raise ToolError(f"{short(name)}: {meant}")
         tool = self._tools[name]
         known = tool.arguments.names()
         for argument in arguments:
@@ -185,13 +183,9 @@ def serve_http(server: WorkbenchServer, port: int, token: str | None, say: Calla
     port = listening.getsockname()[1]
     listening.listen(100)
     names = [f"{name}:{port}" for name in (HOST, "localhost")]
+    only = TransportSecuritySettings(allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names])
     app: ASGIApp = server.streamable_http_app(
-        streamable_http_path=PATH,
-        host=HOST,
-        max_request_body_size=MAX_BODY_BYTES,
-        transport_security=TransportSecuritySettings(
-            allowed_hosts=names, allowed_origins=[f"http://{name}" for name in names]
-        ),
+        streamable_http_path=PATH, host=HOST, max_request_body_size=MAX_BODY_BYTES, transport_security=only
     )
     if token is not None:
         app = WithToken(app, token)
@@ -217,12 +211,10 @@ class WithToken:
 
 
 async def _refuse(send: Send) -> None:
-    said = {
-        "error": "this server takes a token: Authorization: Bearer, and what CEMS_WORKBENCH_MCP_TOKEN is where it runs"
-    }
+    told = "this server takes a token: Authorization: Bearer, and what CEMS_WORKBENCH_MCP_TOKEN is where it runs"
     headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
     await send({"type": "http.response.start", "status": 401, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps(said).encode()})
+    await send({"type": "http.response.body", "body": json.dumps({"error": told}).encode()})
 
 
 def quiet_logs() -> None:

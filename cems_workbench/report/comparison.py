@@ -168,10 +168,8 @@ def comparison_report(
         made_on = [MadeOn.of(facts, batch, batch.result_ids(batch.rankings(one.config))) for one in evaluations]
     else:
         header, path = source[0].evidence.header, source[0].evidence.path
-        made_on = [
-            MadeOn.of(evidence_facts(one), one.batch, evaluation.results)
-            for one, evaluation in zip(source, evaluations, strict=True)
-        ]
+        both = zip(source, evaluations, strict=True)
+        made_on = [MadeOn.of(evidence_facts(one), one.batch, evaluation.results) for one, evaluation in both]
     scale = scale_of([end for one in evaluations for row in one.summaries for end in (row.low, row.high, row.mean)])
     shapes = [shape for shape, _ in zip(cycle(SHAPES), evaluations, strict=False)]
     configs = tuple((f"config {one.config.name}", f"SHA-256 {config_hash(one.config)}") for one in evaluations)
@@ -183,10 +181,7 @@ def comparison_report(
         names=tuple(zip(names, shapes, strict=True)),
         means=tuple(_mean_row(comparison, m, shapes, scale) for m in range(len(base.measures))),
         scale=scale,
-        others=tuple(
-            _other(nth, pair, made_on[0], own, texts, shown)
-            for nth, (pair, own) in enumerate(zip(pairs, made_on[1:], strict=True), 1)
-        ),
+        others=tuple(_other(nth, pair, made_on[0], made_on[nth], texts, shown) for nth, pair in enumerate(pairs, 1)),
         by=by,
         level=LEVEL,
         asserted=asserted,
@@ -299,9 +294,8 @@ def _query(q: int, pair: Pair, before: MadeOn, now: MadeOn) -> Row:
     for own, other, evaluation in ((before, now, pair.base), (now, before, pair.other)):
         there = {key: rank for rank, key in enumerate(other.results[query.qid], 1)}
         memories, grades, ids = own.evidences[query.qid].memories, own.grades[query.qid], own.results[query.qid]
-        ranking = [
-            (rank, memories[key], grades.get(key), there.get(key)) for rank, key in enumerate(ids[:MAX_RESULTS], 1)
-        ]
+        shown = enumerate(ids[:MAX_RESULTS], 1)
+        ranking = [(rank, memories[key], grades.get(key), there.get(key)) for rank, key in shown]
         rankings.append((evaluation.config.name, ranking, len(ids)))
     values = pair.values(q)
     return {"query": query, "was_now": values, "rankings": rankings, "relevant_from": pair.base.relevant_from}

@@ -50,9 +50,8 @@ class Scale:
     def ticks(self) -> tuple[tuple[float, str], ...]:
         """About five round numbers along the scale, each with its place."""
         span = self.high - self.low
-        step = next(
-            s for power in range(-9, 10) for s in (10.0**power, 2 * 10.0**power, 5 * 10.0**power) if span / s <= 6
-        )
+        steps = (times * 10.0**power for power in range(-9, 10) for times in (1, 2, 5))
+        step = next(one for one in steps if span / one <= 6)
         first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
         return tuple((self.share(step * i), f"{step * i:.6g}".replace("-", "−")) for i in range(first, last + 1))
 
@@ -153,9 +152,7 @@ def evidence_facts(labelled: LabelledEvidence) -> Facts:
 def facts_of(evidence: str, content_hash: str, header: Header, answered: str) -> Facts:
     """The same of evidence that is called this, and whose lists were answered so where that was a running system."""
     facts = [
-        ("evidence", evidence),
-        ("content hash", content_hash),
-        ("query set", header.query_set or "a file"),
+        *(("evidence", evidence), ("content hash", content_hash), ("query set", header.query_set or "a file")),
         ("gathered", f"{header.created_at}, with config {header.config.name}, SHA-256 {header.config_hash}"),
         ("store", f"{header.store_id}, content version {header.content_version}"),
         ("embedder", header.embedder),

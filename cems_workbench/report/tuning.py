@@ -91,12 +91,8 @@ def _worth(rows: Sequence[GainRow]) -> Row:
     gains = [row.gain for row in rows if row.gain]
     scale = scale_of([edge for one in gains for edge in (one.low, one.high, one.difference)], around_zero=True)
     drawn = tuple(_gain(row, scale) for row in rows)
-    return {
-        "name": "the proposal",
-        "scale": scale,
-        "every": drawn,
-        "rows": tuple(one for one in drawn if one["row"].gain),
-    }
+    measured = tuple(one for one in drawn if one["row"].gain)
+    return {"name": "the proposal", "scale": scale, "every": drawn, "rows": measured}
 
 
 def _gain(row: GainRow, scale: Scale) -> Row:
@@ -116,9 +112,8 @@ def _holdout_line(result: SearchResult) -> str:
         return "No query was sealed: the folds are the only queries that did not choose."
     if not looks:
         return f"{counted(sealed, 'queries')} sealed and not looked at."
-    return (
-        f"{counted(sealed, 'queries')} sealed; this was look {looks}, and each look makes the sealed result worth less."
-    )
+    this = f"this was look {looks}, and each look makes the sealed result worth less"
+    return f"{counted(sealed, 'queries')} sealed; {this}."
 
 
 def _axes(result: SearchResult) -> tuple[Row, ...]:
@@ -173,14 +168,9 @@ def _front(result: SearchResult) -> Row:
         return ", ".join(f"{name} {value}" for name, value in zip((*names, *paths), chain(*cells(i)), strict=True))
 
     def point(i: int, shape: str, colour: str, what: str) -> Row:
-        return {
-            "x": x.share(float(reached[i, 1])),
-            "y": down(y.share(float(reached[i, 0]))),
-            "shape": shape,
-            "colour": colour,
-            "words": f"{what}: {named(i)}",
-            "row": None if shape == "dot" else places.get(i),
-        }
+        at = {"x": x.share(float(reached[i, 1])), "y": down(y.share(float(reached[i, 0])))}
+        words, row = f"{what}: {named(i)}", None if shape == "dot" else places.get(i)
+        return at | {"shape": shape, "colour": colour, "words": words, "row": row}
 
     usable = [i for i, trial in enumerate(search.trials) if trial.usable and i not in front]
     tried = [point(i, "dot", "same", "tried") for i in usable]

@@ -238,10 +238,10 @@ class Server:
                 self._running = None
                 self._served += 1
                 self._used = time.monotonic()
-            if code is not None:
-                with suppress(OSError):
+            with suppress(OSError):
+                if code is not None:
                     self._send(wire, {"exit": code})
-            self._sources |= {name: changed for name, changed in _sources().items() if name not in self._sources}
+            self._sources = _sources() | self._sources
             with suppress(OSError):
                 os.utime(self._file)
 

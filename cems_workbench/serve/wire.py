@@ -36,11 +36,8 @@ STORE_VARIABLE, SWITCH_VARIABLE, WITHOUT = "CEMS_WORKBENCH_STORE", "CEMS_WORKBEN
 DEFAULT_STORE = os.path.join(".workbench", "store")
 SERVED = ("search", "why", "what-if", "replay", "memory", "blame", "report why")
 """Commands that load models and are short: a long one would keep the others waiting. None of them asks anything back."""
-_READ_ONCE = """
-    CEMS_WORKBENCH_ PYTHON LC_ HF_ TRANSFORMERS_ SENTENCE_TRANSFORMERS_ TOKENIZERS_ OMP_ MKL_ OPENBLAS_ ORT_ CUDA_
-    LD_ MALLOC_ XDG_ SSL_
-"""
-READ_ONCE = tuple(_READ_ONCE.split())
+_OF_MODELS = "HF_ TRANSFORMERS_ SENTENCE_TRANSFORMERS_ TOKENIZERS_ OMP_ MKL_ OPENBLAS_ ORT_ CUDA_"
+READ_ONCE = tuple(f"CEMS_WORKBENCH_ PYTHON LC_ {_OF_MODELS} LD_ MALLOC_ XDG_ SSL_".split())
 READ_ONCE_NAMES = ("LANG", "LANGUAGE", "HOME", "TMPDIR", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 """Variables that are read when a library or a model is loaded; a server serves one set of them. All others, such as NO_COLOR and
 COLUMNS, are those of each command."""
@@ -215,9 +212,8 @@ class Wire:
 
     def peer(self) -> tuple[int, int]:
         """Process and user at the other end, as the kernel names them."""
-        pid, uid, _ = struct.unpack(
-            "3i", self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        )
+        found = self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        pid, uid, _ = struct.unpack("3i", found)
         return pid, uid
 
     def send(self, message: dict[str, Any], descriptors: tuple[int, ...] = ()) -> None:
