@@ -177,17 +177,9 @@ def evaluate_command(
     if not losses and (cutoff is not None or shown is not None):
         raise InputError("--cutoff and --show are for --losses")
     k, rows = DEFAULT_K if cutoff is None else cutoff, SHOWN if shown is None else shown
-    counting, further = k if losses else None, asserted.measures
+    at, further = k if losses else None, asserted.measures
     with measured(
-        evidence,
-        choice,
-        how,
-        as_json,
-        further=further,
-        ablate=ablate,
-        limit=limit,
-        count_losses=counting,
-        run_out=run_out,
+        evidence, choice, how, as_json, further=further, ablate=ablate, limit=limit, count_losses=at, run_out=run_out
     ) as found:
         if compare_judges and not found.rows:
             raise InputError(

@@ -151,19 +151,15 @@ def imports_command(store: StoreOption = None, as_json: JsonOption = False) -> N
 
     with open_existing_store(store) as opened:
         events = opened.imports.read()
-    rows = tuple(
-        (
-            event.number,
-            f"{event.imported_at:%Y-%m-%d %H:%M}",
-            shortened(event.name),
-            event.words + (f"; undone {event.undone_at:%Y-%m-%d %H:%M}" if event.undone_at else ""),
-        )
-        for event in events
-    )
+    rows = []
+    for event in events:
+        undone = f"; undone {event.undone_at:%Y-%m-%d %H:%M}" if event.undone_at else ""
+        when = f"{event.imported_at:%Y-%m-%d %H:%M}"
+        rows.append((event.number, when, shortened(event.name), event.words + undone))
     report = Report(
         lines=() if events else ["no import is on record"],
-        tables=[Table(("import", "when, UTC", "input", "what it did"), rows)],
-        values=[plain_event(event) for event in events],
+        tables=[Table(("import", "when, UTC", "input", "what it did"), tuple(rows))],
+        values=list(map(plain_event, events)),
     )
     last = next((event for event in events if event.undone_at is None), None)
     undo = ["--undo", *given_options(store=store)]
@@ -172,20 +168,13 @@ def imports_command(store: StoreOption = None, as_json: JsonOption = False) -> N
 
 def plain_event(event: ImportEvent) -> dict[str, Any]:
     """An import on record as JSON values."""
-    return {
-        "import": event.number,
-        "imported_at": event.imported_at.isoformat(),
-        "undone_at": event.undone_at.isoformat() if event.undone_at else None,
-        "inputs": [
-            {
-                "name": each.name,
-                "format": each.format,
-                "counts": each.counts and {kind: dataclasses.asdict(one) for kind, one in each.counts.items()},
-                "options": dict(each.options),
-            }
-            for each in event.inputs
-        ],
-    }
+    inputs = []
+    for each in event.inputs:
+        counts: Any = each.counts and {kind: dataclasses.asdict(one) for kind, one in each.counts.items()}
+        inputs.append({"name": each.name, "format": each.format, "counts": counts, "options": dict(each.options)})
+    undone = event.undone_at.isoformat() if event.undone_at else None
+    made = {"import": event.number, "imported_at": event.imported_at.isoformat(), "undone_at": undone}
+    return made | {"inputs": inputs}
 
 
 def _next_commands(
@@ -393,20 +382,12 @@ def _present_connected(report: ConnectReport, to_search: list[str] | None, store
 def _kinds() -> Report:
     from cems_workbench.sources.address import SOURCE_KINDS, importable, installation
 
-    found: list[dict[str, Any]] = [
-        {
-            "kind": kind.name,
-            **{name: getattr(kind, name) for name in ("addresses", "description", "lists")},
-            "needs": kind.package or None,
-            "missing": installation(kind),
-            "from": SOURCE_KINDS.origin(kind.name),
-        }
-        for kind in importable()
-    ]
-    rows = (
-        (one["kind"], one["addresses"][0], ", ".join(one["lists"]), one["missing"] or "", one["from"] or "")
-        for one in found
-    )
+    found, rows = list[dict[str, Any]](), list[tuple[str, ...]]()
+    for kind in importable():
+        missing, origin = installation(kind), SOURCE_KINDS.origin(kind.name)
+        about = {"kind": kind.name, "addresses": kind.addresses, "description": kind.description, "lists": kind.lists}
+        found.append(about | {"needs": kind.package or None, "missing": missing, "from": origin})
+        rows.append((kind.name, kind.addresses[0], ", ".join(kind.lists), missing or "", origin or ""))
     return Report(tables=[Table(("kind", "address", "live lists", "needs", "added by"), tuple(rows))], values=found)
 
 

@@ -33,41 +33,23 @@ class _Commands(typer.core.TyperGroup):
         return super().parse_args(ctx, without_switch(args))
 
 
-COMMANDS = {
-    "app": "serve:app_command",
-    "import": "import_:import_command",
-    "imports": "import_:imports_command",
-    "reindex": "import_:reindex_command",
-    "connect": "import_:connect_command",
-    "search": "query:search_command",
-    "replay": "query:replay_command",
-    "why": "query:why_command",
-    "what-if": "query:what_if_command",
-    "memory": "query:memory_command",
-    "blame": "query:blame_command",
-    "gather": "evaluate:gather_command",
-    "fill-scores": "evaluate:fill_scores_command",
-    "evaluate": "evaluate:evaluate_command",
-    "compare": "evaluate:compare_command",
-    "drift": "evaluate:drift_command",
-    "calibrate": "evaluate:calibrate_command",
-    "graph-recall": "evaluate:graph_recall_command",
-    "tune": "tune:tune_command",
-    "config-history": "tune:config_history_command",
-    "export": "tune:export_command",
-    "dataset": "label:dataset_command",
-    "judgments": "label:judgments_command",
-    "agreement": "label:agreement_command",
-    "mcp": "serve:mcp_command",
-    "serve": "serve:serve_command",
-    "sample": "label:sample_command",
-    "watch": "ci:watch_command",
-    "doctor": "serve:doctor_command",
-    "ci": "ci:group",
-    "report": "report:group",
-    "team": "serve:team_commands",
-}
-"""Module and name of each of our commands, or groups of commands, in the order of the help; they stand at the places 10, 20, 30, …"""
+IN_ORDER = (
+    ("serve", "app"),
+    ("import_", "import imports reindex connect"),
+    ("query", "search replay why what-if memory blame"),
+    ("evaluate", "gather fill-scores evaluate compare drift calibrate graph-recall"),
+    ("tune", "tune config-history export"),
+    ("label", "dataset judgments agreement"),
+    ("serve", "mcp serve"),
+    ("label", "sample"),
+    ("ci", "watch"),
+    ("serve", "doctor"),
+)
+"""Modules and commands of ours in the order of the help; they stand at the places 10, 20, 30, …"""
+GROUPS = {"ci": "ci:group", "report": "report:group", "team": "serve:team_commands"}
+COMMANDS = {name: f"{module}:{name.replace('-', '_')}_command" for module, names in IN_ORDER for name in names.split()}
+COMMANDS |= GROUPS
+"""Module and function of each command, or group of commands."""
 CLASSES = {"connect": "ConnectCommand"}
 """Commands with a class of their module."""
 

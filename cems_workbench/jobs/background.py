@@ -182,8 +182,7 @@ def ready_plan(resources: Resources) -> QueuePlan | None:
     largest = max(resources.store.query_sets.latest(), key=lambda known: (known.size, known.name), default=None)
     if largest is None or not largest.size:
         return None
-    queries = tuple(resources.store.query_sets.queries(largest.name)[:MAX_QUERIES])
-    selection = QuerySelection(largest.name, queries)
+    selection = QuerySelection(largest.name, tuple(resources.store.query_sets.queries(largest.name)[:MAX_QUERIES]))
     return QueuePlan(f"{largest.name}-ready", selection, {DEFAULT: fast_config()}, ready_made=True)
 
 

@@ -51,14 +51,7 @@ from cems_workbench.sources.collection import NO_VECTORS, VECTORS
 from cems_workbench.sources.source import Batch, RowProblem, Source, SourceError, SourceInfo
 from cems_workbench.store import Store
 from cems_workbench.store.rows import NO_ROWS, RowCounts
-from cems_workbench.store.sources import (
-    CONTENT,
-    PREFIX_FORMS,
-    UNPROVEN,
-    ImportRows,
-    SourceRecord,
-    VectorLengths,
-)
+from cems_workbench.store.sources import CONTENT, PREFIX_FORMS, UNPROVEN, ImportRows, SourceRecord, VectorLengths
 
 Item = TypeVar("Item")
 
@@ -182,16 +175,14 @@ def source_specs(resources: Resources, typed: str | None, mapping: Mapping[str, 
     address = parse(typed)
     if address.secret_from != FROM_ADDRESS:
         address = resources.address(address.plain) or address
-    return [
-        SourceSpec(address, mapping or next((each.mapping for each in saved if each.address == address.plain), None))
-    ]
+    before = next((each.mapping for each in saved if each.address == address.plain), None)
+    return [SourceSpec(address, mapping or before)]
 
 
 def saved_spec(resources: Resources, record: SourceRecord) -> SourceSpec:
     """A source of the store, with its secret from where it was found before. Raises InputError."""
-    return SourceSpec(
-        resources.address(record.address) or parse_saved(record.address, record.secret_from), record.mapping
-    )
+    address = resources.address(record.address) or parse_saved(record.address, record.secret_from)
+    return SourceSpec(address, record.mapping)
 
 
 def read_mapping(text: str, named: str) -> Mapping[str, Any]:
@@ -341,11 +332,8 @@ def take_snapshot(
 
             batches, rule = snapshot.batches(changed), store.texts.rule
             # Prefetching would request the next batch before its time.
-            rows_of = (
-                to_rows(rate_limited(batches, rows_per_second, pause), rule)
-                if rows_per_second
-                else prefetched(to_rows(batches, rule))
-            )
+            limited = rate_limited(batches, rows_per_second, pause) if rows_per_second else batches
+            rows_of = to_rows(limited, rule) if rows_per_second else prefetched(to_rows(batches, rule))
             for batch, rows in rows_of:
                 seen += [pa.array(batch.seen, pa.string())] if batch.seen else []
                 problems += batch.problems[: MAX_PROBLEMS - len(problems)]

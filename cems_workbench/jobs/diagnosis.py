@@ -37,7 +37,6 @@ from cems_workbench.models.embedder_match import ANEW, EmbedderMatch, candidates
 from cems_workbench.models.http import server_name
 from cems_workbench.models.minilm_embedder import MiniLMEmbedder
 from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge, available
-from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.models.resolve import MISSING_PACKAGE, loads_others, locate, resolve
 from cems_workbench.models.servers import SERVER_TIMEOUT_S, Answers, ask_all
 from cems_workbench.platform.waiting import run_in_thread
@@ -176,10 +175,8 @@ def extensions_check() -> list[Check]:
         ("source", SOURCE_KINDS),
     )
     added = [f"{kind} {name} of {origin}" for kind, registry in registries for name, origin in registry.origins.items()]
-    for kind, group in (
-        ("command", extensions.COMMANDS),
-        *(("view", f"{extensions.VIEWS}.{at}") for at in extensions.VIEWS_OF),
-    ):
+    views = [("view", f"{extensions.VIEWS}.{at}") for at in extensions.VIEWS_OF]
+    for kind, group in (("command", extensions.COMMANDS), *views):
         added += [f"{kind} {name} of {origin}" for name, origin in extensions.strangers(group).items()]
     problems = extensions.problems()
     if not added and not problems:
@@ -512,9 +509,8 @@ def _chroma_collection(store: Store, embedder_id: str, deep: bool) -> Check:
         return Check("Chroma collection", "warning", str(error), state.advice or "reindex --chroma writes it again")
     said = "; ".join(wrong) or "ids, texts, vectors and metadata are the store's"
     advice = state.advice or ("reindex --chroma writes it again" if wrong else "")
-    return Check(
-        "Chroma collection", "warning" if wrong else status, f"{state.finding}; {total:,} compared: {said}", advice
-    )
+    finding = f"{state.finding}; {total:,} compared: {said}"
+    return Check("Chroma collection", "warning" if wrong else status, finding, advice)
 
 
 def _labels(store: Store) -> Check:
@@ -541,9 +537,8 @@ def source_checks(found: Sequence[SourceStatus], now: datetime) -> list[Check]:
 def _source(found: SourceStatus, now: datetime) -> Check:
     record, advice = found.record, []
     if found.probe is None:
-        check = (
-            "start it, or check address, password and rights" if "://" in record.address else "check path and rights"
-        )
+        live = "://" in record.address
+        check = "start it, or check address, password and rights" if live else "check path and rights"
         advice.append(f"{check}; only connect, lists.answered_by=source and lists.source_hybrid ask it")
     if not record.complete or found.difference:
         advice.append(f"connect {record.address}, which takes what changed")
@@ -552,9 +547,8 @@ def _source(found: SourceStatus, now: datetime) -> Check:
     elif found.other_embedder:
         advice.append(f"set CEMS_WORKBENCH_EMBEDDER to {record.embedder}")
     elif found.match is not None and found.match.likely:
-        advice.append(
-            f"another text than those tried may have been embedded; if it was another model: {naming(record.address)}"
-        )
+        maybe = "another text than those tried may have been embedded"
+        advice.append(f"{maybe}; if it was another model: {naming(record.address)}")
     elif found.contradicted:
         advice.append(f"if it is another model, name it: {naming(record.address)}")
     reached = found.problem if found.probe is None else f"{found.probe.engine} answers"
@@ -567,14 +561,18 @@ def _embedder_match(settings: Settings, store: Store) -> list[Check]:
 
     Vectors from a source are covered by the check of that source.
     """
-    name = "embedder match"
-    embeds = embedder(settings)
+    name, embeds = "embedder match", embedder(settings)
+
+    def matched() -> EmbedderMatch:
+        store.indexes.check(embeds.model_id, embeds.dimension)
+        return match_store(store, embeds)
+
     try:
         store.indexes.check(embeds.model_id, None)
         proven = _server(settings) is None and not settings.embedding_same_as
         if proven or store.sources.with_memories():
             return []
-        found = run_in_thread(lambda: _matched(store, embeds)).result(MATCH_TIMEOUT_S)
+        found = run_in_thread(matched).result(MATCH_TIMEOUT_S)
     except (EmbedderMismatchError, StoreError) as refusal:
         return [Check(name, "failed", str(refusal))]
     except ModelError as failure:
@@ -584,11 +582,6 @@ def _embedder_match(settings: Settings, store: Store) -> list[Check]:
         return [Check(name, "warning", said)]
     advice = "" if found.same or not found.asked else f"they are of another model or setting; {ANEW}"
     return [_check(name, str(found), advice)]
-
-
-def _matched(store: Store, embeds: QueryEmbedder) -> EmbedderMatch:
-    store.indexes.check(embeds.model_id, embeds.dimension)
-    return match_store(store, embeds)
 
 
 def _database(store: Store) -> Check:

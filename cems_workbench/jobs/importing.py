@@ -168,9 +168,7 @@ def import_inputs(
     refreshed, unsearchable, late = refresh(resources, progress, read_given)
     total, cut, language = store.memories.count(), store.chunks.statistics(), store.language.choice()
     sets = {one.name: one for report in reports for one in report.query_sets}
-    notes = [
-        f"query set {one.name}, version {one.version}: {one.size} queries, grades {one.scale}" for one in sets.values()
-    ]
+    notes = [f"query set {of.name}, version {of.version}: {of.size} queries, grades {of.scale}" for of in sets.values()]
     for form in () if briefly else dict.fromkeys(report.format for report in reports):
         names = [Path(report.source).name for report in reports if report.format == form]
         more = f" and {len(names) - MAX_NAMES} more" if names[MAX_NAMES:] else ""
@@ -252,9 +250,8 @@ def refresh(
 def took_nothing(reports: Iterable[ImportReport]) -> str:
     """One line if an import put nothing into the store and found nothing there; empty if it did."""
     reports = list(reports)
-    if any(
-        report.changed or report.queue or any(counts.total for counts in report.counts.values()) for report in reports
-    ):
+    counted = [counts.total for report in reports for counts in report.counts.values()]
+    if any(counted) or any(report.changed or report.queue for report in reports):
         return ""
     left_out = sum(not error.taken for report in reports for error in report.errors)
     if not left_out:

@@ -282,15 +282,10 @@ def _candidate(trace: Trace, memory_id: str, table: SideBySide | None = None) ->
         for key, cell in row.cells.items():
             made_of = parts_words(table.column(key).kind, cell.parts)
             scores.append(picked(cell, "rank score", where="final" if key == FINAL else key, made_of=made_of))
-    return picked(
-        result,
-        "rank score",
-        memory_id=memory_id,
-        **picked(lost, "score reason", lost_at=lost and lost.stage),
-        out_of_date=stale_words(trace, memory_id),
-        scores=scores,
-        untrusted=text_of(trace.evidence.memories[memory_id]),
-    )
+    found = picked(result, "rank score", memory_id=memory_id)
+    found |= picked(lost, "score reason", lost_at=lost and lost.stage)
+    text = text_of(trace.evidence.memories[memory_id])
+    return found | reply(out_of_date=stale_words(trace, memory_id), scores=scores, untrusted=text)
 
 
 def _counterfactual(one: Counterfactual) -> Reply:

@@ -237,18 +237,11 @@ def _types(pair: Pair) -> tuple[Row, ...]:
         for qid in qids:
             counts[kinds[qid]][place] += 1
     most = max((max(won, lost) for won, lost, _ in counts.values()), default=0) or 1
-    return tuple(
-        {
-            "name": kind,
-            "won": won,
-            "lost": lost,
-            "same": every - won - lost,
-            "difference": found.by_type[kind],
-            "left": 50 * lost / most,
-            "right": 50 * won / most,
-        }
-        for kind, (won, lost, every) in counts.items()
-    )
+    rows = []
+    for kind, (won, lost, every) in counts.items():
+        row = {"name": kind, "won": won, "lost": lost, "same": every - won - lost, "difference": found.by_type[kind]}
+        rows.append(row | {"left": 50 * lost / most, "right": 50 * won / most})
+    return tuple(rows)
 
 
 def _waterfall(pair: Pair, made_on: MadeOn, texts: Texts, positions: Mapping[int, str]) -> Row:
@@ -266,17 +259,10 @@ def _waterfall(pair: Pair, made_on: MadeOn, texts: Texts, positions: Mapping[int
         was, now = pair.values(q)
         kind = f" ({base.types[q]})" if base.types[q] else ""
         asked = texts.excerpt(made_on.queries[base.qids[q]].query)
-        bars.append(
-            {
-                "x": round(100 * place / len(drawn), 3),
-                "width": round(100 / len(drawn), 3),
-                "top": top,
-                "height": max(1.0, round(end - top, 1)),
-                "tone": "good" if better[q] > 0 else "bad",
-                "words": f"{signed(now - was)}, {number(was)} → {number(now)}: {base.qids[q]}{kind} {asked}",
-                "to": positions.get(q, ""),
-            }
-        )
+        words = f"{signed(now - was)}, {number(was)} → {number(now)}: {base.qids[q]}{kind} {asked}"
+        bar: Row = {"x": round(100 * place / len(drawn), 3), "width": round(100 / len(drawn), 3), "top": top}
+        bar |= {"height": max(1.0, round(end - top, 1)), "tone": "good" if better[q] > 0 else "bad"}
+        bars.append(bar | {"words": words, "to": positions.get(q, "")})
     won, measured = int((better[changed] > 0).sum()), int(np.isfinite(better).sum())
     return {
         "bars": tuple(bars),

@@ -104,15 +104,9 @@ def _bar(
         drawn.append(Part(round(place, 2), width, colours[_name(part)], f"{_name(part)} {number(part.value)}"))
         place += width
     words = ", ".join(part.words for part in drawn) or "nothing"
-    return {
-        "rank": number(row.rank_out, "d"),
-        "memory_id": row.memory_id,
-        "title": texts.title(trace.evidence.memories[row.memory_id].title),
-        "score": number(row.score),
-        "parts": tuple(drawn),
-        "here": row.memory_id == memory_id,
-        "words": words,
-    }
+    title = texts.title(trace.evidence.memories[row.memory_id].title)
+    about = {"rank": number(row.rank_out, "d"), "memory_id": row.memory_id, "title": title, "score": number(row.score)}
+    return about | {"parts": tuple(drawn), "here": row.memory_id == memory_id, "words": words}
 
 
 def evidence_hash(trace: Trace) -> str:
