@@ -112,7 +112,7 @@ class Stage(Generic[RowT, FieldsT, ArraysT]):
     sections: Mapping[str, str] = field(default_factory=dict)
     """Further sections of the config that have their controls after the stage's own, with their titles."""
     reads: tuple[str, ...] = ()
-    """Sections and paths of the config of which alone `apply` and `when_off` read; a run is kept for other configs that have the same."""
+    """Sections and paths of the config of which alone `apply` and `when_off` read, () for all: configs that have the same share a run."""
     switch: Switch | None = None
     """The switch of the whole stage; None: it has none."""
     parts: tuple[Switch, ...] = ()
@@ -136,7 +136,7 @@ class Stage(Generic[RowT, FieldsT, ArraysT]):
 
     @cached_property
     def _reads(self) -> tuple[Callable[[PipelineConfig], Any], ...]:
-        return tuple(map(attrgetter, self.reads))
+        return tuple(map(attrgetter, self.reads)) or (lambda config: config,)
 
     def is_off(self, config: PipelineConfig) -> bool:
         """Whether the config switches the whole stage off."""
