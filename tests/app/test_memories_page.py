@@ -383,7 +383,7 @@ def test_the_app_keeps_the_chroma_collection_current_and_tells_of_it(
     resources.store.memories.delete("m002")
     resources.refresh()
     table = html(show(page, "Store"), "wb-mem-table")
-    assert "behind" in table and "1 change not written yet: reindex --chroma" in table
+    assert "behind" in table and "1 change not written yet; reindex --chroma" in table
     assert state.chroma is not None
     state.chroma.problem = "it is damaged"
     assert "graph cannot be searched: it is damaged." in captions(page.run())
