@@ -54,7 +54,7 @@ _FOUND = """() => {
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
     if (!node.data.includes("Qz")) continue;
     let place = node.parentElement;
-    if (["SCRIPT", "STYLE", "NOSCRIPT"].includes(place.tagName)) continue;
+    if (["SCRIPT", "STYLE", "NOSCRIPT"].includes(place.tagName) || place.closest("[hidden]")) continue;
     while (getComputedStyle(place).display.startsWith("inline") && place.parentElement) place = place.parentElement;
     if (!seen.has(place)) { seen.add(place); texts.add(place.textContent); }
   }

@@ -171,7 +171,7 @@ def test_a_segment_and_a_cell_of_the_map_are_applied_by_a_click(window: Window) 
     second.fill("RRF k")
     with window.rerun():
         second.press("Enter")
-    expect(inspect.page.get_by_text("somewhere among")).to_be_visible()
+    expect(inspect.page.get_by_text(re.compile("came first somewhere in"))).to_be_visible()
     plot = inspect.page.locator(".st-key-inspect-map-chart .nsewdrag").first
     plot.scroll_into_view_if_needed()
     size = standing(plot)

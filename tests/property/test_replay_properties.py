@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import IDS, NOW, configs, evidences
 
-from cems_workbench.analysis.fusion_shares import variant_contributions
+from cems_workbench.analysis.fusion_shares import VariantContribution, variant_contributions
 from cems_workbench.analysis.memory_use import MemoryUseCounter, memory_uses
 from cems_workbench.analysis.ranks import branch_of
 from cems_workbench.api.single_query import Answer
@@ -306,17 +306,22 @@ def test_a_batch_gives_the_results_scores_and_measures_of_single_replays(found, 
 @given(evidences(), configs())
 def test_the_shares_of_the_queries_make_the_raw_score(evidence: Evidence, config: PipelineConfig) -> None:
     trace = replay(evidence, config)
-    kept = [row for row in trace.stage("fusion").rows if row.kept]
+    kept, fields = [row for row in trace.stage("fusion").rows if row.kept], trace.stage("fusion").fields
     found = variant_contributions(trace)
     assert [shares.memory_id for shares in found] == [row.memory_id for row in kept]
+
+    def raw(shares: VariantContribution, terms: float) -> float:
+        whole = shares.boost * terms / fields.divisor
+        return whole if fields.cap is None else min(whole, fields.cap)
+
     for shares in found:
         gave = shares.by_variant.values()
-        if trace.stage("fusion").fields.combine == "max":
+        if fields.combine == "max":
             terms = [*gave, *([shares.other] if shares.decisive is None else [])]
-            assert shares.raw == pytest.approx(shares.boost * max(terms), abs=1e-9)
+            assert shares.raw == pytest.approx(raw(shares, max(terms)), abs=1e-9)
             assert shares.decisive is None or shares.by_variant[shares.decisive] == max(gave)
         else:
-            assert shares.raw == pytest.approx(shares.boost * (sum(gave) + shares.other), abs=1e-9)
+            assert shares.raw == pytest.approx(raw(shares, sum(gave) + shares.other), abs=1e-9)
             assert shares.decisive is None
 
 
