@@ -27,7 +27,7 @@ import numpy as np
 from cems_workbench.errors import InputError
 from cems_workbench.records import Chunk, Memory, ParsedInput
 from cems_workbench.store import Store
-from cems_workbench.store.search import graph
+from cems_workbench.store.search import chroma_collection
 from tests.small_store import HashEmbedder
 
 STEPS = 12
@@ -133,8 +133,8 @@ def forked(folder: Path, work: Any, *arguments: Any, kill_after: float | None = 
     if not pid:
         said = ""
         try:
-            batch = graph.ChromaCopy.write
-            graph.ChromaCopy.write = lambda *given: batch(*given[:-1], WRITE_ROWS)  # type: ignore[method-assign, call-arg]
+            batch = chroma_collection.ChromaCollection.write
+            chroma_collection.ChromaCollection.write = lambda *given: batch(*given[:-1], WRITE_ROWS)  # type: ignore[method-assign, call-arg]
             with Store.open(folder) as store:
                 work(store, *arguments)
         except BaseException as error:

@@ -191,7 +191,8 @@ def vector_hash(vector: Float32) -> int:
 def sketches(vectors: Float32) -> NDArray[np.int64]:
     """Two projections of each vector as one number: Chroma rounds vectors, so that no hash of bytes proves what it returns."""
     lengths = np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    fixed = np.random.default_rng(vectors.shape[1]).normal(size=(vectors.shape[1], 2))
+    # Of no random generator, whose stream another numpy may change: these numbers are stored.
+    fixed = np.sin(np.outer(np.arange(1.0, vectors.shape[1] + 1), (12.9898, 78.233)))
     pairs = np.ascontiguousarray(vectors.astype(np.float64) / lengths @ fixed, np.float32)
     return pairs.view(np.int64)[:, 0]
 

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from chromadb.api.models.Collection import Collection
 
     from cems_workbench.store.search.chroma import ChromaDirectory
-    from cems_workbench.store.search.graph import ChromaCopy, ChromaState
+    from cems_workbench.store.search.chroma_collection import ChromaCollection, ChromaState
     from cems_workbench.store.search.postgres import TsRankIndex
 
 log = logging.getLogger(__name__)
@@ -131,7 +131,7 @@ class DerivedIndexes:
         self._chroma: ChromaDirectory | None = None
         self._graphs: dict[str, tuple[VectorRecord, Collection]] = {}
         self._closed = False
-        self._copies: dict[str, ChromaCopy] = {}
+        self._copies: dict[str, ChromaCollection] = {}
         self._graph_copy: tuple[object, Collection] | None = None
         self._lexical_directory = SegmentDirectory(path / "lexical")
         self._full_text_directory = SegmentDirectory(path / "ts_rank")
@@ -476,7 +476,7 @@ class DerivedIndexes:
         return []
 
     def _in_chroma(
-        self, copy: ChromaCopy, record: VectorRecord, found: list[EntryId], entry_ids: Sequence[EntryId]
+        self, copy: ChromaCollection, record: VectorRecord, found: list[EntryId], entry_ids: Sequence[EntryId]
     ) -> Iterator[tuple[EntryId, Float32]]:
         """Those of these vectors that Chroma has, which are added to `found`; none if it cannot be read."""
         try:
@@ -537,11 +537,13 @@ class DerivedIndexes:
                 return 0, []
             return self._copy(embedder_id).compare(record, vectors, progress)
 
-    def _is_complete(self, copy: ChromaCopy) -> bool:
+    def _is_complete(self, copy: ChromaCollection) -> bool:
         record = self._files(copy.embedder_id).record()
         return record is None or not record.files or copy.complete_for(record)
 
-    def _write_chroma(self, copy: ChromaCopy, progress: Progress, most: int | None, rows: int = WRITE_ROWS) -> int:
+    def _write_chroma(
+        self, copy: ChromaCollection, progress: Progress, most: int | None, rows: int = WRITE_ROWS
+    ) -> int:
         """Write it, `rows` at a time. Returns how many changes are left: none unless they are more than `most`.
 
         Raises Cancelled once it is closed.
@@ -608,15 +610,15 @@ class DerivedIndexes:
         known = self._graphs.get(embedder_id)
         return known[1] if known and known[0] == self._database.read(records).get(embedder_id) else None
 
-    def _copy(self, embedder_id: str) -> ChromaCopy:
+    def _copy(self, embedder_id: str) -> ChromaCollection:
         """The Chroma collection of an embedder, which most processes never open."""
         from cems_workbench.store.search.chroma import ChromaDirectory
-        from cems_workbench.store.search.graph import ChromaCopy
+        from cems_workbench.store.search.chroma_collection import ChromaCollection
 
         if self._chroma is None:
             self._chroma = ChromaDirectory(self._path / "chroma", self._chroma_url)
         if embedder_id not in self._copies:
-            copy = ChromaCopy(self._database, self._chroma, self._collection_name(embedder_id), embedder_id)
+            copy = ChromaCollection(self._database, self._chroma, self._collection_name(embedder_id), embedder_id)
             self._copies[embedder_id] = copy
         return self._copies[embedder_id]
 

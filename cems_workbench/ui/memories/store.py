@@ -31,7 +31,7 @@ from cems_workbench.ui.memories.sources import language_name, title_box
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-    from cems_workbench.store.search.graph import ChromaState
+    from cems_workbench.store.search.chroma_collection import ChromaState
 
 
 INDEXES = {

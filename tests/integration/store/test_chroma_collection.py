@@ -17,7 +17,7 @@ import pytest
 from cems_workbench.errors import StoreError
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.store import Store
-from cems_workbench.store.search import graph
+from cems_workbench.store.search import chroma_collection
 from tests.integration.postgres_server import Server
 from tests.small_store import HashEmbedder
 
@@ -106,9 +106,9 @@ def test_another_program_counts_and_finds_the_same_after_every_kind_of_change(
     same()
     store.add(ParsedInput("two", "test", tuple(Memory(f"n{n:02}", f"more {n}") for n in range(30))))
     store.indexes.refresh(embedder)
-    write = graph.ChromaCopy.write
-    monkeypatch.setattr(graph.ChromaCopy, "write", lambda *given: write(*given[:-1], 8))
-    record, calls = graph.embedded.record, []
+    write = chroma_collection.ChromaCollection.write
+    monkeypatch.setattr(chroma_collection.ChromaCollection, "write", lambda *given: write(*given[:-1], 8))
+    record, calls = chroma_collection.embedded.record, []
 
     def dies(*given: object) -> None:
         calls.append(given)
@@ -117,7 +117,7 @@ def test_another_program_counts_and_finds_the_same_after_every_kind_of_change(
         record(*given)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(graph.embedded, "record", dies)
+        patch.setattr(chroma_collection.embedded, "record", dies)
         store.indexes.catch_up_chroma(embedder.model_id)
     assert store.indexes.chroma_state(embedder.model_id).outstanding == 22
     assert store.indexes.catch_up_chroma(embedder.model_id) == ""

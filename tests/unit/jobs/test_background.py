@@ -29,7 +29,7 @@ from cems_workbench.pipeline.scoring import RERANKING
 from cems_workbench.records import Memory, Query
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
-from cems_workbench.store.search.graph import ChromaCopy
+from cems_workbench.store.search.chroma_collection import ChromaCollection
 from tests.planted import planted_file
 from tests.planted_source import Counting
 from tests.small_store import empty_store, parsed, store
@@ -97,7 +97,7 @@ def test_it_stands_still_between_batches_while_a_page_is_at_work(resources, monk
 @pytest.fixture
 def paused(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> tuple[BackgroundChroma, Any]:
     """A writer of the Chroma collection that stands still after its first entry of two, and the page at work that it waits for."""
-    foreground, write = ForegroundGate(quiet_s=0, max_wait_s=600), ChromaCopy.write
+    foreground, write = ForegroundGate(quiet_s=0, max_wait_s=600), ChromaCollection.write
     page, opened = foreground.foreground_work(), threading.Event()
 
     def written(*given: Any) -> Any:
@@ -109,7 +109,7 @@ def paused(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> tuple[Backg
 
     monkeypatch.setattr(background, "FOREGROUND", foreground)
     monkeypatch.setattr(background, "CHROMA_ROWS", 1)
-    monkeypatch.setattr(ChromaCopy, "write", written)
+    monkeypatch.setattr(ChromaCollection, "write", written)
     resources.refresh()
     writer = BackgroundChroma(resources).start()
     assert opened.wait(30)

@@ -83,7 +83,7 @@ class _Saved:
     complete: list[Any] = field(default_factory=list)
 
 
-class ChromaCopy:
+class ChromaCollection:
     """The collection of one embedder."""
 
     def __init__(self, database: Database, directory: ChromaDirectory, name: str, embedder_id: str) -> None:
