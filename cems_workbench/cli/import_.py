@@ -267,7 +267,10 @@ def reindex_command(
     asked = {"ef_search": ef_search, "ef_construction": ef_construction, "max_neighbors": max_neighbors}
     hnsw = {name: value for name, value in asked.items() if value is not None}
     if hnsw and not chroma:
-        raise InputError(f"{', '.join(hnsw)}: they are settings of the Chroma collection, and need --chroma")
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in hnsw)
+        raise InputError(
+            f"{options}: the graph is made with the Chroma collection; add --chroma, which writes it again"
+        )
     with progress_bar(as_json) as progress, filled_resources(store) as resources:
         for memory_id in memory_ids or ():
             require_stored(memory_id, resources.store)

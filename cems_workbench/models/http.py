@@ -40,6 +40,7 @@ T = TypeVar("T")
 
 CONNECT_TIMEOUT_S = 5.0
 CONNECT_SHARE = 0.8
+"""Share of a deadline that connecting may take: distinguishes an unreachable server from a slow one."""
 MAX_RETRY_WAIT_S = 10.0
 MIN_SECRET_CHARS = 4
 """A user name or a value in a URL that is shorter is no secret: taking it out would tear words apart."""
