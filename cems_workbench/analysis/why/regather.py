@@ -56,6 +56,8 @@ from cems_workbench.store.search.tokenizer import chunks, terms_of
 from cems_workbench.store.search.vector_index import EXACT_ROWS, VectorIndex
 
 EF_SEARCH = "lists.vector.ef_search"
+NEARER = frozenset({"lists.vector.index", EF_SEARCH})
+"""Parameters whose change finds nearer vectors, or loses some."""
 _COMPUTED = ("vector", "lexical", "ts_rank", "hybrid")
 
 
@@ -390,6 +392,8 @@ def gather_counterfactuals(
         progress("gathering again", i, len(tries))
         evidence = gathered(attempt, config, request, resources, trials.evidence)
         inner = trials.on(evidence)
+        if attempt.values and attempt.values.keys() <= NEARER:
+            inner.now = None  # Where a graph missed every near memory, the right results share none with the present ones.
         if inner.succeeds(attempt.config(config)):
             counterfactuals.append(measured(_least(attempt, inner, config), trials, inner, config))
         else:
