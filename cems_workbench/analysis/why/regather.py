@@ -393,7 +393,9 @@ def gather_counterfactuals(
         evidence = gathered(attempt, config, request, resources, trials.evidence)
         inner = trials.on(evidence)
         if attempt.values and attempt.values.keys() <= NEARER:
-            inner.now = None  # Where a graph missed every near memory, the right results share none with the present ones.
+            inner.now = (
+                None  # Where a graph missed every near memory, the right results share none with the present ones.
+            )
         if inner.succeeds(attempt.config(config)):
             counterfactuals.append(measured(_least(attempt, inner, config), trials, inner, config))
         else:

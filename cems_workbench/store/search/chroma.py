@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import itertools
-import json
 import os
 import shutil
 import sqlite3
@@ -29,7 +28,6 @@ import numpy as np
 
 from cems_workbench.errors import ModelError, StoreError
 from cems_workbench.models.http import server_name
-from cems_workbench.models.protocol import Float32
 from cems_workbench.platform.http_limits import ResponseError, connection_reason
 from cems_workbench.platform.process_lock import SharedLock
 from cems_workbench.store.duckdb_file import run_in_subprocess
@@ -184,20 +182,19 @@ def held_in(path: Path, name: str, after: int) -> Held | None:
     return Held(str(collection), int(count), int(seq or 0), tuple(key for (key,) in keys), form)
 
 
-def read_vectors(collection: Collection, keys: Sequence[str] | None = None) -> Iterator[tuple[str, Float32]]:
-    """(key, vector) of every entry, or of the existing ones among `keys`, read in batches. Raises StoreError."""
+def batches(collection: Collection, keys: Sequence[str] | None = None, include: Any = ("embeddings",)) -> Iterator[Any]:
+    """Chroma's answers for every record, or for the existing ones among `keys`, `BATCH_SIZE` at a time. Raises StoreError."""
     if keys is None:
         # Batches by id: paging by offset scans from the start each time, which takes minutes for a million vectors.
         with store_errors(READ_FAILED):
             keys = collection.get(include=[])["ids"]
     for start in range(0, len(keys), BATCH_SIZE):
         with store_errors(READ_FAILED):
-            response: Any = collection.get(ids=list(keys[start : start + BATCH_SIZE]), include=["embeddings"])
-            ids = response["ids"]
-            vectors = np.asarray(response["embeddings"], np.float32)
-            if len(vectors) != len(ids):
-                raise StoreError(f"{READ_FAILED}: {len(ids)} ids and {len(vectors)} vectors")
-        yield from zip(ids, vectors, strict=True)
+            found: Any = collection.get(ids=list(keys[start : start + BATCH_SIZE]), include=list(include))
+            found["embeddings"] = np.asarray(found["embeddings"], np.float32)
+            if len(found["embeddings"]) != len(found["ids"]):
+                raise StoreError(f"{READ_FAILED}: {len(found['ids'])} ids and {len(found['embeddings'])} vectors")
+        yield found
 
 
 def _first_line(error: BaseException) -> str:
@@ -296,20 +293,13 @@ class ChromaDirectory:
         if self._files is None or self._verified or not self.exists():
             return
         with self._lock():
-            problem = run_in_subprocess(__name__, str(self.path), seconds=self._timeout_s()).problem
+            size = sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
+            seconds = max(VERIFY_TIMEOUT_S, size / VERIFY_BYTES_PER_S)
+            problem = run_in_subprocess(__name__, str(self.path), seconds=seconds).problem
             self._files.mark(problem and f"{DAMAGED}: {problem}")
             if problem:
                 raise StoreError(f"{self.path} is {DAMAGED}: {problem}")
             self._verified = True
-
-    def dump(self, name: str, folder: str) -> str:
-        """`dump` the collection `name` in a subprocess; returns why that failed, or an empty string."""
-        with self._lock():
-            return run_in_subprocess(__name__, str(self.path), name, folder, seconds=self._timeout_s()).problem
-
-    def _timeout_s(self) -> float:
-        size = sum(path.stat().st_size for path in self.path.rglob("*") if path.is_file())
-        return max(VERIFY_TIMEOUT_S, size / VERIFY_BYTES_PER_S)
 
     @property
     def damage(self) -> str:
@@ -478,29 +468,16 @@ def _inode(path: Path) -> int:
         return 0
 
 
-def dump(collection: Collection, folder: Path) -> None:
-    """Write every record of a collection to numbered files in `folder`: ids, texts and metadata as JSON, vectors as an array."""
-    with store_errors(READ_FAILED):
-        keys = collection.get(include=[])["ids"]
-        for number, start in enumerate(range(0, len(keys), BATCH_SIZE)):
-            some: Any = collection.get(
-                ids=keys[start : start + BATCH_SIZE], include=["documents", "metadatas", "embeddings"]
-            )
-            np.save(folder / f"{number}.npy", np.asarray(some.pop("embeddings"), np.float32))
-            (folder / f"{number}.json").write_text(json.dumps([some["ids"], some["documents"], some["metadatas"]]))
-
-
 def read_all_vectors(path: Path) -> None:
     """Read every vector of every collection. Raises, or crashes, if the files are damaged."""
     client = connect(path, None)
     for listed in client.list_collections():
         collection = client.get_collection(listed.name, embedding_function=None)
         read = 0
-        for _, vector in read_vectors(collection):
-            read += 1
+        for found in batches(collection):
+            read += len(found["ids"])
             # Reading does not use the graph; a query does, and a damaged graph crashes here.
-            if read == 1 or not read % 1_000:
-                collection.query(query_embeddings=vector[None, :], n_results=1)
+            collection.query(query_embeddings=found["embeddings"][::1_000], n_results=1)
         if read != collection.count():
             raise StoreError(f"{READ_FAILED}: {read} of {collection.count()} are there")
 
@@ -508,12 +485,7 @@ def read_all_vectors(path: Path) -> None:
 if __name__ == "__main__":
     try:
         with convert_panics():
-            if sys.argv[2:]:
-                found = find_collection(connect(Path(sys.argv[1]), None), sys.argv[2])
-                if found is not None:
-                    dump(found, Path(sys.argv[3]))
-            else:
-                read_all_vectors(Path(sys.argv[1]))
+            read_all_vectors(Path(sys.argv[1]))
     except Exception as problem:
         print(_first_line(problem), file=sys.stderr)
         sys.exit(1)

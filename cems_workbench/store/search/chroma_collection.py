@@ -8,11 +8,9 @@ in Chroma was another client. Nothing of that is overwritten unasked.
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,6 +36,7 @@ META_PREFIX = "graph:"
 RECORDS_PER_MINUTE = 25_000
 AGAIN = "reindex --chroma"
 _NAMED = 3
+_ALL = ("documents", "metadatas", "embeddings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,57 +236,45 @@ class ChromaCollection:
             written = embedded.as_written(cursor, record.collection, entry_ids)
             there = embedded.recorded(cursor, str(collection.id), list({memory_id for memory_id, _ in entry_ids}))
         keys = [key_of(each) for each, own in written.items() if each in there and there[each].text_sha == own.text_sha]
-        for key, vector in chroma.read_vectors(collection, keys):
-            if embedded.alike(there[parse_key(key)].vector_hash, int(embedded.sketches(vector[None, :])[0])):
-                yield parse_key(key), vector
-
-    def recovered(self, record: VectorRecord, entry_ids: Sequence[EntryId]) -> None:
-        """Record that these vectors of the store were taken from the collection, and are equal."""
-        saved = self._saved()
-        with self._database.transaction() as cursor:
-            embedded.restamp(cursor, record.collection, saved.collection, entry_ids)
+        for found in chroma.batches(collection, keys):
+            vectors = found["embeddings"]
+            for key, vector, sketch in zip(found["ids"], vectors, embedded.sketches(vectors).tolist(), strict=True):
+                if embedded.alike(there[parse_key(key)].vector_hash, sketch):
+                    yield parse_key(key), vector
 
     def compare(self, record: VectorRecord, vectors: SegmentVectors, progress: Progress) -> tuple[int, list[str]]:
         """Compare every record of the collection with the store: how many it has, and a line for each kind of difference.
 
         Raises StoreError if it cannot be read.
         """
-        with tempfile.TemporaryDirectory(prefix="chroma-") as folder:
-            if self.directory.url:
-                if (collection := self.directory.find(self.name)) is not None:
-                    chroma.dump(collection, Path(folder))
-            elif self.directory.exists():
-                problem = self.directory.dump(self.name, folder)
-                if problem:
-                    raise StoreError(f"{chroma.READ_FAILED}: {problem}")
-            live = {key_of(each) for each in self._database.read(embedded.live_entries, record.collection)}
-            kinds = ("not in the store", "text differs", "vector differs", "metadata differs")
-            wrong: dict[str, list[str]] = {"missing": [], **{kind: [] for kind in kinds}}
-            total, seen = len(live), set[str]()
-            for file in sorted(Path(folder).glob("*.npy")):
-                progress("comparing Chroma", len(seen), total)
-                keys, texts, metadata = json.loads(file.with_suffix(".json").read_text())
-                ids = [parse_key(key) for key in keys if key in live]
-                records = self._database.read(embedded.as_written, record.collection, ids)
-                own = vectors.rows_of(list({memory_id for memory_id, _ in ids}))
-                row_of = {entry: row for row, entry in enumerate(own.entry_ids)}
-                for key, text, said, vector in zip(keys, texts, metadata, np.load(file), strict=True):
-                    entry, each = parse_key(key), records.get(parse_key(key))
-                    seen.add(key)
-                    if each is None or entry not in row_of:
-                        wrong[kinds[0]].append(key)
-                        continue
-                    here = own.vectors[row_of[entry]]
-                    length = max(float(np.linalg.norm(here)), 1e-12)
-                    equal = (
-                        text == each.text,
-                        here.shape == vector.shape
-                        and np.abs(here / length - vector).max() <= embedded.SKETCH_TOLERANCE,
-                        said == {name: value for name, value in each.metadata.items() if value is not None},
-                    )
-                    for kind, same in zip(kinds[1:], equal, strict=True):
-                        if not same:
-                            wrong[kind].append(key)
+        self.directory.verify()
+        live = {key_of(each) for each in self._database.read(embedded.live_entries, record.collection)}
+        kinds = ("not in the store", "text differs", "vector differs", "metadata differs")
+        wrong: dict[str, list[str]] = {"missing": [], **{kind: [] for kind in kinds}}
+        total, seen = len(live), set[str]()
+        collection = self.directory.find(self.name) if self.directory.exists() else None
+        for found in () if collection is None else chroma.batches(collection, None, _ALL):
+            progress("comparing Chroma", len(seen), total)
+            ids = [parse_key(key) for key in found["ids"] if key in live]
+            records = self._database.read(embedded.as_written, record.collection, ids)
+            own = vectors.rows_of(list({memory_id for memory_id, _ in ids}))
+            row_of = {entry: row for row, entry in enumerate(own.entry_ids)}
+            for key, text, said, vector in zip(*map(found.get, ("ids", *_ALL)), strict=True):
+                entry, each = parse_key(key), records.get(parse_key(key))
+                seen.add(key)
+                if each is None or entry not in row_of:
+                    wrong[kinds[0]].append(key)
+                    continue
+                here = own.vectors[row_of[entry]]
+                length = max(float(np.linalg.norm(here)), 1e-12)
+                equal = (
+                    text == each.text,
+                    here.shape == vector.shape and np.abs(here / length - vector).max() <= embedded.SKETCH_TOLERANCE,
+                    said == {name: value for name, value in each.metadata.items() if value is not None},
+                )
+                for kind, same in zip(kinds[1:], equal, strict=True):
+                    if not same:
+                        wrong[kind].append(key)
         wrong["missing"] = sorted(live - seen)
         return len(seen), [f"{kind}: {_some(keys)}" for kind, keys in wrong.items() if keys]
 

@@ -96,16 +96,6 @@ def as_written(
     return {own: Record(own, text, *labels[own], metadata) for own, text, metadata in read}
 
 
-def restamp(cursor: duckdb.DuckDBPyConnection, collection: str, copy_name: str, entry_ids: Sequence[EntryId]) -> None:
-    """Record that a copy has these entries as the collection has them."""
-    with staged(cursor, "staged_places", table_of(_PLACE, [(key, _seq(seq)) for key, seq in entry_ids])):
-        cursor.execute(
-            f"UPDATE embedded AS c SET text_sha = w.text_sha FROM ({_AS_WRITTEN}) AS w WHERE c.collection = $there "
-            "AND c.memory_id = w.memory_id AND c.seq = w.seq AND (c.memory_id, c.seq) IN (SELECT memory_id, seq FROM staged_places)",
-            {"own": collection, "there": copy_name},
-        )
-
-
 def void(cursor: duckdb.DuckDBPyConnection, collection: str, entry_ids: Sequence[EntryId]) -> None:
     """Record that these are about to be written or removed, so that nobody knows what is there."""
     with staged(cursor, "staged_places", table_of(_PLACE, [(key, _seq(seq)) for key, seq in entry_ids])):

@@ -467,22 +467,19 @@ class DerivedIndexes:
     def _reconcile(self, files: VectorFiles, record: VectorRecord, progress: Progress) -> list[str]:
         """Make an embedder's files and records agree after a crash or damage; returns notes."""
         state = files.state(record)
-        copy, elsewhere = self._copy(files.embedder_id), list[EntryId]()
-        recovered, lost = files.reconcile(partial(self._in_chroma, copy, record, elsewhere), progress)
-        copy.recovered(record, elsewhere)
+        copy = self._copy(files.embedder_id)
+        recovered, lost = files.reconcile(partial(self._in_chroma, copy, record), progress)
         if state.damage:
             found = f"{recovered:,} were recovered from Chroma, {lost:,} are embedded again"
             return [f"the vectors of {files.embedder_id} were damaged ({state.problem}): {found}"]
         return []
 
     def _in_chroma(
-        self, copy: ChromaCollection, record: VectorRecord, found: list[EntryId], entry_ids: Sequence[EntryId]
+        self, copy: ChromaCollection, record: VectorRecord, entry_ids: Sequence[EntryId]
     ) -> Iterator[tuple[EntryId, Float32]]:
-        """Those of these vectors that Chroma has, which are added to `found`; none if it cannot be read."""
+        """Those of these vectors that Chroma has; none if it cannot be read."""
         try:
-            for entry, vector in copy.stored_vectors(record, entry_ids):
-                found.append(entry)
-                yield entry, vector
+            yield from copy.stored_vectors(record, entry_ids)
         except StoreError:
             # A server may be back later; what cannot be read here is embedded again, and reported.
             if self._chroma_url:
