@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cems_workbench.platform.atomic_write import write_text
-from docs.reference_pages import cli, measures, parameters, presets, scores, settings, sources
+from docs.reference_pages import cli, measures, parameters, presets, scores, settings, sources, targets
 
 FOLDER = Path(__file__).resolve().parent / "reference"
 PAGES: dict[str, Callable[[], str]] = {
@@ -22,6 +22,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "scores.md": scores.document,
     "settings.md": settings.document,
     "sources.md": sources.document,
+    "targets.md": targets.document,
 }
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cems_workbench.api.open_store import OpenStore
     from cems_workbench.api.single_query import Answer
     from cems_workbench.config import PipelineConfig
+    from cems_workbench.config.forms.targets import System
     from cems_workbench.evaluation.evidence_file import EvidenceSet
     from cems_workbench.pipeline.gather import JudgeScope
     from cems_workbench.pipeline.resources import Resources
@@ -79,6 +80,7 @@ ConfigOption = Annotated[Path | None, option("ConfigOption")]
 ConfigsOption = Annotated[list[Path] | None, option("ConfigsOption")]
 PresetsOption = Annotated[list[str] | None, option("PresetsOption")]
 AblateOption = Annotated[str | None, option("AblateOption")]
+TargetOption = Annotated[str | None, option("TargetOption")]
 SetOption = Annotated[list[str] | None, option("SetOption")]
 
 
@@ -136,6 +138,17 @@ def chosen_config(preset_name: str | None, config: Path | None, changes: Sequenc
         say(f"warning: {' '.join(warning.split())}", err=True)
     assignments = dict(parse_assignment(text) for text in changes or ())
     return with_values(named.config, assignments, source="--set") if assignments else named.config
+
+
+OWN = "own"
+"""The target of a config that runs in a custom program, which can have every parameter."""
+
+
+def chosen_target(name: str | None, config: PipelineConfig) -> System | None:
+    """The target of this name, else the one that the config's preset is a program of. Raises InputError."""
+    from cems_workbench.config.forms.targets import system_behind, system_named
+
+    return None if name == OWN else system_named(name) if name else system_behind(config)
 
 
 def read_evidence(path: Path) -> EvidenceSet:

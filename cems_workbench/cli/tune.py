@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 
@@ -27,8 +27,10 @@ from cems_workbench.cli.options import (
     JsonOption,
     SetOption,
     StoreOption,
+    TargetOption,
     account,
     chosen_config,
+    chosen_target,
     filled_resources,
     given_options,
     open_existing_store,
@@ -48,6 +50,7 @@ from cems_workbench.serve.wire import INTERRUPTED
 
 if TYPE_CHECKING:
     from cems_workbench.config import EvidenceCard
+    from cems_workbench.config.forms.targets import System
     from cems_workbench.jobs.exporting import Export, ExportedRanking
     from cems_workbench.jobs.tuning import SearchResult
     from cems_workbench.store import ConfigRecord, Store
@@ -56,7 +59,7 @@ if TYPE_CHECKING:
 
 def export_command(
     config: Path | None = None,
-    format: Literal["yaml", "json", "toml", "env", "reranker-env", "ace-env", "mem0", "engram", "python"] = "yaml",
+    format: str = "yaml",
     changes: SetOption = None,
     out: Path | None = None,
     card: Path | None = None,
@@ -80,6 +83,7 @@ def export_command(
             found = export_chroma(resources.store, resources.embedder, chroma, progress)
         return present(found, as_json, words_of("import", chroma, options=["--store", unused("other")]))
     from cems_workbench.config import card_path
+    from cems_workbench.config.forms.targets import system_behind
     from cems_workbench.jobs.exporting import exported, with_figures
 
     chosen = chosen_config(None, config, changes)
@@ -99,7 +103,8 @@ def export_command(
     if evidence is not None:
         say_next(words_of("evaluate", evidence, options=given_options(config=config, changes=changes)))
     elif format in ("yaml", "json", "toml"):
-        say_next(words_of("export", out, options=["--format", "env"]))
+        system = system_behind(chosen)
+        say_next(words_of("export", out, options=["--format", system.form if system else "python"]))
     else:
         say_next(words_of("export", config, options=given_options(changes=changes)))
 
@@ -246,6 +251,7 @@ def tune_command(
     open_holdout: bool = False,
     *,
     choice: ConfigChoice,
+    target: TargetOption = None,
     grade: GradeOption = None,
     per_query_project: PerQueryProjectOption = False,
     seed: int = 0,
@@ -281,9 +287,13 @@ def tune_command(
     if read.answered and not as_json:
         say(f"lists {read.answered}")
     sealed = 0.0 if without_labels else holdout
-    planned = tuning.planned_search(
-        data, goal, space or (), group_by=group_by, folds=folds, sealed=sealed, trials=trials, seed=seed
-    )
+    system = chosen_target(target, baseline)
+    settings: dict[str, Any] = {"folds": folds, "sealed": sealed, "trials": trials, "seed": seed}
+    planned = tuning.planned_search(data, goal, space or (), group_by=group_by, system=system, **settings)
+    if system and not space and not as_json:
+        say(f"runs in {system.title}, which has {', '.join(axis.path for axis in planned.plan.space.axes)}")
+    for line in planned.beyond:
+        say(f"warning: {line}", err=True)
     start_up.freeze()
     with _interruptible() as interrupted, progress_bar(as_json) as progress:
 
@@ -325,13 +335,13 @@ def tune_command(
                 print_ranking(ranking)
         for line in _score_lines(result, read.path, out, _config_options(choice), store):
             say(line, err=True)
-        say_next(*_next_commands(result, evidence, out, _config_options(choice), store))
+        say_next(*_next_commands(result, evidence, out, _config_options(choice), store, system))
     if result.tuned.search.cancelled:
         raise typer.Exit(INTERRUPTED)
 
 
 def _next_commands(
-    result: SearchResult, evidence: str, out: Path, baseline: Options, store: Path | None
+    result: SearchResult, evidence: str, out: Path, baseline: Options, store: Path | None, system: System | None
 ) -> list[list[str]]:
     """How the proposal differs on each query, and its export; the rest of an interrupted search; without a proposal, where it loses."""
     from cems_workbench.config import difference, load_config
@@ -344,7 +354,7 @@ def _next_commands(
         return [words_of("evaluate", evidence, options=["--losses", *flat(baseline), *place])] if judged else []
     plain = flat(option for option in baseline if option[0] != "--set")  # --set would change the proposal too
     compared = words_of("compare", evidence, options=[*plain, "--config", str(out), *place])
-    exported = words_of("export", out, options=["--format", "env"])
+    exported = words_of("export", out, options=["--format", system.form if system else "yaml"])
     return [compared, exported] if judged else [exported]
 
 

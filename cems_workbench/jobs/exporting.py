@@ -68,7 +68,7 @@ def exported(config: PipelineConfig, form: Form, card: EvidenceCard | None = Non
     """Export a config in a format, and read it back."""
     text = export_config(config, form, card)
     name = f"{config.name} as {TARGET_TITLES[form]} reads it" if form in TARGET_TITLES else config.name
-    return Export(form, text, config, read_back(text, form, name))
+    return Export(form, text, config, read_back(text, form, name, config))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ search on the same evidence file resumes, with the same result. `with_stability`
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cems_workbench.config import EvidenceCard, PipelineConfig
+from cems_workbench.config.forms.targets import NAMED, System, exported
 from cems_workbench.errors import InputError, StoreError, StoreLockedError
 from cems_workbench.evaluation.batch import LabelledBatch, missing_score_lines
 from cems_workbench.evaluation.evidence_file import EvidenceSet, replace_judgments
@@ -29,6 +31,8 @@ from cems_workbench.jobs.evaluation import AgreedGrades, LabelledEvidence, label
 from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.jobs.query_set_evidence import EVIDENCE_FOLDER, QuerySelection
 from cems_workbench.jobs.traces import require_replayable
+from cems_workbench.pipeline.effects import idle_parameters
+from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.tuning import tune as protocol
@@ -48,7 +52,7 @@ from cems_workbench.tuning.learned import Region, stability
 from cems_workbench.tuning.objective import Goal, Scored
 from cems_workbench.tuning.optimizer import Watch, unwatched
 from cems_workbench.tuning.scorer import BatchScorer, ScoreCache, measurable, search_marks
-from cems_workbench.tuning.space import SearchSpace, parse_axis
+from cems_workbench.tuning.space import Axis, SearchSpace, axis_for, parse_axis, replaced, searchable
 from cems_workbench.tuning.tune import Plan, Tuned, WatchFactory, evidence_card
 from cems_workbench.tuning.unlabelled import (
     AGAINST_RERANKER,
@@ -72,7 +76,7 @@ DEFAULT_SPACE = (
     "fusion.top_rank_bonus.rank1",
     "lists.lexical.normalization",
 )
-"""The searched parameters by default."""
+"""The searched parameters by default, where the config runs in no target."""
 MAIN_SEARCH = "search"
 """The name of the search over all open queries; the others are folds."""
 
@@ -129,6 +133,8 @@ class PlannedSearch:
     score: BatchScorer
     """The scorer of configs on the scored queries."""
     group_by: GroupBy
+    beyond: Sequence[str] = ()
+    """A line for each axis whose values need evidence that was not gathered."""
 
     @property
     def batch(self) -> LabelledBatch:
@@ -286,7 +292,80 @@ def plan_search(
     """Plan a search over the queries of a scorer. Raises InputError if they cannot be split by the settings."""
     made = "unlabelled" if data.stands_in else "tuned"
     plan = Plan(space, goal, settings.split(score.batch), score.batch.types, settings.trials, settings.seed, made)
-    return PlannedSearch(data, plan, score, settings.group_by)
+    beyond = [line for axis in space.axes if (line := _beyond(axis, data))]
+    return PlannedSearch(data, plan, score, settings.group_by, beyond)
+
+
+def tunable(system: System, config: PipelineConfig) -> dict[str, str]:
+    """The parameters that a target has under a config, by path with the name of their setting: those that replay can search and that are
+    not idle, here or with one list and no further wordings. Which model or part is used is no parameter to tune."""
+    idle, known = {*idle_parameters(config)}, {spec.path for spec in searchable()}
+    if config.expansion.backend == "none":
+        idle |= {"variants.expansion_weight", "variants.decomposed_weight"}
+    lists = [name for name in SOURCES if config.get(f"lists.{name}.enabled")]
+    if len(lists) == 1 and config.expansion.backend == "none" and config.fusion.single_list != "fuse":
+        idle |= {f"lists.{lists[0]}.weight", "fusion.k"}
+    return {
+        spec.path: export.name
+        for spec, export in exported(system.form)
+        if export.read and export.codec not in NAMED and spec.path in known and spec.path not in idle
+    }
+
+
+def default_axes(data: TuningData, system: System | None) -> list[Axis]:
+    """What is searched by default: what the target has and can use, within the evidence; of no target `DEFAULT_SPACE` without what is idle.
+
+    Raises InputError if the target has nothing to search.
+    """
+    baseline, gathered = data.baseline, data.evidence.header.config
+    if data.stands_in:
+        return [parse_axis(f"lists.{name}.weight", gathered) for name in candidate_lists(baseline)]
+    if system is None:
+        idle = idle_parameters(baseline)
+        return [parse_axis(path, gathered) for path in DEFAULT_SPACE if path not in idle]
+    axes = []
+    for spec, export in exported(system.form):
+        if spec.path in tunable(system, baseline):
+            axis = axis_for(spec.path, gathered)
+            if not axis.choices:
+                low, high = (
+                    (axis.low if export.low is None else export.low),
+                    axis.high if export.high is None else export.high,
+                )
+                axis = replace(axis, low=max(axis.low, low), high=min(axis.high, high))
+            if (axis := _gathered(axis, data)).size > 1:
+                axes.append(axis)
+    if not axes:
+        raise InputError(
+            f"{system.title} has no parameter to tune under {baseline.name}; --space names one, --target own all"
+        )
+    return axes
+
+
+def _needs(axis: Axis, place: int, data: TuningData) -> set[str]:
+    """What the evidence lacks with a value of the axis, and has with the baseline's."""
+    config = replaced(data.baseline, {axis.path: axis.value(place)})
+    return set(data.batch.unmet(config)) - set(data.batch.unmet(data.baseline))
+
+
+def _gathered(axis: Axis, data: TuningData) -> Axis:
+    """The axis without the values that need other evidence: of a range those above the largest that needs none."""
+    if axis.choices:
+        return replace(axis, choices=tuple(axis.value(i) for i in range(axis.size) if not _needs(axis, i, data)))
+    last = bisect_left(range(axis.size), True, key=lambda place: bool(_needs(axis, place, data))) - 1
+    return axis if last < 0 else replace(axis, high=float(axis.value(last)))
+
+
+def _beyond(axis: Axis, data: TuningData) -> str:
+    lacking = _needs(axis, axis.size - 1, data) if not data.evidence.external else set()
+    if not lacking:
+        return ""
+    within = _gathered(axis, data)
+    upto = f" above {within.high:g}" if not within.choices else ""
+    return (
+        f"{axis.path}{upto}: the evidence lacks {'; '.join(sorted(lacking))}: those figures are of what is there; gather with "
+        f"--set {axis.path}={axis.value(axis.size - 1)}"
+    )
 
 
 def planned_search(
@@ -299,9 +378,11 @@ def planned_search(
     sealed: float = 0.2,
     trials: int = 200,
     seed: int = 0,
+    system: System | None = None,
 ) -> PlannedSearch:
-    """Plan a search from text: `space` is parsed by `parse_axis`; by default it has weights of lists and fusion, and without labels the
-    weight of each list that adds candidates. `group_by` None is the natural grouping of the queries.
+    """Plan a search from text: `space` is parsed by `parse_axis`; by default it has the parameters of the target `system`, else
+    weights of lists and fusion, and without labels the weight of each list that adds candidates. `group_by` None is the natural grouping of
+    the queries.
 
     Raises InputError for an invalid axis, queries that cannot be split, or no query with a relevant memory.
     """
@@ -310,8 +391,7 @@ def planned_search(
     if not queries.batch.queries:
         known = "has a relevant memory" + (", or is known to have no answer" if goal.of_no_answer else "")
         raise InputError(f"{data.evidence.path}: no query in it {known}; label some first")
-    weights = [f"lists.{name}.weight" for name in candidate_lists(data.baseline)] if data.stands_in else DEFAULT_SPACE
-    axes = [parse_axis(text, data.evidence.header.config) for text in space or weights]
+    axes = [parse_axis(text, data.evidence.header.config) for text in space] or default_axes(data, system)
     if data.stands_in:
         require_tunable_unlabelled(axes)
     settings = SearchSettings(group_by or natural_grouping(queries.batch), folds, sealed, trials, seed)
@@ -349,7 +429,7 @@ def searched_anew(planned: PlannedSearch, evidence: EvidenceSet) -> PlannedSearc
     """The same search on the same queries, with extended evidence."""
     data = replace(planned.data, labelled=labelled(evidence, planned.data.labelled.grades))
     score = scored_queries(data, planned.plan.goal.measures, planned.plan.seed)
-    return PlannedSearch(data, planned.plan, score, planned.group_by)
+    return replace(planned, data=data, score=score)
 
 
 def _share_judgments(labelled: LabelledEvidence) -> None:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 from cems_workbench.config.forms import targets, yaml_form
 from cems_workbench.config.model import PipelineConfig, field_specs
@@ -89,12 +89,20 @@ def dump_python(config: PipelineConfig) -> str:
     return f"from cems_workbench.config import {CALL}\n\nconfig = {CALL}(\n    {literal}\n)\n"
 
 
-Form = Literal["yaml", "json", "toml", "env", "reranker-env", "ace-env", "mem0", "engram", "python"]
-FORMS: tuple[Form, ...] = get_args(Form)
+Form = str
+"""A key of `FORMS`."""
+FORMS: tuple[Form, ...] = tuple(yaml_form.TABLES["forms"])
 FORM_TITLES: dict[str, str] = {form: about["title"] for form, about in yaml_form.TABLES["forms"].items()}
 
 
-def export_config(config: PipelineConfig, form: Form | str, card: EvidenceCard | None = None) -> str:
+def offered_forms(config: PipelineConfig) -> tuple[Form, ...]:
+    """The forms of a config, that of its target first; of a config of no target every form."""
+    system = targets.system_behind(config)
+    whole = tuple(form for form in FORMS if form not in targets.BY_FORM)
+    return (system.form, *whole) if system else FORMS
+
+
+def export_config(config: PipelineConfig, form: Form, card: EvidenceCard | None = None) -> str:
     """The config as text with every key stated, headed by the evidence card where the form has comments.
 
     YAML, JSON, TOML and Python are read back to the same config; the forms of other systems hold what those can express and list the
@@ -112,8 +120,10 @@ def export_config(config: PipelineConfig, form: Form | str, card: EvidenceCard |
     if form == "python":
         return yaml_form.commented(head) + dump_python(config)
     title = f"Config {config.name} of CEMS Workbench for {targets.TARGET_TITLES[form]}"
-    dump = {"mem0": targets.dump_mem0, "engram": targets.dump_engram}.get(form)
-    return dump(config, f"{title}\n{head}") if dump else targets.export_env(config, form, f"{title}\n{head}")
+    if form == "mem0":
+        return targets.dump_mem0(config, f"{title}\n{head}")
+    dump = targets.dump_listed if form in targets.LISTED else targets.export_env
+    return dump(config, form, f"{title}\n{head}")
 
 
 def file_name(config: PipelineConfig, form: str) -> str:
@@ -125,7 +135,7 @@ def file_name(config: PipelineConfig, form: str) -> str:
 SUFFIXES: dict[str, Form] = {
     suffix: form for form, about in yaml_form.TABLES["forms"].items() for suffix in about.get("suffixes", ())
 }
-_VARIABLE = re.compile(r"^[ \t]*(export[ \t]+)?(CEMS|RERANKER|ACE)_[A-Z0-9_]+[ \t]*=", re.MULTILINE)
+_VARIABLE = re.compile(rf"^[ \t]*(export[ \t]+)?({'|'.join(targets.ENV_PREFIXES)})[A-Z0-9_]+[ \t]*=", re.MULTILINE)
 _TOML = re.compile(r"^[ \t]*(\[\[?[a-z_.]+\]\]?[ \t\r]*(#.*)?$|[a-z_]+[ \t]*=[ \t]*\S)", re.MULTILINE)
 _PYTHON = re.compile(r"\bconfig_from\(")
 _YAML = re.compile(r"^[ \t]*[a-z_]+:(\s|$)", re.MULTILINE)
@@ -143,7 +153,7 @@ class Imported:
     @property
     def whole(self) -> bool:
         """Does the file state all of the config, and was all of it read? A form of another system never does: the rest is of the base."""
-        return not self.warnings and self.form not in targets.TARGET_PRESETS
+        return not self.warnings and self.form not in targets.BY_FORM
 
 
 def load_config(path: Path) -> PipelineConfig:
@@ -160,7 +170,7 @@ def import_config(text: str, present: PipelineConfig | None = None, source: str 
     """Read a config from text of any form; `source` is its file name, where it has one. Raises InputError.
 
     `present` is what the result is compared with and what the form of another system is laid over; without one that is the preset of the
-    system (`TARGET_PRESETS`), and nothing is compared.
+    system (the one that an export names), and nothing is compared.
     """
     form = form_of(within_length(text, source), source)
     warnings: list[str] = []
@@ -168,22 +178,22 @@ def import_config(text: str, present: PipelineConfig | None = None, source: str 
         config = parse_toml(text, source)
     elif form == "python":
         config = yaml_form.config_from(python_literal(text, source, CALL), source)
-    elif form in targets.TARGET_PRESETS:
-        base = present or yaml_form.preset(targets.TARGET_PRESETS[form]).config.model_copy(update={"name": "imported"})
-        reading = _read_target(text, form, base, source)
+    elif form in targets.BY_FORM:
+        program = yaml_form.preset(targets.program_named(form, text)).config
+        reading = _read_target(text, form, present or program.model_copy(update={"name": "imported"}), source)
         config, warnings = reading.config, reading.warnings
     else:
         config = yaml_form.parse_config(text, source)
     return Imported(config, form, yaml_form.difference(present, config) if present else [], warnings)
 
 
-def read_back(text: str, form: Form, name: str) -> PipelineConfig:
-    """The config, under this name, that the target of an export ranks with after reading it.
+def read_back(text: str, form: Form, name: str, exported: PipelineConfig) -> PipelineConfig:
+    """The config, under this name, that the target of an export of `exported` ranks with after reading it.
 
     The form of another system is laid over what that does anyway, without the variables that it does not read yet. Raises InputError.
     """
-    if form in targets.TARGET_PRESETS:
-        config = _read_target(text, form, yaml_form.preset(targets.TARGET_PRESETS[form]).config, planned=False).config
+    if form in targets.BY_FORM:
+        config = _read_target(text, form, targets.base(form, exported), planned=False).config
     else:
         config = import_config(
             text, source=f"export{next(suffix for suffix in SUFFIXES if SUFFIXES[suffix] == form)}"
@@ -210,8 +220,8 @@ def _sniffed(text: str) -> Form:
         return "json"
     if _PYTHON.search(text) or targets.MARK in text:
         return "python"
-    if targets.has_engram(text):
-        return "engram"
+    if listed := targets.listed_in(text):
+        return listed
     if _YAML.search(text):
         return "yaml"
     if _VARIABLE.search(text):
@@ -224,8 +234,8 @@ def _read_target(
 ) -> targets.Reading:
     if target == "mem0":
         return targets.read_mem0(text, base, source)
-    if target == "engram":
-        return targets.read_engram(text, base, source)
+    if target in targets.LISTED:
+        return targets.read_listed(text, target, base, source)
     return targets.read_env(text, base, source, planned=planned)
 
 

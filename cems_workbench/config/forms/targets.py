@@ -1,4 +1,5 @@
-"""Configs in the words of systems that have settings: `.env` of CEMS, the memory agent and ACE, Python for mem0, constants of engram.
+"""Targets, the systems that a config runs in (`targets.json`), and configs in the words of their settings (`targets.csv`): `.env` of CEMS,
+the memory agent, ACE and Hindsight, Python for mem0, constants of engram, arguments of others as lines NAME = VALUE.
 
 Each is written with what it has a name for; every parameter that no name carries is listed in comments, those first in which the config
 differs from what the system does anyway. Values of a `.env` are quoted so that a plain dotenv parser, pydantic-settings and a shell read
@@ -10,7 +11,7 @@ keys. Where a value there is not simply the parameter's, its codec says how one 
     cems_backend    qwen (the plan: Ollama) | llamacpp_server | llm | disabled
     llama_server    is there a reranker: rerank.backend is not none; the memory agent's is a llama.cpp server
     band            the retrieval share of ranks 1-3, 4-10 and past 10
-    mem0_threshold  threshold.fixed, where it cuts the vector list alone; mem0 cannot switch it off
+    threshold       threshold.fixed, where it cuts the vector list alone; mem0_threshold: it cannot be switched off
     mem0_rerank     is there a reranker: rerank.backend is cross_encoder, which is mem0's sentence_transformer
     mem0_store      lists.vector.scale by the store that hands it over: cosine by qdrant, inverse_l2 by chroma
     bonus_constant  1 + fusion.importance_bonus_ranks, which is added to K
@@ -18,7 +19,11 @@ keys. Where a value there is not simply the parameter's, its codec says how one 
 
 Of several values that the target cannot distinguish, the present config's stays.
 
-Source: docs/reference/formats.md; mem0ai 2.2.1, `Memory.from_config` and `Memory.search`; engram at 10a2fe6, recollection-writer.ts.
+A target does what one of its presets says (`base`: the one that comes nearest to the config), with what its settings change. What a preset
+leaves to an installation, such as a list of stop words, is what the target has wherever the config names that place.
+
+Source: docs/reference/formats.md and targets.md; mem0ai 2.2.1, `Memory.from_config` and `Memory.search`; engram at 10a2fe6,
+recollection-writer.ts.
 """
 
 from __future__ import annotations
@@ -32,33 +37,110 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from cems_workbench.config.fields import FieldSpec, bounds_text
+from cems_workbench.builtin import preset_names
+from cems_workbench.config.fields import FieldSpec, bounds_text, packaged
 from cems_workbench.config.forms.yaml_form import TABLES, commented, plain_value, preset, with_values
 from cems_workbench.config.model import PipelineConfig, field_spec, field_specs
 from cems_workbench.config.sections import Band
-from cems_workbench.errors import InputError, nearest, one_line
+from cems_workbench.errors import InputError, nearest, one_line, suggestion
 from cems_workbench.platform.parsing import env_bindings, python_assigned
 
-Target = Literal["env", "reranker-env", "ace-env", "mem0", "engram"]
-_SYSTEMS: dict[Target, dict[str, str]] = {form: about for form, about in TABLES["forms"].items() if "system" in about}
-TARGET_TITLES = {target: about["system"] for target, about in _SYSTEMS.items()}
-TARGET_PRESETS = {target: about["preset"] for target, about in _SYSTEMS.items()}
-"""The preset that does what the target does when nothing is set."""
-ENV_PREFIXES = {about["prefix"]: target for target, about in _SYSTEMS.items() if "prefix" in about}
+Target = str
+"""The form of a target's settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A target, a row of targets.json.
+
+    `presets` are its programs, the plain one first; `kinds` the layouts of sources that it writes; `filter` what its own search always
+    filters by; `needs` what a preset of it leaves to an installation: by parameter FILE#NAME in a checkout or package.
+    """
+
+    name: str
+    title: str
+    form: Target
+    version: str
+    presets: tuple[str, ...]
+    kinds: tuple[str, ...]
+    filter: str
+    set_in: str
+    needs: Mapping[str, str] = field(default_factory=dict)
+    prefix: str = ""
+    head: str = ""
+
+
+def _system(name: str, about: Mapping[str, Any]) -> System:
+    values: Any = {key: tuple(value) if isinstance(value, list) else value for key, value in about.items()}
+    return System(name, **values)
+
+
+SYSTEMS = {name: _system(name, about) for name, about in packaged("config/forms/targets.json").items()}
+BY_FORM: dict[str, System] = {system.form: system for system in SYSTEMS.values()}
+TARGET_TITLES = {target: system.title for target, system in BY_FORM.items()}
+ENV_PREFIXES: dict[str, Target] = {system.prefix: system.form for system in SYSTEMS.values() if system.prefix}
 """The targets that read environment variables, by how their names begin."""
+LISTED: tuple[Target, ...] = tuple(one.form for one in SYSTEMS.values() if not one.prefix and one.form != "mem0")
+"""The targets whose settings are lines NAME = VALUE."""
+CHECKOUT = "CHECKOUT"
+"""The folder of an installation that is not known."""
+
+
+def system_named(name: str) -> System:
+    """The target of a name. Raises InputError, with the known ones and the nearest."""
+    if name not in SYSTEMS:
+        raise InputError(
+            f"target {one_line(name, 40)}: unknown{suggestion(name, SYSTEMS, '.')} Known: {', '.join(SYSTEMS)}"
+        )
+    return SYSTEMS[name]
+
+
+def preset_behind(config: PipelineConfig) -> str | None:
+    """The preset that a config was made from, by its name ("mem0_keyword-tuned", "mem0 (kept 2)"); None of another name."""
+    found = [name for name in preset_names() if re.match(rf"{name}(?!\w)", config.name)]
+    return max(found, key=len, default=None)
+
+
+def system_behind(config: PipelineConfig) -> System | None:
+    """The target that a config's preset is a program of; None of a config of the workbench's own, or of a plan."""
+    name = preset_behind(config)
+    return next((system for system in SYSTEMS.values() if name in system.presets), None)
+
+
+def base(target: Target, config: PipelineConfig) -> PipelineConfig:
+    """What the target does when nothing is set, of its programs the one nearest to the config, by what no setting changes."""
+    system = BY_FORM[target]
+    own = {spec.path for spec, _ in exported(target)} | {*system.needs}
+    fixed = [spec.path for spec in field_specs() if spec.path not in own]
+    programs = [preset(name).config for name in system.presets]
+    nearest_one = min(programs, key=lambda one: sum(one.get(path) != config.get(path) for path in fixed))
+    has = {path: config.get(path) for path in system.needs}
+    there = {
+        path: has[path] if is_there(system, path, has[path]) else f"{CHECKOUT}/{system.needs[path]}" for path in has
+    }
+    used = {path: value for path, value in there.items() if nearest_one.get(f"{path.rpartition('.')[0]}.enabled")}
+    return with_values(nearest_one, used) if used else nearest_one
+
+
+def is_there(system: System, path: str, value: Any) -> bool:
+    """Whether a parameter names the place in an installation that the target reads."""
+    return isinstance(value, str) and value.endswith(f"/{system.needs[path]}")
+
+
 RECOLLECTION = "processor/recollection-writer.ts"
 """The file of engram's source that ranks what a prompt gets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportName:
-    """One variable of a target, a row of targets.csv; of mem0 an argument or a key of its configuration, of engram a constant and its file.
+    """One setting of a target, a row of targets.csv: a variable, an argument, a key of a configuration, of engram a file and constant.
 
     `low`..`high` are the values the target can use where that is less than the parameter allows (CEMS checks no range, so the
     export does); `null` is the value that comes nearest to null there, None when nothing does; `read` is false for a variable
-    that a plan names and the current system does not read; `place` is the index of the band whose share it is.
+    that a plan names and the current system does not read; `place` is the index of the band whose share it is; `where` file and
+    line of the target's source.
     """
 
     name: str
@@ -68,6 +150,7 @@ class ExportName:
     null: float | None
     read: bool
     place: int
+    where: str
 
 
 Plain = bool | int | float | str
@@ -164,29 +247,31 @@ def _decode_band(spec: FieldSpec, export: ExportName, text: str, present: Pipeli
     return {spec.path: rows}
 
 
-def _encode_mem0_threshold(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
+def _encode_threshold(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
     threshold = config.threshold
-    if threshold.mode == "none":
+    if threshold.mode == "none" and export.codec == "mem0_threshold":
         raise Nearest(0.0, "it always has one, and 0 comes nearest to none")
+    if threshold.mode == "none":
+        raise Inexpressible("left out, as nothing is cut without it")
     if threshold.mode == "adaptive" or threshold.applies_to != ("vector",):
         raise Inexpressible("it has one fixed threshold, on the vector list alone")
     return _encode_value(spec, export, config)
 
 
-def _decode_mem0_threshold(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
+def _decode_threshold(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
     value = _decode_value(spec, export, text, present)
     return value | {"threshold.mode": "fixed", "threshold.applies_to": ["vector"]}
 
 
 _ENCODERS: dict[str, Callable[[FieldSpec, ExportName, PipelineConfig], Plain]] = {
     "band": _encode_band,
-    "mem0_threshold": _encode_mem0_threshold,
+    **dict.fromkeys(("mem0_threshold", "threshold"), _encode_threshold),
     "bonus_constant": lambda spec, export, config: 1 + config.fusion.importance_bonus_ranks,
     **dict.fromkeys(NAMED, _encode_named),
 }
 _DECODERS: dict[str, Callable[[FieldSpec, ExportName, str, PipelineConfig], dict[str, Any]]] = {
     "band": _decode_band,
-    "mem0_threshold": _decode_mem0_threshold,
+    **dict.fromkeys(("mem0_threshold", "threshold"), _decode_threshold),
     "bonus_constant": lambda spec, export, text, present: {spec.path: int(_number(text, whole=True)) - 1},
     **dict.fromkeys(NAMED, _decode_named),
 }
@@ -222,13 +307,15 @@ class Sheet:
 
 @cache
 def exported(target: Target) -> tuple[tuple[FieldSpec, ExportName], ...]:
-    """Every parameter that has a name in the target, with that name, in the order of docs/internals/specification.md."""
+    """Every parameter that has a name in the target, with that name."""
     with Path(__file__).with_name("targets.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["target"] == target]
+        rows = [row for row in csv.DictReader(file) if SYSTEMS[row["target"]].form == target]
     found = []
     for row in rows:
         low, high, null = (json.loads(row[name] or "null") for name in ("low", "high", "null"))
-        export = ExportName(row["name"], row["codec"], low, high, null, not row["planned"], int(row["place"] or 0))
+        export = ExportName(
+            row["name"], row["codec"], low, high, null, not row["planned"], int(row["place"] or 0), row["where"]
+        )
         found.append((field_spec(row["parameter"]), export))
     return tuple(found)
 
@@ -255,20 +342,35 @@ def filled(config: PipelineConfig, target: Target, write: Callable[[Plain], str]
     return sheet
 
 
+PROGRAM = "is there as here (preset "
+"""What comes before the name of the target's program in an export."""
+
+
+def program_named(target: Target, text: str) -> str:
+    """The preset that an export says the target does, else its plain one."""
+    named = re.search(rf"{re.escape(PROGRAM)}(\w+)\)", text)
+    presets = BY_FORM[target].presets
+    return named[1] if named is not None and named[1] in presets else presets[0]
+
+
 def leftover(config: PipelineConfig, target: Target, sheet: Sheet, kind: str) -> str:
     """Every parameter that no export name carries whole, with its value and, where it differs, what the target has instead.
 
     Nothing is dropped in silence. `kind` is what the target calls its names: variable, argument, constant.
     """
     carried = {spec.path for spec, _ in exported(target)} - set(sheet.reasons)
-    usual = preset(TARGET_PRESETS[target]).config
+    usual = base(target, config)
     rest = [spec for spec in field_specs() if spec.path not in carried]
-    differs = [spec for spec in rest if spec.path in sheet.reasons or config.get(spec.path) != usual.get(spec.path)]
+    differs = [
+        spec
+        for spec in rest
+        if "nearest" in sheet.reasons.get(spec.path, "") or config.get(spec.path) != usual.get(spec.path)
+    ]
     same = [spec for spec in rest if spec not in differs]
     title = TARGET_TITLES[target]
     lines = [f"What {title} cannot express of this config; it may rank differently there:"]
     lines += [f"  {_line(config, spec, usual, sheet.reasons.get(spec.path))}" for spec in differs] or ["  nothing"]
-    lines += ["", f"What no {kind} of {title} sets and is there as here (preset {TARGET_PRESETS[target]}):"]
+    lines += ["", f"What no {kind} of {title} sets and {PROGRAM}{usual.name}):"]
     lines += [f"  {_line(config, spec, None, None)}" for spec in same]
     return "\n".join(lines)
 
@@ -482,33 +584,28 @@ def _literal(value: Mapping[str, Any]) -> str:
     return pprint.pformat(dict(value), width=110, sort_dicts=False)
 
 
-HEAD = "10a2fe6"
-INTRODUCTION = (
-    f"Constants of engram's recollection at {HEAD}: FILE: CONSTANT = VALUE. engram has no setting for them;\nedit the file and restart the "
-    "daemon. memory_recall (mcp/server.ts) and memory_search (mcp/search.ts)\nhave separate constants, which these do not change."
-)
-_LINE = re.compile(rf"^({re.escape(RECOLLECTION)}: .+?) = (.+?)(?:\s+# .*)?$", re.MULTILINE)
+_LINE = re.compile(r"^([^#\n]+?) = (.+?)(?:\s+# .*)?$", re.MULTILINE)
 
 
-def dump_engram(config: PipelineConfig, header: str = "") -> str:
-    """The constants, a line each. `header` (name, evidence card) comes first, as comments."""
-    sheet = filled(config, "engram", _targets_written)
-    usual = filled(preset(TARGET_PRESETS["engram"]).config, "engram", _targets_written).read
+def dump_listed(config: PipelineConfig, target: Target, header: str = "") -> str:
+    """The settings of a target, a line each. `header` (name, evidence card) comes first, as comments."""
+    sheet, system, there = filled(config, target, _targets_written), BY_FORM[target], base(target, config)
+    usual = filled(there, target, _targets_written).read
     lines = [
-        f"{name} = {text}" + (f"   # {usual[name]} at {HEAD}" if usual.get(name, text) != text else "")
+        f"{name} = {text}" + (f"   # {usual[name]} at {system.version}" if usual.get(name, text) != text else "")
         for name, text in sheet.read.items()
     ]
-    rest = leftover(config, "engram", sheet, "constant")
-    return "\n".join([commented(f"{header}\n{INTRODUCTION}"), "\n".join(lines) + "\n", commented(rest)])
+    about = system.head or f"{system.title}, {system.version}: {system.set_in}: NAME = VALUE"
+    rest = leftover(config, target, sheet, "setting")
+    return "\n".join([commented(f"{header}\n{about}"), "\n".join(lines) + "\n", commented(rest)])
 
 
-def read_engram(text: str, present: PipelineConfig, source: str = "engram.txt") -> Reading:
-    """Lay the constants over `present`. Raises InputError when there is none."""
-    reading = Reading(present)
-    known, found = _by_name("engram"), _LINE.findall(text)
-    if not found:
-        raise InputError(f"{source}: no constant of engram is set in it")
-    for name, value in found:
+def read_listed(text: str, target: Target, present: PipelineConfig, source: str = "settings.txt") -> Reading:
+    """Lay the settings over `present`. Raises InputError when there is none."""
+    reading, known = Reading(present), _by_name(target)
+    if listed_in(text) != target:
+        raise InputError(f"{source}: no setting of {TARGET_TITLES[target]} is set in it")
+    for name, value in _LINE.findall(text):
         if name in known:
             lay_over(reading, known[name], value.strip('"'), f"{source}: {name}")
         else:
@@ -516,8 +613,10 @@ def read_engram(text: str, present: PipelineConfig, source: str = "engram.txt") 
     return reading
 
 
-def has_engram(text: str) -> bool:
-    return _LINE.search(text) is not None
+def listed_in(text: str) -> Target | None:
+    """The target whose settings a text has as lines."""
+    names = {name for name, _ in _LINE.findall(text)}
+    return next((target for target in LISTED if names & _by_name(target).keys()), None)
 
 
 def _targets_written(value: Plain) -> str:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 from markupsafe import Markup
 
-from cems_workbench.config import FORM_TITLES, FORMS, PipelineConfig, difference, field_spec, file_name, import_config
+from cems_workbench.config import FORM_TITLES, PipelineConfig, difference, field_spec, file_name, import_config
+from cems_workbench.config.forms.files import offered_forms
 from cems_workbench.errors import InputError, counted
 from cems_workbench.jobs.traced_sets import traced_sets
 from cems_workbench.ui.inspect import state
@@ -155,7 +156,7 @@ def draw_transfer(resources: Resources) -> None:
         st.caption("Export", help=help)
         buttons = st.container(horizontal=True)
         lost: list[str] = []
-        for form in FORMS:
+        for form in offered_forms(state.present_config()):
             export = exported(state.present_config(), form)
             name = file_name(state.present_config(), form)
             download(FORM_TITLES[form], export.text, name, f"inspect:export:{form}", box=buttons)

@@ -10,7 +10,6 @@ import streamlit as st
 
 from cems_workbench.config import (
     FORM_TITLES,
-    FORMS,
     EvidenceCard,
     PipelineConfig,
     difference,
@@ -19,6 +18,7 @@ from cems_workbench.config import (
     file_name,
 )
 from cems_workbench.config.fields import short_value
+from cems_workbench.config.forms.files import offered_forms
 from cems_workbench.errors import WorkbenchError, counted
 from cems_workbench.evaluation.comparison import interval_words
 from cems_workbench.jobs.catalogue import evidence_warning, keep_config, kept_card, named, restored_config
@@ -136,7 +136,8 @@ def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
 
 
 def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, resources: Resources) -> None:
-    form = widgets.switch("Form", FORMS, "tune:form", "yaml", format_func=lambda form: FORM_TITLES[form])
+    forms = offered_forms(config)
+    form = widgets.switch("Form", forms, "tune:form", forms[0], format_func=lambda form: FORM_TITLES[form])
     export = exported(config, form, card)
     own = _own_evidence(export, result, resources)
     export, rankings, card = with_figures(config, form, card, lambda export: _cached_rankings(result, export, own))

@@ -163,7 +163,7 @@ def test_a_bad_variable_is_a_warning_and_the_good_ones_count() -> None:
 
 
 def test_an_env_without_any_variable_of_the_two_systems_is_refused() -> None:
-    with pytest.raises(InputError, match="no variable of CEMS, the memory agent or ACE"):
+    with pytest.raises(InputError, match="no variable of CEMS, the memory agent, ACE or Hindsight"):
         import_config("PATH=/bin\n", source=".env")
 
 

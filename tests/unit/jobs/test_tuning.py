@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ from cems_workbench.config import (
     read_card,
     with_values,
 )
-from cems_workbench.config.forms.targets import TARGET_PRESETS
+from cems_workbench.config.forms.targets import BY_FORM, SYSTEMS, System, base, system_behind
+from cems_workbench.config.forms.targets import exported as settings_of
 from cems_workbench.errors import InputError
+from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.evaluate import evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
@@ -46,18 +49,26 @@ from cems_workbench.jobs.exporting import exported, measured, write_proposal
 from cems_workbench.jobs.tuning import (
     MAIN_SEARCH,
     SearchSettings,
+    TuningData,
     card_of,
+    default_axes,
     looks_at,
     open_holdout,
+    plan_search,
     run_search,
+    scored_queries,
     store_of,
     with_stability,
 )
+from cems_workbench.pipeline.effects import idle_parameters
+from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
+from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.optimizer import Trial, Watch, unwatched
+from cems_workbench.tuning.space import SearchSpace, parse_axis
 from cems_workbench.tuning.tune import corpus_hash
 from tests.planted import PLANTED, planted_file
 
@@ -188,10 +199,13 @@ def test_the_figure_beside_an_export_is_that_of_what_its_reader_ranks_with(
     batch = labelled_file(labelled_evidence, None).batch
     export = exported(CONFIG, form)
     ranking = measured(export, batch, MEASURES)
-    if form in TARGET_PRESETS:
-        usual = preset(TARGET_PRESETS[form]).config
-        assert export.lost and (export.read.fusion.k == 7) == (form == "engram"), "only engram's k is a constant"
-        nearest = {"threshold.fixed"} if form == "mem0" else set()  # 0 for a config without a threshold
+    if form in BY_FORM:
+        usual = base(form, CONFIG)
+        has = {spec.path for spec, _ in settings_of(form)}
+        assert export.lost and (export.read.fusion.k == 7) == ("fusion.k" in has)
+        nearest = (
+            {"threshold.fixed"} if "threshold.fixed" in has and form != "langchain" else set()
+        )  # 0 for a config without a threshold
         strange = {
             path for path, value in _values(export.read).items() if value not in (usual.get(path), CONFIG.get(path))
         }
@@ -221,7 +235,75 @@ def test_a_variable_that_the_target_does_not_read_yet_changes_nothing_of_how_it_
     assert "CEMS_RERANK_INPUT_LIMIT=17" in text
     usual = preset("cems_head").config
     assert import_config(text, usual, source="x.env").config.rerank.depth == 17
-    assert read_back(text, "env", "read").rerank == usual.rerank
+    assert read_back(text, "env", "read", CONFIG).rerank == usual.rerank
+
+
+WORDS = "/engram/processor/recollection-writer.ts#STOP_WORDS"
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "form", "lost"),
+    [
+        ("mem0_keyword", {"threshold.fixed": 0.25, "assembly.limit": 50}, "mem0", []),
+        ("mem0", {"rerank.backend": "cross_encoder", "rerank.model": "m"}, "mem0", []),
+        ("engram_head", {"fusion.k": 2, "lists.fts5.stop_words": WORDS}, "engram", []),
+        ("engram_head", {"fusion.k": 2}, "engram", ["lists.fts5.stop_words"]),
+        ("graphiti_edges_neo4j", {"threshold.fixed": 0.3}, "graphiti", []),
+        ("langgraph", {"assembly.limit": 7, "fusion.k": 9}, "langgraph", ["fusion.k"]),
+    ],
+)
+def test_an_export_loses_what_its_program_does_otherwise_and_nothing_that_only_its_settings_change(
+    name: str, changes: dict[str, Any], form: Form, lost: list[str]
+) -> None:
+    export = exported(with_values(preset(name).config, changes), form)
+    missed = [path for path, here, there in export.lost if (path, here, there) != ("filter.min_score", None, 0.0)]
+    assert missed == lost
+    assert import_config(export.text, source="upload").config.threshold == export.read.threshold, (
+        "of the program it names"
+    )
+
+
+@pytest.mark.parametrize(
+    "system", [one for one in SYSTEMS.values() if one.name not in ("memory_agent", "ace")], ids=lambda one: one.name
+)
+def test_what_is_searched_by_default_is_set_in_the_target_and_not_idle(
+    labelled_evidence: EvidenceSet, system: System
+) -> None:
+    for name in system.presets:
+        baseline = preset(name).config
+        data = TuningData(baseline, "q", labelled_file(labelled_evidence, None))
+        paths = {axis.path for axis in default_axes(data, system_behind(baseline))}
+        assert (
+            paths <= {spec.path for spec, _ in settings_of(system.form)}
+            and not paths & idle_parameters(baseline).keys()
+        )
+
+
+def test_a_target_without_a_setting_that_replay_can_search_says_so(labelled_evidence: EvidenceSet) -> None:
+    data = TuningData(preset("ace_head").config, "q", labelled_file(labelled_evidence, None))
+    with pytest.raises(InputError, match="ACE has no parameter to tune under ace_head; --space"):
+        default_axes(data, SYSTEMS["ace"])
+
+
+def test_values_past_the_gathered_depth_are_named_and_left_out_by_default(labelled_evidence: EvidenceSet) -> None:
+    baseline, of_file = preset("mem0").config, labelled_file(labelled_evidence, None)
+    record = {"gathered": dict(gather_parameters(baseline))}
+    evidences = {qid: replace(one, notes=one.notes | record) for qid, one in labelled_evidence.evidences.items()}
+    batch = LabelledBatch(
+        of_file.batch.queries, evidences, dict(zip(of_file.batch.qids, of_file.batch.grades, strict=True))
+    )
+    data = TuningData(baseline, "q", replace(of_file, batch=batch))
+    assert [(axis.path, axis.high) for axis in default_axes(data, SYSTEMS["mem0"])] == [
+        ("threshold.fixed", 1.0),
+        ("assembly.limit", 20),
+    ]
+    space, goal = SearchSpace.of(baseline, [parse_axis("assembly.limit=5:100")]), parse_goal(["nDCG@10"], ())
+    (line,) = plan_search(
+        data, scored_queries(data, goal.measures, 0), space, goal, SearchSettings("project", 3)
+    ).beyond
+    assert line.startswith(
+        "assembly.limit above 20: the evidence lacks lists.vector.depth: gathered with 80, wanted 400"
+    )
 
 
 @pytest.fixture
