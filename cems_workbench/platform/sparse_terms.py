@@ -1,26 +1,46 @@
 """Terms of a sparse BM25 vector: the words of a text, without stop words, stemmed if asked.
 
-Two tokenizers are known:
+Three tokenizers are known:
 
     identifiers   ASCII letters and digits, `_` and a capital after a small letter part words   getUserById   get user by id
     words         runs of letters, digits and `_` of every alphabet                            getUserById   getuserbyid
+    ascii         runs of a to z and 0 to 9; a text without any is parted at white space       get_user      get user
 
-Both lower first what they compare. A stop word, or a word shorter or longer than the limits, is no term; stems are made afterwards.
-The stemmer is Snowball's English as it stood before 2019, which fastembed's still is ("added" is "ad", "organized" is "organiz").
+All lower first what they compare. A stop word, or a word shorter or longer than the limits, is no term; stems are made afterwards.
+The stemmer `english` is Snowball's English as it stood before 2019, which fastembed's still is ("added" is "ad", "organized" is "organiz");
+`porter` is Porter's of 1980; `suffixes` takes one ending off a word of 4 letters or more, the first of SUFFIXES that fits. With `keep_ing`
+a word in -ing stays beside its stem.
 
 Source: ACE 0.8.0 (identifiers, stop words, at least 2 letters); fastembed 0.9.1, model Qdrant/bm25 (words, NLTK's English stop words, at
-most 40 letters, stems).
+most 40 letters, stems); mem0ai 3.3.1 of npm (ascii, suffixes, words in -ing).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
+from typing import Literal, cast
 
-SparseTokens = Literal["identifiers", "words"]
-SparseStems = Literal["none", "english"]
+SparseTokens = Literal["identifiers", "words", "ascii"]
+SparseStems = Literal["none", "english", "porter", "suffixes"]
+
+SUFFIXES = (
+    ("ies", 5, 3, "i"),
+    ("sses", 4, 2, ""),
+    ("ness", 4, 4, ""),
+    ("ment", 6, 4, ""),
+    ("ation", 7, 5, "e"),
+    ("ing", 6, 3, ""),
+    ("ed", 5, 2, ""),
+    ("ly", 5, 2, ""),
+    ("er", 5, 2, ""),
+    ("est", 5, 3, ""),
+    ("ss", 4, 0, ""),
+    ("s", 4, 1, ""),
+)
+"""Endings, the letters that a word must have, how many are cut off, and what takes their place."""
 
 _BORDER = re.compile(r"(?<=[a-z])(?=[A-Z])|_")
 _ASCII = re.compile(r"[a-z0-9]+")
@@ -36,15 +56,21 @@ class SparseAnalysis:
     stop_words: Set[str] = frozenset()
     min_length: int | None = None
     max_length: int | None = None
+    keep_ing: bool = False
 
     def terms(self, text: str) -> list[str]:
         """The terms of a text, in order, with repetitions."""
         kept = [word for word in split_words(text, self.tokens) if self._counts(word)]
-        if self.stems == "none":
+        if self.stems == "none" or (self.tokens == "ascii" and not _ASCII.search(text.lower())):
             return kept
-        from pg_text_search.parser import stem
-
-        return [stem(word, whole_doubles=False) for word in kept]
+        stemmed = map(_stemmer(self.stems), kept)
+        if not self.keep_ing:
+            return [stem for stem in stemmed if stem]
+        both = (
+            (stem, word if word.endswith("ing") and word != stem else "")
+            for stem, word in zip(stemmed, kept, strict=True)
+        )
+        return [term for pair in both for term in pair if term]
 
     def _counts(self, word: str) -> bool:
         return (
@@ -54,9 +80,31 @@ class SparseAnalysis:
         )
 
 
+def _stemmer(stems: SparseStems) -> Callable[[str], str]:
+    if stems == "suffixes":
+        return without_suffix
+    if stems == "porter":
+        from Stemmer import Stemmer
+
+        return cast(Callable[[str], str], Stemmer("porter").stemWord)
+    from pg_text_search.parser import stem
+
+    return partial(stem, whole_doubles=False)
+
+
+def without_suffix(word: str) -> str:
+    """A word without the first of SUFFIXES that fits; "ness" is nothing."""
+    for ending, letters, cut, instead in SUFFIXES:
+        if word.endswith(ending) and len(word) >= letters:
+            return word[: len(word) - cut] + instead
+    return word
+
+
 def split_words(text: str, tokens: SparseTokens) -> list[str]:
     """The words of a text in lower case, in order."""
     if tokens == "identifiers":
         return _ASCII.findall(_BORDER.sub(" ", text).lower())
+    if tokens == "ascii":
+        return _ASCII.findall(text.lower()) or text.lower().split()
     # `_` can be part of a word and is no word alone.
     return [word for word in _WORD.findall(text.lower()) if word != "_"]

@@ -14,8 +14,9 @@ spaCy and its model are optional (`pip install '.[lemmas]'`). The model is loade
 
     weight(t) = f (k1 + 1) / (f + k1 (1 - b + b L / mean)),   t occurs f times in a text of L terms
     score     = Σ over the query's terms  q(t) * idf(t) * weight(t)
-    q(t)      = 1, or the weight that t has in the query read as a text
-    idf(t)    = 1, or ln(1 + (N - n + 0.5) / (n + 0.5)),  n of N texts have t
+    q(t)      = 1, or how often the query has t, or the weight that t has in the query read as a text
+    idf(t)    = 1, or ln(1 + (N - n + 0.5) / (n + 0.5)),  n of N texts have t: those of the store, or with `statistics: filtered` those
+                that pass the query's filter, of which the true mean is then too
 
 Against BM25 of a search engine (`lexical_index.py`): the encoder sees one text at a time, so the mean length is a constant that the
 encoder assumes, and idf is the engine's own addition, which a collection may lack; then a common word counts as much as a rare one.
@@ -23,7 +24,8 @@ Weights, and the sum in the order of the terms' numbers, are in single precision
 there are equal here. A term's number is the first 32 bits of its SHA-256.
 
 Source: ACE 0.8.0 (k1 1.5, b 0.75, mean 50, no idf, query as a text); fastembed 0.9.1 Qdrant/bm25 as mem0 2.2.1 calls it (k1 1.2, b 0.75,
-mean 256, idf, query as a text), on Qdrant; its keyword search with spaCy 3.8, en_core_web_sm without parser and entities;
+mean 256, idf, query as a text), on Qdrant; its keyword search with spaCy 3.8, en_core_web_sm without parser and entities; mem0ai 3.3.1 of
+npm (k1 1.5, b 0.75, true mean and idf of the filtered memories, query words as often as they stand);
 docs/internals/specification.md, "lists".
 """
 
@@ -46,8 +48,8 @@ from cems_workbench.errors import ModelError
 from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, EngineRequest, LexicalEngine, documents
 from cems_workbench.platform.sparse_terms import SparseAnalysis
 from cems_workbench.progress import Progress, silent
+from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import ChunkHits
-from cems_workbench.store.search.tokenizer import stop_list
 
 Rows = NDArray[np.int64]
 Float32 = NDArray[np.float32]
@@ -61,7 +63,7 @@ class SparseWeighting:
     b: float = 0.75
     mean_length: float | None = None
     idf: Literal["none", "lucene"] = "lucene"
-    query_weight: Literal["one", "document"] = "one"
+    query_weight: Literal["one", "count", "document"] = "one"
 
     def weight(self, frequency: int, length: int, mean: float) -> float:
         """The weight of a term that occurs `frequency` times in a text of `length` terms."""
@@ -108,7 +110,7 @@ class SparseIndex:
             frequency = self.document_frequency(term)
             if not frequency:
                 continue
-            own = 1.0
+            own = float(count) if self._weighting.query_weight == "count" else 1.0
             if self._weighting.query_weight == "document":
                 own = self._weighting.weight(count, len(terms), self.mean_length)
             if self._weighting.idf == "lucene":
@@ -222,23 +224,27 @@ class _Texts:
 def search(request: EngineRequest) -> EngineAnswer:
     """Search the store's sparse vectors, which are made at the first search of a content version."""
     section = request.config.lists.sparse
+    left_out, absent = _stop_words(request, section.stop_words)
     analysis = SparseAnalysis(
         section.tokens,
         section.stems,
-        _stop_words(section.stop_words),
+        left_out,
         section.min_token_length,
         section.max_token_length,
+        section.keep_ing,
     )
     lemmas, warnings = _lemmas(section)
+    warnings += absent
     text = request.text if request.given is None else request.given
     if lemmas is not None and request.given is None:
         text = lemmas.text(text)
     terms = analysis.terms(text)
-    words = len(text.split())
+    words = max(1, len(terms)) if section.words_counted == "terms" else len(text.split())
     if not terms:
         return EngineAnswer([], "", words, 0, warnings=warnings, searched=False)
-    key = ("sparse terms", section.rows, lemmas is not None, analysis)
-    texts = request.resources.derived(key, lambda: _read(request, section, analysis, lemmas))
+    only = request.where if section.statistics == "filtered" and not request.where.trivial else None
+    key = ("sparse terms", section.rows, lemmas is not None, analysis, only)
+    texts = request.resources.derived(key, lambda: _read(request, section, analysis, lemmas, only))
     weighting = SparseWeighting(section.k1, section.b, section.mean_length, section.idf, section.query_weight)
     index = request.resources.derived(("sparse", *key, weighting), lambda: SparseIndex(texts.terms, weighting))
     rows, scores = index.search(terms)
@@ -256,12 +262,12 @@ def search(request: EngineRequest) -> EngineAnswer:
     return EngineAnswer(request.hits(found), " ".join(terms), words, matches, note, warnings)
 
 
-def _stop_words(name: str | None) -> frozenset[str]:
+def _stop_words(request: EngineRequest, name: str | None) -> tuple[frozenset[str], tuple[str, ...]]:
     if name != ENGLISH:
-        return stop_list(name)
+        return request.stop_words("sparse", name)
     from bm25s.stopwords import STOPWORDS_EN_PLUS
 
-    return frozenset(STOPWORDS_EN_PLUS)
+    return frozenset(STOPWORDS_EN_PLUS), ()
 
 
 def _lemmas(section: SparseList) -> tuple[Lemmatizer | None, tuple[str, ...]]:
@@ -274,12 +280,21 @@ def _lemmas(section: SparseList) -> tuple[Lemmatizer | None, tuple[str, ...]]:
         return None, (f"sparse: words are searched without lemmas, {lost}: {error}",)
 
 
-def _read(request: EngineRequest, section: SparseList, analysis: SparseAnalysis, lemmas: Lemmatizer | None) -> _Texts:
+def _read(
+    request: EngineRequest,
+    section: SparseList,
+    analysis: SparseAnalysis,
+    lemmas: Lemmatizer | None,
+    only: Filter | None,
+) -> _Texts:
     found = documents(request.resources, section.rows)
+    if only is not None:
+        found = [each for each in found if only.passes(each.memory.project, each.memory.scope)]
     texts: Sequence[str] = [each.text for each in found]
     if lemmas is not None:
         texts = [lemma or text for lemma, text in zip(lemmas.texts(texts), texts, strict=True)]
-    return _Texts(found, [analysis.terms(text) for text in texts])
+    terms = (analysis.terms(text) or (text.lower().split() if section.tokens == "ascii" else []) for text in texts)
+    return _Texts(found, list(terms))
 
 
 LEXICAL_ENGINE = LexicalEngine(search)

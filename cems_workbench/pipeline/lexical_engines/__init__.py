@@ -25,6 +25,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import ChunkHits, truncate_to_memories
+from cems_workbench.store.search.tokenizer import NotInstalledError, stop_list
 
 Rows = Literal["created", "store"]
 """Order of insertion: by created_at, equal ones as imported; or as imported."""
@@ -52,6 +53,14 @@ class EngineRequest:
     resources: Resources
     where: Filter
     given: str | None = None
+
+    def stop_words(self, list_name: str, name: str | None) -> tuple[frozenset[str], tuple[str, ...]]:
+        """The words that a list leaves out, and a warning where they are those of an installation that was not found: then none are."""
+        try:
+            return stop_list(name, self.resources.store.path), ()
+        except NotInstalledError as error:
+            lost = f"no stop words are left out, which the system of {self.config.name} does"
+            return frozenset(), (f"{list_name}: {lost}: {error} (--set lists.{list_name}.stop_words=FILE#NAME)",)
 
     def hits(self, found: ChunkHits) -> ChunkHits:
         """The hits that pass the filter on project and scope, down to the depth."""

@@ -33,11 +33,15 @@ Source: docs/internals/specification.md, "lists".
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import threading
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -272,22 +276,47 @@ SLASH_COMMENTS = frozenset(
 )
 
 
-def stop_list(name: str | None) -> frozenset[str]:
+BESIDE = "beside:"
+"""Before a path that is looked for, such as `node_modules/PACKAGE/FILE.js#NAME`: a list of an installation that may stand anywhere."""
+
+
+class NotInstalledError(InputError):
+    """A list of stop words that is read from an installation was not found."""
+
+
+def stop_list(name: str | None, beside: Path | None = None) -> frozenset[str]:
     """The lower-cased stop words of a file, empty for None.
 
     A file of source code gives the quoted words of the only list or set that is assigned to a name, or of `FILE#NAME`; JSON gives its
-    list, or the one under NAME. Any other file gives its words, separated by white space, without the lines that begin with `#`.
-    Raises InputError if there is no such file, list or word.
+    list, or the one under NAME. Any other file gives its words, separated by white space, without the lines that begin with `#`. In a path
+    `*` stands for any characters of a name, in NAME too, which then gives the words of all its lists. After `beside:` a path is looked for
+    in the folders above the working folder and `beside`, in those next to them, and where Node.js installs packages for all users.
+    Raises InputError if there is no such file, list or word, NotInstalledError where `beside:` finds no file.
     """
     if name is None:
         return frozenset()
     path, _, variable = name.partition("#")
-    file = Path(path).expanduser()
+    file = _found_beside(path.removeprefix(BESIDE), beside) if path.startswith(BESIDE) else Path(path).expanduser()
+    if "*" in file.name:
+        file = min(file.parent.glob(file.name), default=file)
     try:
         changed = file.stat().st_mtime_ns
     except OSError:
         changed = 0  # read_text says what is wrong
     return _read_list(file, variable, changed)
+
+
+def _found_beside(path: str, beside: Path | None) -> Path:
+    places = [Path.cwd(), *Path.cwd().parents, Path.home()]
+    places += [beside.resolve(), *beside.resolve().parents] if beside is not None else []
+    places += [Path(folder).parent for folder in os.environ.get("NODE_PATH", "").split(os.pathsep) if folder]
+    places += [Path(node).resolve().parents[1] / "lib" for node in (shutil.which("node"),) if node]
+    for place in dict.fromkeys(places):
+        for pattern in (path, f"*/{path}"):
+            with suppress(OSError):
+                if found := min((file for file in place.glob(pattern) if file.is_file()), default=None):
+                    return found
+    raise NotInstalledError(f"no {path} beside the working folder, the store or Node.js; name it as FOLDER/{path}")
 
 
 @lru_cache(maxsize=32)
@@ -308,12 +337,12 @@ def _read_list(file: Path, variable: str, changed: int) -> frozenset[str]:
         return frozenset(words)
     names = ", ".join(sorted({called for called, _ in found if called})[:8])
     if variable:
-        matching = [words for called, words in found if called == variable]
+        matching = [words for called, words in found if fnmatchcase(called, variable)]
         if not matching:
             near = nearest(variable, {called for called, _ in found})
             hint = f"; did you mean {near}?" if near else f"; it has {names}" if names else ""
             raise InputError(f"stop words: {file} assigns no list of quoted words to {variable}{hint}")
-        return matching[0]
+        return frozenset().union(*matching) if "*" in variable else matching[0]
     if not found:
         raise InputError(f"stop words: {file} has no list of quoted words")
     if len(found) > 1:
