@@ -160,7 +160,7 @@ class TakenMemory:
     embedded: Mapping[str, EmbeddedText] = field(default_factory=dict)
 
 
-ChunkRule = Literal["whole", "embedder", "cems", "qmd"]
+ChunkRule = Literal["whole", "embedder", "cems", "qmd", "openclaw"]
 """How memories are cut into chunks: not, into what the embedder reads, as CEMS does, as QMD does."""
 CHUNK_RULES: tuple[ChunkRule, ...] = get_args(ChunkRule)
 DEFAULT_CHUNK_RULE: ChunkRule = "embedder"

@@ -190,13 +190,31 @@ class Fts5Columns(Section):
     author: float = gathered(0.0, **BOOST)
 
 
+class Fts5Shares(Section):
+    """What is added to a row's score for the query's words that it has, and for its length; all 0 leaves the engine's score."""
+
+    words: float = gathered(0.0, **SHARE)
+    density: float = gathered(0.0, **SHARE)
+    path: float = gathered(0.0, **SHARE)
+    length: float = gathered(0.0, **SHARE)
+
+    @property
+    def used(self) -> bool:
+        """Whether any is above 0."""
+        return bool(self.words or self.density or self.path or self.length)
+
+
 class Fts5List(EngineList):
     """Hits of SQLite's FTS5 by its bm25."""
 
     list_title = "FTS5"
     columns: Fts5Columns = Fts5Columns()
     tokenizer: Literal["unicode61", "porter"] = gathered("unicode61")
-    match: Literal["any", "all"] = gathered("any")
+    match: Literal["any", "all", "all_then_each"] = gathered("any")
+    max_key_words: int = gathered(6, **WORDS)
+    parted_at: Literal["blanks", "signs"] = gathered("blanks")
+    shares: Fts5Shares = Fts5Shares()
+    path: str | None = gathered(None, null="no paths")
     prefix: bool = gathered(False)
     cut: Literal["score", "row"] = gathered("score")
     rows: Literal["created", "store"] = gathered("created")
@@ -375,6 +393,7 @@ class ListsConfig(Section):
     relations: RelationsList = RelationsList()
     entities: EntitiesList = EntitiesList()
     candidate_set: CandidateSet = CandidateSet()
+    units: Literal["memories", "chunks"] = gathered("memories")
     answered_by: Literal["workbench", "source"] = gathered("workbench")
     first_stage_factor: int = param(1, **FEW)
     metadata_ranks: Literal["gathered", "in_use"] = param("gathered")
@@ -701,8 +720,13 @@ class AssemblyConfig(Section):
     mmr_lambda: float = param(0.6, **within(0, 1, step=0.01))
     mmr_similarity: Literal["jaccard", "cosine"] = param("jaccard")
     mmr_procedure: Literal["guide", "cems", "plain", "one_pass"] = param("guide")
-    mmr_relevance: Literal["score", "vector"] = param("score")
+    mmr_relevance: Literal["score", "minmax", "vector"] = param("score")
+    mmr_characters: int | None = param(
+        None, **within(1, 1_000_000, step=50, soft=(100, 3000), unit="characters"), null="the whole text", on=700
+    )
     mmr_min_value: float | None = param(None, **within(-100, 100, step=0.01, soft=(-1, 1)), null="off")
+    min_score: float | None = param(None, **within(-100, 100, step=0.01, soft=(0, 1)), null="off")
+    fill_from: Sources = param(())
     min_vector_score: float | None = param(None, **within(-1000, 1000, step=0.01, soft=(0, 1)), null="off")
     token_counter: Literal["chars4", "cl100k"] = param("chars4")
 

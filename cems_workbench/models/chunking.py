@@ -1,4 +1,4 @@
-"""Chunks: the pieces in which a long memory is searched, by one of four rules.
+"""Chunks: the pieces in which a long memory is searched, by one of five rules.
 
     whole      none: a memory is searched as one text, and an embedder does not read what is past its limit
     embedder   of a memory that is longer than the embedder reads: windows that it reads whole, each with the memory's title
@@ -6,6 +6,7 @@
                of its limit are used, or of 256 where it says none
     cems       of every memory: 800 cl100k tokens of its content, a step of 680 while the start is inside the text; one chunk when it fits
     qmd        of every memory: about 900 tokens with an overlap of 135, cut at the best markdown break of the last 200, title before it
+    openclaw   of a memory of more than 1,600 characters: whole lines up to that many, the last lines of up to 320 again in the next piece
 
 A chunk's text is a part of the memory's content, and `start` where it begins there, in characters. Under `cems` a chunk may begin or end
 within a character, whose place U+FFFD then takes, as in CEMS.
@@ -13,7 +14,12 @@ within a character, whose place U+FFFD then takes, as in CEMS.
 QMD estimates 3 characters a token first (2,700 characters, overlap 405, window 600) and splits again what still has more than 900 tokens
 of its embedder; cl100k counts stand for that embedder's here. A break scores base * (1 - 0.7 * (distance / window)²), the best one wins.
 
-Source: CEMS 0.9.3, src/cems/chunking.py; QMD (github tobi/qmd at dbfd0b4, MIT), src/store.ts: scanBreakPoints, findBestCutoff and
+OpenClaw's pieces are of the content with a line end after it; a longer line is parted at 1,600 characters, and a piece that has the end of
+one part and the next has a line end between them. It counts characters of Chinese, Japanese and Korean more than once, and cuts entries of
+MEMORY.md apart, which is not done here.
+
+Source: CEMS 0.9.3, src/cems/chunking.py; OpenClaw 2026.9.6 of npm (400 tokens of 4 characters, overlap 80);
+QMD (github tobi/qmd at dbfd0b4, MIT), src/store.ts: scanBreakPoints, findBestCutoff and
 chunkDocumentByTokens, without its cuts along the syntax tree of source files.
 """
 
@@ -37,6 +43,7 @@ CEMS_TOKENS, CEMS_STEP = 800, 680
 QMD_TOKENS = 900
 QMD_CHARS, QMD_OVERLAP, QMD_WINDOW = QMD_TOKENS * 3, 135 * 3, 200 * 3
 QMD_DECAY = 0.7
+OPENCLAW_CHARS, OPENCLAW_OVERLAP = 1600, 320
 OVERLAP_SHARE = 0.15
 """Of a window, what the next one has of it too."""
 
@@ -131,6 +138,14 @@ def cutter(rule: ChunkRule, embedder: Embedder) -> Cutter:
         return Cutter(rule, f"cems/{VERSION}", 0, False, lambda texts: [cems_pieces(content) for _, content in texts])
     if rule == "qmd":
         return Cutter(rule, f"qmd/{VERSION}", 0, True, lambda texts: [qmd_pieces(content) for _, content in texts])
+    if rule == "openclaw":
+        return Cutter(
+            rule,
+            f"openclaw/{VERSION}",
+            OPENCLAW_CHARS - 2,
+            False,
+            lambda texts: [openclaw_pieces(content) for _, content in texts],
+        )
     if rule == "whole":
         return Cutter(rule, "whole", _NO_END, False, lambda texts: [[] for _ in texts])
     if isinstance(embedder, LimitedEmbedder):
@@ -226,6 +241,40 @@ def qmd_pieces(content: str) -> list[Piece]:
         return []
     rough = _qmd_spans(content, QMD_CHARS, QMD_OVERLAP, QMD_WINDOW)
     return [Piece(*piece) for start, end in rough for piece in _within_tokens(content, start, end)]
+
+
+def openclaw_pieces(content: str) -> list[Piece]:
+    """The pieces OpenClaw makes of a note; none where it is one piece."""
+    found: list[list[Span]] = [[]]  # the lines, or parts of one, of each piece
+    for at, line in _lines(content if content.endswith("\n") else content + "\n"):
+        own = found[-1]
+        if own and sum(end - start + 1 for start, end in own) + line + 1 > OPENCLAW_CHARS:
+            found.append(own := _last_lines(own, min(OPENCLAW_OVERLAP, max(0, OPENCLAW_CHARS - line - 1))))
+        own.append((at, at + line))
+    pieces = [Piece(own[0][0], "\n".join(content[start:end] for start, end in own).removesuffix("\n")) for own in found]
+    return pieces if len(found) > 1 else []
+
+
+def _lines(text: str) -> Iterator[tuple[int, int]]:
+    """(start, length) of each line, of a long one of each part."""
+    at = 0
+    for line in text.split("\n"):
+        for start in range(0, max(1, len(line)), OPENCLAW_CHARS):
+            yield at + start, len(line[start : start + OPENCLAW_CHARS])
+        at += len(line) + 1
+
+
+def _last_lines(lines: Sequence[Span], most: int) -> list[Span]:
+    """The last of these lines that have `most` characters with their line ends; the end of the very last where it alone is longer."""
+    kept: list[Span] = []
+    for start, end in reversed(lines):
+        if end - start + 1 > most:
+            return kept if kept or most < 2 else [(end - (most - 1), end)]
+        kept.insert(0, (start, end))
+        most -= end - start + 1
+        if most <= 0:
+            break
+    return kept
 
 
 def _within_tokens(content: str, start: int, end: int) -> Iterator[tuple[int, str]]:

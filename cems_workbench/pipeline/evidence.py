@@ -222,6 +222,8 @@ MAX_GRADE = 1_000_000_000
 """Larger grades, of either sign, are faults; sums within it stay exact."""
 KINDS = ("human", "model")
 _COUNTS = ("access_count", "relevant_count", "noise_count")
+PIECES = "pieces"
+"""The note of chunks that are separate candidates: of each the memory that it is of (`lists.units: chunks`)."""
 NOTES = ("query", "expansion", "gathered", "models", "warnings", "rerankers", "judges", GRAPH)
 """Notes that are objects."""
 _MEMBER = attrgetter("memory_id", "chunk")

@@ -26,7 +26,17 @@ from cems_workbench.errors import InputError, StoreError, WorkbenchError, counte
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.tokens import TokenCounts
-from cems_workbench.pipeline.evidence import ENGINES, GRAPH, LANGUAGE, Evidence, Hit, ModelScore, RankedList, Variant
+from cems_workbench.pipeline.evidence import (
+    ENGINES,
+    GRAPH,
+    LANGUAGE,
+    PIECES,
+    Evidence,
+    Hit,
+    ModelScore,
+    RankedList,
+    Variant,
+)
 from cems_workbench.pipeline.evidence import Request as Request
 from cems_workbench.pipeline.lexical_engines import EngineRequest, lexical_engine
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
@@ -42,7 +52,7 @@ from cems_workbench.pipeline.stages.query import QueryFeatures, is_conversationa
 from cems_workbench.pipeline.supersession import Supersession, find_successors
 from cems_workbench.pipeline.understanding import CorrectedQuery, UnderstoodQuery, asker, understand_request
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import ENGLISH, Memory, Relation
+from cems_workbench.records import ENGLISH, Chunk, Memory, Relation
 from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import ChunkHits, truncate_to_memories
 from cems_workbench.store.sources import UNPROVEN
@@ -294,8 +304,13 @@ def gather_lists(
     noted, later = successors_of(memories, as_of, where, resources)
     memories |= later
     warnings["supersession"] = noted.warnings
-    lists += metadata_lists(memories, lists, config)
     chunks = resources.store.chunks.read(memories)
+    pieces: dict[str, str] = {}
+    if config.lists.units == "chunks":
+        lists, pieces = _as_candidates(lists, memories, chunks)
+        successors = {piece: noted.successors[key] for piece, key in pieces.items() if key in noted.successors}
+        noted = replace(noted, successors={**noted.successors, **successors})
+    lists += metadata_lists(memories, lists, config)
     progress("searching", 2, 3)
     evidence = Evidence(
         query=request.query,
@@ -304,7 +319,7 @@ def gather_lists(
         lists=tuple(lists),
         as_of=as_of,
         project=request.project,
-        embeddings=resources.indexes.vectors.embeddings(sorted(memories)),
+        embeddings=_with_pieces(resources.indexes.vectors.embeddings(sorted(memories.keys() - pieces)), pieces),
         chunks=chunks,
         tokens=TokenCounts(memories, chunks),
         relations=tuple(relation for relation in relations if relation.target_id in memories),
@@ -314,7 +329,8 @@ def gather_lists(
         | ({ENGINES: search.answers} if search.answers else {})
         | ({GRAPH: search.missed} if search.missed else {})
         | ({LANGUAGE: spoken} if spoken != ENGLISH else {})
-        | (noted.noted_in({}) if notes_superseded(config, resources) else {}),
+        | (noted.noted_in({}) if notes_superseded(config, resources) else {})
+        | ({PIECES: pieces} if pieces else {}),
     )
     progress("searching", 3, 3)
     return evidence
@@ -690,6 +706,34 @@ def _hits(found: ChunkHits) -> tuple[Hit, ...]:
 def _only_known(ranked: RankedList, memories: Mapping[str, Memory]) -> RankedList:
     """A memory deleted since the index was built is in no list."""
     return replace(ranked, hits=tuple(hit for hit in ranked.hits if hit.memory_id in memories))
+
+
+def _as_candidates(
+    lists: Sequence[RankedList], memories: dict[str, Memory], chunks: Mapping[str, Sequence[Chunk]]
+) -> tuple[list[RankedList], dict[str, str]]:
+    """The lists with each chunk of a memory but the first found as a separate candidate, which is added to the memories.
+
+    Also of each such candidate the memory that it is of.
+    """
+    first: dict[str, int | None] = {}
+    pieces: dict[str, str] = {}
+
+    def own(hit: Hit) -> Hit:
+        if hit.chunk is None or first.setdefault(hit.memory_id, hit.chunk) == hit.chunk:
+            return hit
+        key = f"{hit.memory_id}#{hit.chunk}"
+        while key in memories and key not in pieces:
+            key += "#"  # somebody's own id looks like this
+        if key not in pieces:
+            pieces[key] = hit.memory_id
+            memories[key] = replace(memories[hit.memory_id], id=key, content=chunks[hit.memory_id][hit.chunk].text)
+        return replace(hit, memory_id=key, chunk=None)
+
+    return [replace(ranked, hits=tuple(map(own, ranked.hits))) for ranked in lists], pieces
+
+
+def _with_pieces(embeddings: dict[str, Float32], pieces: Mapping[str, str]) -> dict[str, Float32]:
+    return embeddings | {piece: embeddings[key] for piece, key in pieces.items() if key in embeddings}
 
 
 def metadata_lists(

@@ -48,7 +48,7 @@ from cems_workbench.errors import ModelError
 from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, EngineRequest, LexicalEngine, documents
 from cems_workbench.platform.sparse_terms import SparseAnalysis
 from cems_workbench.progress import Progress, silent
-from cems_workbench.store import Filter
+from cems_workbench.store.filter import Filter
 from cems_workbench.store.search.entries import ChunkHits
 
 Rows = NDArray[np.int64]

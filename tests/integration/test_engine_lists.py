@@ -20,7 +20,7 @@ from cems_workbench.analysis.known_mistakes import known_mistakes
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.factory import open_resources
-from cems_workbench.pipeline import replay
+from cems_workbench.pipeline import read_bundle, replay, write_bundle
 from cems_workbench.pipeline.gather import Request, gather, gather_lists
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.pipeline.retrievers.entities import read_links
@@ -357,6 +357,97 @@ def test_stop_words_of_a_file_that_is_missing_empty_the_list_with_a_warning(
     found = sparse_list(identifiers, "api", stop_words=str(tmp_path / "none.txt"))
     assert sparse_hits(found) == []
     assert any(line.startswith("sparse:0 is empty") for line in found.notes["warnings"]["lists"])
+
+
+OF_NPM = {"tokens": "ascii", "stems": "suffixes", "keep_ing": True, "query_weight": "count", "words_counted": "terms"}
+
+
+def test_statistics_may_be_those_of_the_memories_that_pass_the_filter(store: Store) -> None:
+    """Of project p alone N 2, n 1, mean 2: ln(1 + 1.5/1.5) · tf part of 3 of 2 words. "testing" counts twice, in length and bands."""
+    texts = {"m1": ("p", "tests testing"), "m2": ("p", "fox"), "m3": ("q", "tests")}
+    store.add(parsed([Memory(key, text, project=project) for key, (project, text) in texts.items()]))
+    resources = Resources(store, Counting(), SERVERS)
+    given = {"lists.sparse.enabled": True} | {f"lists.sparse.{name}": value for name, value in OF_NPM.items()}
+
+    def asked(statistics: str) -> Any:
+        config = with_values(PipelineConfig(), {**given, "lists.sparse.k1": 1.5, "lists.sparse.statistics": statistics})
+        found = gather_lists(Request("testing", "p", only_project=True), config, resources)
+        return found.notes["engines"]["sparse:0"]["words"], next(
+            one for one in found.lists if one.source == "sparse"
+        ).hits
+
+    weight = 2.5 / (1 + 1.5 * (0.25 + 0.75 * 3 / 2))
+    words, (hit,) = asked("filtered")
+    assert (words, hit.memory_id) == (2, "m1")
+    twice = 2 * 2.5 / (2 + 1.5 * (0.25 + 0.75 * 3 / 2))
+    assert hit.score == pytest.approx(math.log(2) * (twice + weight), rel=1e-6)
+    of_all = asked("store")[1][0].score
+    assert of_all == pytest.approx(
+        math.log(1.6) * 2 * 2.5 / (2 + 1.5 * (0.25 + 0.75 * 9 / 5))
+        + math.log(1 + 2.5 / 1.5) * 2.5 / (1 + 1.5 * (0.25 + 0.75 * 9 / 5)),
+        rel=1e-6,
+    )
+
+
+NOTES = {"m1": "alpha beta", "m2": "alpha gamma gamma", "m3": "beta", "m4": "delta", "m5": "delta delta"}
+EACH = {"match": "all_then_each", "parted_at": "signs", "operator_words": "searched", "rows": "store"}
+
+
+@pytest.fixture
+def notes(store: Store) -> Resources:
+    store.add(parsed([Memory(key, text) for key, text in NOTES.items()]))
+    return Resources(store, Counting(), SERVERS)
+
+
+def fts5_hits(notes: Resources, query: str, **changes: Any) -> dict[str, float]:
+    given = {"lists.fts5.enabled": True} | {f"lists.fts5.{name}": value for name, value in {**EACH, **changes}.items()}
+    found = gather_lists(Request(query), with_values(PipelineConfig(), given), notes)
+    return {hit.memory_id: hit.score for one in found.lists if one.source == "fts5" for hit in one.hits}
+
+
+def of_sqlite(query: str) -> dict[str, float]:
+    with sqlite3.connect(":memory:") as table:
+        table.execute("CREATE VIRTUAL TABLE t USING fts5(text)")
+        table.executemany("INSERT INTO t VALUES (?)", [(text,) for text in NOTES.values()])
+        rows = table.execute("SELECT rowid, bm25(t) FROM t WHERE t MATCH ? ORDER BY 2", (query,)).fetchall()
+    return {f"m{row}": -score for row, score in rows}
+
+
+def test_each_key_word_is_asked_alone_where_all_together_find_too_little(notes: Resources, tmp_path: Path) -> None:
+    """ "the" is in no memory, so that all words find none; m1 has the larger of its two scores, not their sum."""
+    (tmp_path / "words.txt").write_text("the", encoding="utf-8")
+    alone = of_sqlite("alpha"), of_sqlite("beta")
+    largest = {key: max(one.get(key, 0.0) for one in alone) for key in ("m1", "m2", "m3")}
+    assert fts5_hits(notes, "the alpha beta", stop_words=str(tmp_path / "words.txt")) == pytest.approx(largest)
+    # All words are key words and found something: none is asked alone.
+    assert fts5_hits(notes, "alpha beta") == pytest.approx(of_sqlite("alpha AND beta"))
+    assert fts5_hits(notes, "the alpha beta", max_key_words=1) == {}
+
+
+def test_a_word_of_the_path_finds_a_memory_by_its_path(notes: Resources) -> None:
+    found = fts5_hits(notes, "m4 alpha", path="notes/{id}.md", **{"shares.words": 0.5})
+    assert {key: score for key, score in found.items() if key != "m4"} == pytest.approx(
+        {key: score / (1 + score) + 0.25 for key, score in of_sqlite("alpha").items()}
+    )
+    idf = math.log((5 - 1 + 0.5) / (1 + 0.5))
+    assert found["m4"] == pytest.approx(idf / (1 + idf))  # every path has three words: the length counts for nothing
+
+
+def test_chunks_are_candidates_whose_scores_are_summed_alone(store: Store, tmp_path: Path) -> None:
+    """Of a note of two pieces each has its own cosine and words; replay of the bundle is the gathered ranking."""
+    store.chunks.choose("openclaw")
+    long = "\n".join(["alpha " * 15] * 17 + ["beta " * 18] * 4)
+    store.add(parsed([Memory("note", long), Memory("other", "alpha beta")]))
+    config = with_values(preset("openclaw").config, {"lists.fts5.stop_words": None, "judge.backend": "none"})
+    evidence = gather(Request("beta", as_of=NOW), config, Resources(store, Counting(), SERVERS))
+    assert evidence.notes["pieces"] == {"note#0": "note"}  # the nearer one is the memory itself
+    assert set(evidence.memories["note#0"].content.split()) == {"alpha"}
+    trace = replay(evidence, config)
+    fused = {row.memory_id: {one.list for one in row.contributions} for row in trace.stage("fusion").rows}
+    assert fused["note#0"] == {"vector:0"} and fused["note"] == fused["other"] == {"vector:0", "fts5:0"}
+    assert "note#0" not in {row.memory_id for row in trace.results}
+    write_bundle(evidence, tmp_path / "bundle.json")
+    assert replay(read_bundle(tmp_path / "bundle.json"), config).results == trace.results
 
 
 Command = Callable[..., Any]

@@ -23,6 +23,14 @@ the score, and with `mmr_min_value` candidates of a lower value are left out.
 With `supersession.mode: demote` a memory that mmr chooses before all its successors moves right below the best of those that it chooses
 too, so that what that stage did stays. If it chooses none of them, the trace warns of it.
 
+With `min_score` a candidate with a lower score is looked at in its turn, so that those after it differ from it too, and is no result. If
+places are free at the end, `fill_from` fills them with candidates below that floor in the order in which they were looked at: all that the
+named lists have where no candidate reached the floor, otherwise those that no other list has (OpenClaw). `mmr_relevance: minmax` takes
+(score - least) / (largest - least) over all candidates for the score, and `mmr_characters` compares the first characters of the texts.
+
+Where the chunks of a memory are separate candidates (`lists.units: chunks`), each takes a place within the limit; the memory is a
+result once, in the place and with the score of the first of them.
+
 With `min_vector_score`, results with a lower score in the vector list are dropped after all this, and nobody moves up (engram's
 recollection: a cosine of 0.25 among the first three). The score is the best in the vector lists that take part, within their depth and
 before any threshold, on `lists.vector.scale`; without one it is that of a cosine of 0.
@@ -30,7 +38,7 @@ before any threshold, on `lists.vector.scale`; without one it is that of a cosin
 Tokens are `chars4`, ceil(characters / 4), or `cl100k`, counted when the evidence was gathered; of the whole content, or with
 `text: version` of the text by which a memory scored best in a list.
 
-Source: CEMS retrieval guide, token-budgeted and diverse assembly; docs/internals/specification.md, "assembly".
+Source: CEMS retrieval guide, token-budgeted and diverse assembly; OpenClaw 2026.9.6 of npm; docs/internals/specification.md, "assembly".
 """
 
 from __future__ import annotations
@@ -45,6 +53,7 @@ import numpy as np
 
 from cems_workbench.config import list_depths
 from cems_workbench.config.sections import AssemblyConfig
+from cems_workbench.pipeline.evidence import PIECES
 from cems_workbench.pipeline.list_sources import SOURCES, VECTOR_SCALES, ordinal, own_scale
 from cems_workbench.pipeline.stages.fusion import best_version, by_relations
 from cems_workbench.pipeline.stages.query import aggregations
@@ -122,6 +131,10 @@ class Selection:
     """Candidates whose MMR value is below the least."""
     mmr: dict[int, float] = field(default_factory=dict)
     tokens: int = 0
+    low: Bools | None = None
+    """(C) the candidates below the score floor."""
+    passed: list[int] = field(default_factory=list)
+    """Those of them that were looked at and are no results, in that order."""
 
     @property
     def full(self) -> bool:
@@ -129,7 +142,10 @@ class Selection:
         return len(self.chosen) >= self.limit
 
     def take(self, c: int, tokens: int) -> bool:
-        """Add a candidate if it fits; otherwise note that it was skipped for the budget."""
+        """Add a candidate if it fits, otherwise note that it was skipped for the budget; one below the floor is only passed."""
+        if self.low is not None and self.low[c]:
+            self.passed.append(c)
+            return True
         if self.tokens + tokens > self.max_tokens:
             self.skipped.append(c)
             return False
@@ -150,6 +166,10 @@ class Given:
     """(Q) most tokens."""
     relevance: Floats
     """(Q, C) what lambda weights."""
+    low: Bools | None
+    """(Q, C) below the score floor; None without one."""
+    filling: tuple[Bools, Bools] | None
+    """(Q, C) the candidates that may fill up where none reaches the floor, and where some do; None if nothing fills up."""
 
     counted: Callable[[], tuple[Ints, Callable[[int], int]]]
 
@@ -180,15 +200,22 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
     by_mmr = aggregation if config.strategy == "auto" else np.full(len(aggregation), config.strategy == "mmr")
     most = np.inf if config.max_tokens is None else float(config.max_tokens)
     budget = np.where(aggregation, max(most, config.aggregation_tokens), most)
-    relevance = before.score if config.mmr_relevance == "score" or vector is None else vector
+    relevance = before.score if config.mmr_relevance != "vector" or vector is None else vector
+    if config.mmr_relevance == "minmax":
+        relevance = _minmax(before)
     if unknown is not None:
         relevance = np.where(unknown[:, None], before.score, relevance)
-    pool = Given(table, before, config, version, budget, relevance, cache(lambda: _tokens(table, config, version)))
+    floor = None if config.min_score is None else before.alive & (before.score < config.min_score)
+    filling = _filling(given) if floor is not None and config.fill_from else None
+    pool = Given(
+        *(table, before, config, version, budget, relevance, floor, filling),
+        cache(lambda: _tokens(table, config, version)),
+    )
     diverse = _DIVERSE[config.mmr_procedure]
 
     @cache
     def selection(q: int) -> Selection:
-        return (diverse if by_mmr[q] else _greedy)(pool, q)
+        return _filled(pool, q, (diverse if by_mmr[q] else _greedy)(pool, q))
 
     chosen = _first_that_fit(pool, ~by_mmr, selection)
     low = np.zeros(table.shape, dtype=bool)
@@ -199,6 +226,9 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
         chosen = _without(chosen, low)
     if demoted is not None:
         chosen = _below_successors(chosen, demoted, by_mmr)
+    pieces, score = pieces_of(table), before.score
+    if (pieces != np.arange(table.shape[1])).any():
+        chosen, score = _whole_memories(chosen, score, pieces)
     queries, places = np.nonzero(chosen >= 0)
     alive = np.zeros(table.shape, dtype=bool)
     alive[queries, chosen[queries, places]] = True
@@ -206,6 +236,10 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
     def reason(q: int, c: int) -> str:
         if c in selection(q).skipped:
             return f"{pool.tokens[q, c]} tokens do not fit the budget of {budget[q]:g}"
+        if (whole := int(pieces[q, c])) != c and c in selection(q).chosen:
+            return f"{table.ids[q][whole]}, of which it is a chunk, is the result"
+        if c in selection(q).passed:
+            return f"score {before.score[q, c]:.4f} is below the floor of {config.min_score:g}"
         if c in selection(q).left_out:
             return f"MMR value {selection(q).mmr[c]:.4f} is below the least of {config.mmr_min_value:g}"
         if low[q, c] and c in selection(q).chosen and cosines is not None and vector is not None:
@@ -216,7 +250,8 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
 
     def past_limit(q: int, c: int) -> bool:
         picked = selection(q)
-        return c not in picked.skipped and c not in picked.left_out and not (low[q, c] and c in picked.chosen)
+        dropped = c in picked.skipped or c in picked.left_out or c in picked.passed
+        return not dropped and not (c != pieces[q, c] and c in picked.chosen) and not (low[q, c] and c in picked.chosen)
 
     def parts(q: int) -> list[PartColumn]:
         looked_at = selection(q).mmr
@@ -239,6 +274,9 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
         found += _undercounted(table, config, q, selection(q).chosen) if np.isfinite(budget[q]) else []
         if before.alive[q].any() and not selection(q).chosen:
             found.append(f"nothing fits the budget of {budget[q]:g} tokens")
+        if filled := [c for c in selection(q).chosen if floor is not None and floor[q, c]]:
+            some = f"{len(filled)} of the {len(selection(q).chosen)} chosen are below the score floor"
+            found.append(f"{some} of {config.min_score:g}: filled up from {', '.join(config.fill_from)}")
         if selection(q).left_out:
             count = len(selection(q).left_out)
             found.append(f"left out: {count} of the candidates, with an MMR value below {config.mmr_min_value:g}")
@@ -262,7 +300,7 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
     return StageArrays(
         entered=before.alive,
         before=before,
-        after=chosen_in_order(alive, before.score, chosen),
+        after=chosen_in_order(alive, score, chosen),
         row=rows_of(
             AssemblyRow,
             lambda q: pool.tokens[q].tolist(),
@@ -326,6 +364,8 @@ def _first_that_fit(given: Given, greedy: Bools, selection: Callable[[int], Sele
     """
     config = given.config
     lead = given.before.leading(given.table.shape[1] if config.limit is None else config.limit)
+    if given.low is not None:
+        greedy = greedy & ~np.take_along_axis(given.low, np.maximum(lead, 0), axis=1).any(axis=1)
     # Counting cl100k tokens loads their encoder, which takes longer than a search.
     if greedy.all() and (given.most_tokens(lead) <= given.budget).all():
         return lead
@@ -383,8 +423,69 @@ def _without_successors(
     return found
 
 
+def pieces_of(table: CandidateTable) -> Ints:
+    """(Q, C) of each candidate itself, or the memory of which it is a chunk (`lists.units: chunks`)."""
+
+    def made() -> Ints:
+        found = np.tile(np.arange(table.shape[1]), (table.shape[0], 1))
+        for q, notes in enumerate(table.notes):
+            place = {key: c for c, key in enumerate(table.ids[q])} if PIECES in notes else {}
+            for piece, memory_id in notes.get(PIECES, {}).items():
+                if piece in place and memory_id in place:
+                    found[q, place[piece]] = place[memory_id]
+        return found
+
+    return memoized(table.memo, "pieces", None, made)
+
+
+def _whole_memories(chosen: Ints, score: Floats, pieces: Ints) -> tuple[Ints, Floats]:
+    """(Q, n) each memory once, in the place of its first chunk, and (Q, C) scores, of these that chunk's."""
+    out, scores = np.full_like(chosen, -1), score.copy()
+    for q, row in enumerate(chosen.tolist()):
+        first: dict[int, int] = {}
+        for c in row:
+            if c >= 0:
+                first.setdefault(int(pieces[q, c]), c)
+        out[q, : len(first)] = list(first)
+        scores[q, list(first)] = score[q, list(first.values())]
+    return out, scores
+
+
+def _minmax(before: Ranking) -> Floats:
+    """(Q, C) scores between the least and the largest of the living, 1 where all are equal."""
+    low = np.where(before.alive, before.score, np.inf).min(axis=1, initial=np.inf, keepdims=True)
+    high = np.where(before.alive, before.score, -np.inf).max(axis=1, initial=-np.inf, keepdims=True)
+    spread = np.where(high > low, high - low, 0.0)
+    above = np.where(before.alive, before.score, 0.0) - np.where(np.isfinite(low), low, 0.0)
+    scaled: Floats = np.divide(above, spread, out=np.ones_like(above), where=spread > 0)
+    return scaled
+
+
+def _filling(given: StageInput) -> tuple[Bools, Bools]:
+    """(Q, C) who is in a list that fills up, and who is in no other."""
+    own = np.array([*(name in given.config.assembly.fill_from for name in SOURCES), False])[given.table.lists.source]
+    inside: Bools = (given.lists.present & own[:, :, None]).any(axis=1)
+    elsewhere: Bools = (given.lists.present & ~own[:, :, None]).any(axis=1)
+    return inside, inside & ~elsewhere
+
+
+def _filled(given: Given, q: int, selection: Selection) -> Selection:
+    """The selection with candidates below the floor in the places that are free, in the order in which they were looked at."""
+    if given.filling is not None:
+        may = given.filling[1 if selection.chosen else 0][q]
+        selection.low = None
+        for c in [c for c in selection.passed if may[c]]:
+            if selection.full:
+                break
+            if selection.take(c, int(given.tokens[q, c])):
+                selection.passed.remove(c)
+    return selection
+
+
 def _empty(given: Given, q: int) -> Selection:
-    return Selection(np.inf if given.config.limit is None else given.config.limit, float(given.budget[q]))
+    low = None if given.low is None else given.low[q]
+    limit = np.inf if given.config.limit is None else given.config.limit
+    return Selection(limit, float(given.budget[q]), low=low)
 
 
 def _greedy(given: Given, q: int) -> Selection:
@@ -437,17 +538,39 @@ def _similarity(given: Given, q: int) -> Callable[[int], Floats]:
     return lambda c: given.table.overlaps(q, c)
 
 
-def _similarity_of_texts(given: Given, q: int, word: re.Pattern[str]) -> Callable[[int, int], float]:
-    """Two candidates -> their similarity; Jaccard's is of the `word`s of the texts that are meant."""
+def _similarity_of_texts(given: Given, q: int, word: re.Pattern[str]) -> Callable[[int], Floats]:
+    """c -> (C) similarity of every candidate to candidate c; Jaccard's is of the `word`s of the texts that are meant."""
     if given.config.mmr_similarity == "cosine":
         cosines = given.table.cosines(q)[0]
-        return lambda c, other: float(cosines[c, other])
+        return lambda c: cosines[c]
+    most = given.config.mmr_characters
+    meant = None if given.version is None else given.version[q].tobytes()
+    held: dict[int, tuple[bytes | None, Callable[[int], Floats]]] = memoized(
+        given.table.memo, "words alike", (word, most), dict
+    )
+    if q not in held or held[q][0] != meant:
+        texts = [_text(given, q, c)[:most] for c in range(len(given.table.memories[q]))]
+        held[q] = meant, _jaccards([frozenset(word.findall(text.lower())) for text in texts], given.table.shape[1])
+    return held[q][1]
 
-    @cache
-    def words(c: int) -> frozenset[str]:
-        return frozenset(word.findall(_text(given, q, c).lower()))
 
-    return lambda c, other: _jaccard(words(c), words(other))
+def _jaccards(words: Sequence[frozenset[str]], width: int) -> Callable[[int], Floats]:
+    """c -> (width) the share of their words that each text and text c have both; 0 where one has none."""
+    numbers = {word: i for i, word in enumerate(frozenset().union(*words))}
+    flat = [np.array([numbers[word] for word in own], dtype=np.int64) for own in words]
+    every = np.concatenate([np.zeros(0, dtype=np.int64), *flat])
+    sizes = np.zeros(width, dtype=np.int64)
+    sizes[: len(words)] = [len(own) for own in words]
+    owner = np.repeat(np.arange(width), sizes)
+
+    def of(c: int) -> Floats:
+        own = np.zeros(len(numbers), dtype=bool)
+        own[flat[c]] = True
+        shared = np.bincount(owner[own[every]], minlength=width).astype(np.float64)
+        alike: Floats = np.divide(shared, sizes + sizes[c] - shared, out=np.zeros(width), where=shared > 0)
+        return alike
+
+    return of
 
 
 def _too_low(given: Given, selection: Selection, c: int) -> bool:
@@ -481,8 +604,9 @@ def _mmr_of_cems(given: Given, q: int) -> Selection:
         if _too_low(given, selection, best):
             return True
         selection.take(best, tokens[best])
+        nearer = alike(best)
         for c in order:
-            closest[c] = max(closest[c], alike(c, best))
+            closest[c] = max(closest[c], float(nearer[c]))
         return True
 
     taken: set[int] = set()
@@ -500,30 +624,31 @@ def _mmr_of_cems(given: Given, q: int) -> Selection:
 
 def _mmr_plain(given: Given, q: int) -> Selection:
     selection = _empty(given, q)
-    share, score, tokens = given.config.mmr_lambda, given.relevance[q], given.tokens[q].tolist()
-    left = given.before.order(q).tolist()
+    share, tokens = given.config.mmr_lambda, given.tokens[q].tolist()
+    order = given.before.order(q)
+    relevance, left = given.relevance[q, order], np.ones(len(order), dtype=bool)
     alike = _similarity_of_texts(given, q, PLAIN_WORD)
-    closest = dict.fromkeys(left, 0.0)
-    while left and not selection.full:
-        for c in left:
-            selection.mmr[c] = share * float(score[c]) - (1 - share) * closest[c]
-        best = max(left, key=lambda c: selection.mmr[c])  # the first of equals
-        left.remove(best)
-        if not _too_low(given, selection, best) and selection.take(best, tokens[best]):
-            for c in left:
-                closest[c] = max(closest[c], alike(c, best))
+    closest, seen = np.zeros(len(order)), np.full(len(order), np.nan)
+    while left.any() and not selection.full:
+        seen[left] = (share * relevance - (1 - share) * closest)[left]
+        at = int(np.argmax(np.where(left, seen, -np.inf)))  # the first of equals
+        left[at], c = False, int(order[at])
+        selection.mmr[c] = float(seen[at])
+        if not _too_low(given, selection, c) and selection.take(c, tokens[c]):
+            closest = np.maximum(closest, alike(c)[order])
+    selection.mmr = {int(c): float(value) for c, value in zip(order, seen, strict=True) if not np.isnan(value)}
     return selection
 
 
 def _one_pass(given: Given, q: int) -> Selection:
     selection = _empty(given, q)
     share, score, tokens = given.config.mmr_lambda, given.relevance[q], given.tokens[q].tolist()
-    order = given.before.order(q).tolist()
+    order = given.before.order(q)
     alike = _similarity_of_texts(given, q, PLAIN_WORD)
-    for c in order:
-        closest = max((alike(c, other) for other in order if other != c), default=0.0)
-        selection.mmr[c] = share * float(score[c]) - (1 - share) * max(closest, 0.0)
-    for c in sorted(order, key=lambda c: -selection.mmr[c]):  # stable: the better ranked of equals first
+    for c in order.tolist():
+        closest = alike(c)[order[order != c]].max(initial=0.0)
+        selection.mmr[c] = share * float(score[c]) - (1 - share) * float(closest)
+    for c in sorted(order.tolist(), key=lambda c: -selection.mmr[c]):  # stable: the better ranked of equals first
         if selection.full:
             break
         if not _too_low(given, selection, c):
@@ -543,10 +668,6 @@ def _text(given: Given, q: int, c: int) -> str:
     memory = given.table.memories[q][c]
     chunk = -1 if given.version is None else int(given.version[q, c])
     return memory.content if chunk < 0 else given.table.chunks[q][memory.id][chunk].text
-
-
-def _jaccard(one: frozenset[str], other: frozenset[str]) -> float:
-    return len(one & other) / len(one | other) if one and other else 0.0
 
 
 def _version(given: StageInput) -> Ints:

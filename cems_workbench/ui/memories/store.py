@@ -51,6 +51,7 @@ RULES: dict[ChunkRule, str] = {
     "embedder": "memories longer than the embedding model's limit are split",
     "cems": "memories are split by CEMS's rule",
     "qmd": "memories are split by QMD's rule",
+    "openclaw": "memories are split by OpenClaw's rule",
 }
 
 

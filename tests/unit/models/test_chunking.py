@@ -18,6 +18,7 @@ from cems_workbench.models.chunking import (
     cems_pieces,
     cutter,
     embedder_pieces,
+    openclaw_pieces,
     qmd_pieces,
 )
 from cems_workbench.models.protocol import Float32
@@ -167,6 +168,22 @@ def test_qmd_chunks_have_900_tokens_at_most(text: str) -> None:
     pieces = qmd_pieces(text)
     assert max(tokens.count(piece.text) for piece in pieces) <= QMD_TOKENS
     assert all(text[piece.start : piece.start + len(piece.text)] == piece.text for piece in pieces)
+
+
+def test_openclaw_takes_whole_lines_up_to_1600_characters_and_the_last_320_again() -> None:
+    """Lines of 99 and a line end: 16 fill 1,600; the next piece has the last 3 of them, 300, and 13 more."""
+    lines = [f"{number:03}".ljust(99, ".") for number in range(30)]
+    first, second, third = openclaw_pieces("\n".join(lines))
+    assert first == Piece(0, "\n".join(lines[:16]))
+    assert second == Piece(1300, "\n".join(lines[13:29]))
+    assert third == Piece(2600, "\n".join(lines[26:]))
+    assert openclaw_pieces("\n".join(lines[:15])) == []
+
+
+def test_openclaw_parts_a_line_at_1600_characters() -> None:
+    """A part fills a piece with its line end, so that nothing of it is repeated; the end of a shorter line is, up to what is left."""
+    long = "x" * 1600 + "y" * 200
+    assert openclaw_pieces(long) == [Piece(0, "x" * 1600), Piece(1281, "x" * 319 + "\n" + "y" * 200)]
 
 
 def test_known_texts_have_the_tokens_that_openai_publishes() -> None:

@@ -180,6 +180,76 @@ def test_plain_mmr_ignores_sessions_and_reads_underscores_as_letters() -> None:
     assert column(assembly, "mmr") == pytest.approx({"a": 0.54, "c": 0.30, "d": 0.24 - 0.4 / 3, "b": 0.08})
 
 
+PLAIN = {**MMR, "assembly.mmr_procedure": "plain"}
+
+
+def with_contents(scores: dict[str, float], **contents: str) -> Evidence:
+    return evidence({"vector": scores}, memories={key: {"content": value} for key, value in contents.items()})
+
+
+def test_mmr_weights_the_score_between_the_least_and_the_largest() -> None:
+    """(score − 0.2) / 0.7 is 1, 6/7, 1/7, 0. λ 0.6: a 0.6; c 0.6/7 before b 3.6/7 − 0.4; d 0. On the scores b would come last."""
+    subject = with_contents({"a": 0.9, "b": 0.8, "c": 0.3, "d": 0.2}, a="red pie", b="Red pie", c="blue", d="green")
+    assembly = stage("assembly", subject, {**PLAIN, "assembly.mmr_relevance": "minmax"})
+    assert kept(assembly) == ["a", "b", "c", "d"]
+    assert column(assembly, "mmr") == pytest.approx({"a": 0.6, "b": 3.6 / 7 - 0.4, "c": 0.6 / 7, "d": 0.0})
+    assert kept(stage("assembly", subject, PLAIN)) == ["a", "c", "d", "b"]
+    equal = with_contents({"a": 0.5, "b": 0.5}, a="x", b="y")
+    assert column(stage("assembly", equal, {**PLAIN, "assembly.mmr_relevance": "minmax"}), "mmr") == {
+        "a": 0.6,
+        "b": 0.6,
+    }
+
+
+def test_mmr_compares_the_first_characters() -> None:
+    """Of 4 characters `pie ` alone is left of both: J = 1; of the whole texts it is 1/3."""
+    subject = with_contents({"a": 0.9, "b": 0.8}, a="pie red", b="pie blue")
+    assert column(stage("assembly", subject, PLAIN), "mmr")["b"] == pytest.approx(0.48 - 0.4 / 3)
+    cut = stage("assembly", subject, {**PLAIN, "assembly.mmr_characters": 4})
+    assert column(cut, "mmr")["b"] == pytest.approx(0.08)
+
+
+def test_what_is_below_the_score_floor_is_looked_at_and_no_result() -> None:
+    """Min-max: a 1, h 2/9, x 0. a; then x, 0, before h, 0.6·2/9 − 0.4·2/3; so h is compared with x too, and moves up to the limit."""
+    subject = with_contents({"a": 0.9, "h": 0.55, "x": 0.45}, a="red pie", h="red pie sky", x="blue sea")
+    values = {**PLAIN, "assembly.mmr_relevance": "minmax", "assembly.min_score": 0.5, "assembly.limit": 2}
+    assembly = stage("assembly", subject, values)
+    assert kept(assembly) == ["a", "h"]
+    assert column(assembly, "mmr") == pytest.approx({"a": 0.6, "x": 0.0, "h": 0.6 * 2 / 9 - 0.4 * 2 / 3})
+    assert dropped(assembly) == {"x": "score 0.4500 is below the floor of 0.5"}
+    greedy = trace(subject, {**ALONE, "assembly.min_score": 0.5})
+    assert [row.memory_id for row in greedy.results] == ["a", "h"]
+    everything = trace(subject, {**ALONE, "assembly.min_score": 0.95})
+    assert everything.results == []
+
+
+@pytest.mark.parametrize(
+    ("floor", "limit", "expected"),
+    [(0.5, 3, ["a", "k"]), (0.95, 3, ["b", "k"]), (0.95, 1, ["b"]), (0.5, 1, ["a"]), (0.1, 3, ["a", "b", "k"])],
+)
+def test_free_places_are_filled_below_the_floor_from_the_named_list(
+    floor: float, limit: int, expected: list[str]
+) -> None:
+    """b = 0.2 + 0.1, k = 0.15. Where a is there only k, which the vector list lacks, fills; where nobody is, b does too."""
+    subject = evidence({"vector": {"a": 0.9, "b": 0.2}, "lexical": {"k": 0.15, "b": 0.1}})
+    values = {"fusion.method": "combsum", "lists.lexical.normalization": "none", "assembly.min_score": floor}
+    result = trace(subject, {**values, "assembly.fill_from": ("lexical",), "assembly.limit": limit})
+    assert [row.memory_id for row in result.results] == expected
+    filled = sum(row.score < floor for row in result.results)
+    assert warned(result.stage("assembly"), f"{filled} of the {len(expected)} chosen are below") == (filled > 0)
+
+
+def test_a_memory_whose_chunks_are_candidates_is_a_result_once_in_the_place_of_the_first() -> None:
+    scores = {"a#1": 0.9, "b": 0.8, "a": 0.7, "c": 0.6}
+    subject = evidence({"vector": scores}, notes={"pieces": {"a#1": "a"}})
+    result = trace(subject, {**ALONE, "assembly.limit": 3})
+    assert [(row.memory_id, row.score) for row in result.results] == [("a", 0.9), ("b", 0.8)]
+    assert dropped(result.stage("assembly")) == {
+        "a#1": "a, of which it is a chunk, is the result",
+        "c": "past the result limit of 3",
+    }
+
+
 def test_results_below_the_vector_floor_leave_and_nobody_moves_up() -> None:
     """The limit takes a, b, c, x; b and x (in no vector list: 0) are below 0.5, and d does not follow."""
     subject = evidence(

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cems_workbench.config import PipelineConfig, preset, with_values
-from cems_workbench.config.sections import Fts5Columns, Fts5List
+from cems_workbench.config.sections import Fts5Columns, Fts5List, Fts5Shares
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline import Evidence, Trace, bundle_from, evidence_from, replay
 from cems_workbench.pipeline.evidence import Hit, RankedList, Variant
@@ -36,7 +36,7 @@ from cems_workbench.pipeline.scoring import (
 from cems_workbench.records import Chunk, Memory, Relation
 from cems_workbench.store import Filter
 from workbench_engines import fts5
-from workbench_engines.fts5 import Fts5Index, Row, match_query
+from workbench_engines.fts5 import Fts5Index, Row, Shares, key_words, match_query, path_of
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 L2, B, A, L0, C = 0.4 / 61 + 0.6 / 62, 0.4 / 64 + 0.6 / 61, 0.4 / 62, 0.4 / 63, 0.4 / 65 + 0.6 / 63
@@ -507,6 +507,27 @@ def test_depth_counts_memories_that_pass_the_filter() -> None:
 
 def query(text: str, **changes: Any) -> str:
     return match_query(text, Fts5List(**changes))[0]
+
+
+def test_key_words_are_parted_at_punctuation_and_lose_what_says_little() -> None:
+    asked = "What is the Port_8080 of DB-2's 42 api, the API?"
+    assert key_words(asked, {"what", "the"}, 6) == ["port", "api"]
+    assert key_words(asked, {"what", "the"}, 1) == ["port"]
+    assert key_words("api", (), 6) == []
+    assert (
+        query("snake_case don't", parted_at="signs", match="all", operator_words="searched")
+        == '"snake_case" AND don AND t'
+    )
+
+
+def test_shares_add_to_the_saturated_score() -> None:
+    """bm25 0.25 is 0.2; 2 of 3 words asked, 4 words in the text, 1 in the path, 22 characters: 0.1375 of at most 0.18."""
+    section = Fts5Shares(words=0.45, density=0.2, path=0.18, length=0.18)
+    shares = Shares(section, ("red", "pie", "sky"), lambda key: path_of("notes/{id}.md", key))
+    row = Row("Pie-1", None, None, "personal", "Red apples and red pie")
+    assert shares.score(row, 0.25) == pytest.approx(0.2 + 0.45 * 2 / 3 + 0.2 * 2 / 4 + 0.18 + 22 / 160)
+    assert shares.score(row, 9.0) == 1.0
+    assert path_of("notes/{id}.md", "a/b.md") == "a/b.md"
 
 
 def test_query_is_reduced_as_the_parameters_say(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from qdrant_client import QdrantClient, models
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.errors import StoreError
 from cems_workbench.models.chunking import cems_pieces
-from cems_workbench.platform.sparse_terms import SparseAnalysis
+from cems_workbench.platform.sparse_terms import SparseAnalysis, without_suffix
 from cems_workbench.progress import silent
 from cems_workbench.store.filter import Filter
 from cems_workbench.store.search import postgres
@@ -142,6 +142,29 @@ def test_words_are_unicode_runs_cut_by_length_before_they_are_stemmed() -> None:
     analysis = SparseAnalysis("words", "english", frozenset({"the"}), max_length=8)
     assert analysis.terms("The getUserById of Gdańsk's _ logs, memories_x deploying") == ["of", "gdańsk", "s", "log"]
     assert analysis.terms("added running") == ["ad", "run"]
+
+
+def test_ascii_words_lose_one_suffix_and_keep_their_ing() -> None:
+    analysis = SparseAnalysis("ascii", "suffixes", frozenset({"the"}), keep_ing=True)
+    assert analysis.terms("The get_User's queries, testing boxes of dresses!") == [
+        *("get", "user", "s", "queri", "test", "testing", "boxe", "of", "dress")
+    ]
+    stems = {"organization": "organize", "harness": "har", "deployment": "deploy", "wasted": "wast", "red": "red"}
+    stems |= {"quickly": "quick", "user": "user", "ring": "ring", "latest": "lat", "glass": "glass", "ness": ""}
+    assert {word: without_suffix(word) for word in stems} == stems
+    assert analysis.terms("Привет, мир") == ["привет,", "мир"]
+
+
+def test_porter_stems_are_those_of_1980() -> None:
+    assert SparseAnalysis("ascii", "porter").terms("relational conflated hopping") == ["relat", "conflat", "hop"]
+
+
+def test_query_words_count_as_often_as_they_stand() -> None:
+    """ln(1 + 2.5/2.5) · 2.5·2/(2 + 1.5·(0.25 + 0.75·6/3.25)), twice for a word that is asked twice."""
+    index = SparseIndex([text.split() for text in SPARSE_TEXTS], SparseWeighting(k1=1.5, query_weight="count"))
+    once = math.log(2) * 5 / (2 + 1.5 * (0.25 + 0.75 * 6 / 3.25))
+    assert index.search(["api"])[1][0] == pytest.approx(once, rel=1e-6)
+    assert index.search(["api", "api"])[1][0] == pytest.approx(2 * once, rel=1e-6)
 
 
 def test_whole_doubles_is_the_rule_of_2019() -> None:

@@ -21,7 +21,7 @@ from cems_workbench.records import CJK, ENGLISH, LANGUAGES, NO_LANGUAGE, Memory,
 from cems_workbench.store import LearnedPair, Store, Vocabulary
 from cems_workbench.store.language import detect as told
 from cems_workbench.store.search import tokenizer, vocabulary
-from cems_workbench.store.search.tokenizer import query_words, stop_list, stop_words, tokenize
+from cems_workbench.store.search.tokenizer import NotInstalledError, query_words, stop_list, stop_words, tokenize
 from cems_workbench.store.search.vocabulary import count_words
 from tests.small_store import HashEmbedder
 
@@ -141,6 +141,23 @@ def test_stop_list_says_what_to_do_in_one_line(write, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=said) as refused:
             stop_list(name)
         assert "\n" not in str(refused.value)
+
+
+def test_stop_list_of_an_installation_is_found_beside_the_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "home" / "tool" / "node_modules" / "memory" / "dist"
+    package.mkdir(parents=True)
+    (package / "words-x1.mjs").write_text("const EN = ['the', 'a'], ES = ['el', 'la'], N = 1;", encoding="utf-8")
+    name = "beside:node_modules/memory/dist/words-*.mjs"
+    (away := tmp_path / "away").mkdir()
+    monkeypatch.chdir(away)
+    store = tmp_path / "home" / "stores" / "one"
+    assert stop_list(f"{name}#EN", store) == {"the", "a"}
+    assert stop_list(f"{name}#E*", store) == {"the", "a", "el", "la"}
+    assert stop_list(f"{package}/words-*.mjs#ES") == {"el", "la"}
+    with pytest.raises(NotInstalledError, match=r"no node_modules/memory/.* beside the working folder"):
+        stop_list(f"{name}#EN", away)
 
 
 def test_stop_list_follows_a_changed_file(write, tmp_path: Path) -> None:
