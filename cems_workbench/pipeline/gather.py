@@ -185,7 +185,8 @@ def gather_scores(
         if trace is None or _count(trace.evidence.model_scores) != _count(evidence.model_scores):
             trace = replay(evidence, config, switched_off=switched_off)
         if wanted_scores(trace, reader, also):
-            evidence = scored(reader, evidence, trace, resources, reading, cached_only, also)
+            followed = observer is not None
+            evidence = scored(reader, evidence, trace, resources, reading, cached_only, also, followed)
     if observer is not None and evidence is not before:
         observer.evidence(evidence)
     return evidence

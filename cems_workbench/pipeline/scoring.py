@@ -48,6 +48,7 @@ from cems_workbench.pipeline.stages import ABSTAIN, JUDGE, RERANK
 from cems_workbench.pipeline.stages.rerank import FAILED, GOOD, model_key, unscored
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ENGLISH, Chunk, Memory, titled
+from cems_workbench.store.caches import PairScores
 from cems_workbench.store.search.tokenizer import tokenize
 from cems_workbench.store.text_rule import field_lines
 
@@ -93,14 +94,16 @@ def scored(
     progress: Progress = silent,
     cached_only: bool = False,
     also: Collection[str] = (),
+    followed: bool = False,
 ) -> Evidence:
     """The evidence with the scores of a reader that a trace of it misses (`wanted_scores`).
 
-    `cached_only` calls no reranker: candidates outside the cache stay unscored.
+    `cached_only` calls no reranker: candidates outside the cache stay unscored. With `followed`, what was read is in the cache when
+    `progress` is called; else a batch may be pending until the end, which is no fewer than a killed process would lose of one.
     """
     if reader == "judge":
         return _judged(evidence, trace, resources, progress)
-    return _reranked(evidence, trace, resources, progress, cached_only, also)
+    return _reranked(evidence, trace, resources, progress, cached_only, also, followed)
 
 
 def _reranked(
@@ -110,6 +113,7 @@ def _reranked(
     progress: Progress,
     cached_only: bool,
     also: Collection[str],
+    followed: bool,
 ) -> Evidence:
     """The evidence with the scores that the reranker of a trace of it misses, and what it wants having these."""
     config = trace.config
@@ -129,16 +133,20 @@ def _reranked(
         label = scorer.label
         found: dict[str, ModelScore] = {}
         known: dict[str, ModelScore] = {}  # passages that several memories share are scored once
-        while wanted := _unread(trace, {**there, **found}, also):
-            texts = {memory_id: reading.by_reranker(memory_id) for memory_id in wanted}
-            fresh = {text: text for read in texts.values() for text in read if text not in known}
-            counted = partial(_counted, progress, len(known), most)
-            known |= cached_or_scored(scorer, query, fresh, resources, counted, cached_only)
-            found |= {
-                one: _best([known[text] for text in read]) for one, read in texts.items() if known.keys() >= set(read)
-            }
-            if not found.keys() >= texts.keys():  # what is cached ends here
-                break
+        cache = resources.store.scores.of(scorer.cache_model(query), query)
+        with cache.together(0 if followed else scorer.batch):
+            while wanted := _unread(trace, {**there, **found}, also):
+                texts = {memory_id: reading.by_reranker(memory_id) for memory_id in wanted}
+                fresh = {text: text for read in texts.values() for text in read if text not in known}
+                counted = partial(_counted, progress, len(known), most)
+                known |= cached_or_scored(scorer, query, fresh, resources, counted, cached_only, cache)
+                found |= {
+                    one: _best([known[text] for text in read])
+                    for one, read in texts.items()
+                    if known.keys() >= set(read)
+                }
+                if not found.keys() >= texts.keys():  # what is cached ends here
+                    break
         return found
 
     try:
@@ -283,9 +291,10 @@ def cached_or_scored(
     resources: Resources,
     progress: Progress,
     cached_only: bool = False,
+    cache: PairScores | None = None,
 ) -> dict[str, ModelScore]:
-    """The score of each chunk, from the cache if it has one; new scores are cached batch by batch."""
-    cache = resources.store.scores.of(scorer.cache_model(query), query)
+    """The score of each chunk, from the cache if it has one; new scores are cached batch by batch. `cache`: that of query and scorer."""
+    cache = cache or resources.store.scores.of(scorer.cache_model(query), query)
     texts = list(dict.fromkeys(chunks.values()))
 
     def cached(texts: Sequence[str]) -> dict[str, PairScore]:

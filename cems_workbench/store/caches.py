@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -37,45 +38,61 @@ class ScoreCache:
 
 
 class PairScores:
-    """Cached scores of one model and one query. Thread-safe."""
+    """Cached scores of one model and one query, read once and again after a commit; of one thread."""
 
     def __init__(self, database: Database, model: str, query: str) -> None:
         self._database, self._model, self._query = database, model, query
+        self._found: dict[str, PairScore] = {}
+        self._read_at: int | None = None
+        self._most, self._kept = 0, dict[str, PairScore]()
 
     def read(self, texts: Sequence[str]) -> list[PairScore | None]:
         """The cached scores of exactly these texts, None if missing."""
-        keys = [text_sha(text) for text in texts]
+        if (now := self._database.commits()) != self._read_at:
+            self._read_at, self._found = now, self._cached()
+        known = {**self._found, **self._kept}
+        return [known.get(text_sha(text)) for text in texts]
+
+    def _cached(self) -> dict[str, PairScore]:
         # Earlier versions cached 0.5, "uncertain", for an empty reply.
-        with self._database.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT text_sha, score, detail FROM score_cache "
-                "WHERE model = ? AND query = ? AND text_sha IN (SELECT unnest(?)) "
-                'AND coalesce(detail NOT LIKE \'%"outcome": "uncertain"%\', true)',
-                [self._model, self._query, keys],
-            ).fetchall()
-        scores = {
+        rows = self._database.rows(
+            "SELECT text_sha, score, detail FROM score_cache WHERE model = ? AND query = ? "
+            'AND coalesce(detail NOT LIKE \'%"outcome": "uncertain"%\', true)',
+            [self._model, self._query],
+        )
+        return {
             key: PairScore(score, detail=None if detail is None else json.loads(detail)) for key, score, detail in rows
         }
-        return [scores.get(key) for key in keys]
+
+    @contextmanager
+    def together(self, most: int) -> Iterator[None]:
+        """During the block, scores are cached `most` at a time, and the rest at its end, also where that is an error."""
+        self._most = most
+        try:
+            yield
+        finally:
+            self._most = 0
+            self.write(())
 
     def write(self, scored: Sequence[tuple[str, PairScore]]) -> None:
         """Cache (text, score) pairs; earlier scores of the same texts are replaced, failures skipped."""
         # A failed score is left out, so that it is computed again.
-        usable = {
+        self._kept |= {
             text_sha(text): score
             for text, score in scored
             if score.error is None and score.raw is not None and math.isfinite(score.raw)
         }
-        if not usable:
+        if not self._kept or len(self._kept) < self._most:
             return
-        details = [None if score.detail is None else json.dumps(dict(score.detail)) for score in usable.values()]
+        details = [None if score.detail is None else json.dumps(dict(score.detail)) for score in self._kept.values()]
         # Lists, not an Arrow table: every search of new texts writes scores, and pyarrow, which imports pandas, takes long to load.
         with self._database.transaction(of_tables=False) as cursor:
             cursor.execute(
                 "INSERT OR REPLACE INTO score_cache (model, query, text_sha, score, detail) "
                 "SELECT ?, ?, unnest(?), unnest(?), unnest(?::VARCHAR[])",
-                [self._model, self._query, list(usable), [score.raw for score in usable.values()], details],
+                [self._model, self._query, list(self._kept), [score.raw for score in self._kept.values()], details],
             )
+        self._kept = {}
 
 
 class ReplyCache:
