@@ -125,8 +125,13 @@ def strangers(group: str) -> Mapping[str, str]:
 
 
 @cache
-def _installed() -> Any:
-    return metadata.entry_points()
+def _installed() -> metadata.EntryPoints:
+    """All entry points of the packages that have one for us: to parse those of every package takes three times as long."""
+    ours: dict[str, metadata.Distribution] = {}
+    for package in metadata.distributions():
+        if "cems_workbench" in (package.read_text("entry_points.txt") or ""):
+            ours.setdefault(package.name, package)
+    return metadata.EntryPoints(entry for package in ours.values() for entry in package.entry_points)
 
 
 def _is_ours(entry: EntryPoint) -> bool:
