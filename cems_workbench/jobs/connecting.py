@@ -340,7 +340,8 @@ def take_snapshot(
                 if made_by is not None and batch.taken:
                     require_made_by(made_by, source.address, probe, batch.taken)
                     made_by = None
-                replaced.update(store.sources.of_others(source_id, rows.ids))
+                others = store.sources.addresses(rows.ids).values()
+                replaced.update(each for each in others if each != source.address)
                 written = store.sources.put(source_id, rows)
                 texts, have = _texts(batch.taken)
                 counts.update(

@@ -381,12 +381,12 @@ class Sources:
             known = {*column(cursor, same, [source_id])}
         return [each for each in ids if each not in known]
 
-    def of_others(self, source_id: int, ids: Sequence[str]) -> dict[str, int]:
-        """How many of these memories are from another source, by its address."""
+    def addresses(self, ids: Sequence[str]) -> dict[str, str]:
+        """By memory the address of the live source that it is from; others are absent."""
         rows = self._database.rows(
-            "SELECT s.address, count(*) FROM source_rows AS r JOIN sources AS s ON s.id = r.source_id "
-            "WHERE r.source_id <> ? AND r.marker IS NOT NULL AND r.memory_id IN (SELECT unnest(?)) GROUP BY s.address",
-            [source_id, list(ids)],
+            "SELECT r.memory_id, s.address FROM source_rows AS r JOIN sources AS s ON s.id = r.source_id "
+            "WHERE r.marker IS NOT NULL AND r.memory_id IN (SELECT unnest(?))",
+            [list(ids)],
         )
         return dict(rows)
 

@@ -18,7 +18,8 @@ from cems_workbench.cli.options import (
     progress_bar,
 )
 from cems_workbench.cli.terminal import first_search, put_json, repeated, say, say_next, unused, words_of
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
+from cems_workbench.platform.atomic_write import write_text
 
 SOME_ROWS = 1
 
@@ -29,6 +30,8 @@ def supersessions_command(
     model: str | None = None,
     out: Path | None = None,
     accept: Path | None = None,
+    script: Path | None = None,
+    notes: Path | None = None,
     reviewer: str | None = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -36,10 +39,18 @@ def supersessions_command(
     """Propose which memories supersede earlier ones, or save decisions on proposals.
 
     Nothing changes until a proposal is accepted, here or on the Label page. An accepted one becomes a relation `supersedes` under the
-    reviewer's name.
+    reviewer's name. `--script` takes the accepted ones into the system that the memories are from.
     """
     with filled_resources(store) as resources:
         resources.store.supersessions.apply()
+        if script is not None:
+            from workbench_supersession.take_home import script_of
+
+            text, count = script_of(resources.store, notes)
+            write_text(script, text)
+            said = f"wrote {script}: it retires {counted(count, 'memories')}, and changes nothing before --apply"
+            put_json({"script": str(script), "retires": count}) if as_json else say(said)
+            return
         if accept is not None:
             from workbench_supersession.verdicts import decide_from_file
 
@@ -54,6 +65,12 @@ def supersessions_command(
             else:
                 say(f"{decided.sentence}; saved under {name}")
                 say_next(first_search(resources.store, given_options(store=store)))
+                if decided.accepted and resources.store.sources.with_memories():
+                    say_next(
+                        words_of(
+                            "supersessions", options=["--script", unused("retire.py"), *given_options(store=store)]
+                        )
+                    )
             for error in decided.errors:
                 say(str(error), err=True)
             if decided.errors:

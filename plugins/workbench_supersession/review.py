@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from markupsafe import Markup
 
 from cems_workbench.analysis.proposed_edges import MINIMUM, ProposedEdge
 from cems_workbench.analysis.supersession_signals import Field, Span
-from cems_workbench.errors import WorkbenchError
+from cems_workbench.errors import InputError, WorkbenchError, counted
 from cems_workbench.jobs.foreground import FOREGROUND
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
@@ -28,6 +29,7 @@ from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import cancellable
 from cems_workbench.ui.label.card import draw_help, draw_lost_connection, in_parts, progress_bar, with_key
 from workbench_supersession.proposals import SupersessionReport, proposed_edges
+from workbench_supersession.take_home import script_of
 
 MOST = 500
 """Pairs of a review, best first."""
@@ -118,6 +120,13 @@ def _draw(found: SupersessionReport, resources: Resources, name: str) -> None:
             if found.edges:
                 done = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("accepted", "rejected", "skipped"))
                 st.success(f"Nothing is left for you: {done}.", icon=":material/task_alt:")
+                with suppress(InputError):  # nothing is accepted, or its source takes no script
+                    text, count = script_of(resources.store)
+                    help = "Python: prints what would change; --apply changes it, --undo puts back what was there."
+                    words = f"Script that retires {counted(count, 'memories')} where they are from"
+                    st.download_button(
+                        words, text, "retire.py", key="label:superseded:script", help=help, icon=":material/download:"
+                    )
             else:
                 st.info("No pair reaches the minimum score. Lower it to see weaker ones.", icon=":material/task_alt:")
         box = st.container(horizontal=True, vertical_alignment="center")

@@ -13,7 +13,8 @@
 The id is basic-memory's `permalink`, else the path in the folder without its ending. Fields of the front matter are read by the names
 that `connect` knows (`base/memory_fields.py:NAMES`), also within `metadata`. The title is `title` or `name`, else the heading at the top,
 else the name of the file. A link `[[Note]]` to another note of the folder is a relation `links_to`; at the end of an item of a list that
-names it, as basic-memory writes relations, it is of that kind. The time of a file is not read: copying changes it.
+names it, as basic-memory writes relations, it is of that kind. `superseded_by` in the front matter names the note that replaces this one.
+The time of a file is not read: copying changes it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from cems_workbench.records import ParsedInput, Relation, RowError
 NAME = "markdown-notes"
 SUFFIXES = (".md", ".markdown")
 ANY_NAME = payload.names_of(None)
-LINKS_TO = "links_to"
+LINKS_TO, SUPERSEDED_BY = "links_to", "superseded_by"
 TEXT, PATH, LINKS = "\0text", "\0path", "\0links"
 """Keys of a row that no front matter can have."""
 MAX_NOTES = 200_000
@@ -88,7 +89,8 @@ def read(path: Path, progress: Progress) -> ParsedInput:
 
     def parse(row: dict[str, Any]) -> MemoryRead:
         memory, problems = _parse(row)
-        links[memory.id] = row[LINKS]
+        newer = row.get(SUPERSEDED_BY)
+        links[memory.id] = row[LINKS] + ([(SUPERSEDED_BY, newer.strip(" []"))] if isinstance(newer, str) else [])
         for name in {memory.id, row[PATH], Path(row[PATH]).name, memory.title or ""} - {""}:
             by_name.setdefault(name.casefold(), []).append(memory.id)
         return memory, problems
@@ -172,7 +174,7 @@ def _parse(row: dict[str, Any]) -> MemoryRead:
 
 
 def _unread(row: dict[str, Any]) -> list[str]:
-    read = [TEXT, PATH, LINKS, "permalink", "title", "name", "type", "metadata.type"]
+    read = [TEXT, PATH, LINKS, "permalink", "title", "name", "type", "metadata.type", SUPERSEDED_BY]
     return payload.unread(row, ANY_NAME, read if row[TEXT] else [*read, "description"])
 
 
