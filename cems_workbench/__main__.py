@@ -20,12 +20,11 @@ def main() -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # OpenBLAS's threads spin for 0.03 s after they start, and after each product.
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
-    from cems_workbench.platform import start_up
-
-    start_up.defer_methods()
     from cems_workbench.cli import main as run
 
     if sys.argv[1:2] and sys.argv[1] in WITH_ARROW.split():
+        from cems_workbench.platform import start_up
+
         start_up.load()
     run()
 

@@ -1,5 +1,4 @@
-"""What keeps starts and page runs short: pyarrow without pandas, fewer collections of garbage, names that are imported when asked for,
-methods of dataclasses that are compiled when called.
+"""What keeps starts and page runs short: pyarrow without pandas, fewer collections of garbage, names that are imported when asked for.
 
 At the first list that pyarrow makes an array of, it imports pandas to see whether the list is a series: 0.2 s and 40 MB, which no command
 uses. Not for the app, because Streamlit turns tables of pandas into Arrow. A full collection takes about 80 ms with Streamlit, DuckDB,
@@ -9,7 +8,6 @@ Chroma and torch loaded, and Streamlit runs one after every page run: long-lived
 from __future__ import annotations
 
 import atexit
-import dataclasses
 import gc
 import sys
 import time
@@ -103,35 +101,6 @@ class _FreezeLongLived:
 def _unfreeze_at_exit() -> None:
     """Unfreeze before the interpreter exits; otherwise native modules report leaks."""
     atexit.register(gc.unfreeze)
-
-
-def defer_methods() -> None:
-    """Have the methods that `dataclass` writes from now on compiled at their first call, by which most of a start's are not met.
-
-    Of 350 classes that a search imports, compiling them took 0.14 s. Python 3.13 compiles those of a class together; there it is left.
-    """
-    compiled: Callable[..., Any] | None = getattr(dataclasses, "_create_fn", None)
-    if compiled is None or hasattr(compiled, "at_once"):
-        return
-
-    def _create_fn(name: str, *given: Any, **named: Any) -> Callable[..., Any]:
-        made: Callable[..., Any] | None = None
-
-        def first(*arguments: Any, **values: Any) -> Any:
-            nonlocal made
-            if made is None:
-                made = compiled(name, *given, **named)
-                made.__qualname__ = first.__qualname__
-                for each in type(arguments[0]).__mro__:
-                    if each.__dict__.get(name) is first:
-                        setattr(each, name, made)
-            return made(*arguments, **values)
-
-        first.__name__ = name
-        return first
-
-    _create_fn.at_once = compiled  # type: ignore[attr-defined]
-    dataclasses._create_fn = _create_fn  # type: ignore[attr-defined]
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
