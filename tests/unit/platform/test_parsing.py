@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import json
 import os
@@ -256,29 +255,3 @@ def test_it_is_watched_once_however_many_pages_ask() -> None:
     for _ in range(3):
         start_up.watch()
     assert sum(isinstance(each, start_up._FreezeLongLived) for each in gc.callbacks) == 1
-
-
-def test_methods_of_dataclasses_are_compiled_at_their_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataclasses, "_create_fn", getattr(dataclasses, "_create_fn", None), raising=False)
-    start_up.defer_methods()
-
-    @dataclasses.dataclass(frozen=True, slots=True, order=True)
-    class Point:
-        x: int
-        y: tuple[int, ...] = ()
-
-    @dataclasses.dataclass(frozen=True, slots=True)
-    class Named(Point):
-        name: str = dataclasses.field(default="n", compare=False)
-
-    for _ in range(2):  # the first call, and what it has left
-        assert [repr(Named(1)), repr(Point(2))] == [
-            f"{Named.__qualname__}(x=1, y=(), name='n')",
-            f"{Point.__qualname__}(x=2, y=())",
-        ]
-        assert Named(1, name="a") == Named(1, name="b") and hash(Named(1)) == hash(Named(1, (), "c"))
-        assert Point(1) < Point(2) and dataclasses.replace(Named(1), x=3).x == 3 and Named(1) != Point(1)
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            Named(1).x = 2  # type: ignore[misc]
-        with pytest.raises(TypeError):
-            Point()  # type: ignore[call-arg]
