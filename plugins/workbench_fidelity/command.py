@@ -143,7 +143,7 @@ def fidelity_command(
         chosen = [chosen_config(name, None, changes) for name in (preset_names() if nearest else [BASE_PRESET])]
     measured = []
     result: Nearest | None = None
-    with progress_bar(as_json) as progress, _source(data, store, chunks, progress) as (resources, known):
+    with progress_bar(as_json) as progress, source_of(data, store, chunks, progress) as (resources, known):
         recordings += [kept_recording(resources.store, name) for name in recorded or ()]
         if ask is not None:
             answered = ask_server(ask, queries_of(resources.store, query_set), progress)
@@ -247,7 +247,7 @@ def _chosen_lists(texts: Sequence[str]) -> dict[str, str]:
 
 
 @contextmanager
-def _source(
+def source_of(
     data: Path | None, store: Path | None, chunks: str, progress: Progress
 ) -> Iterator[tuple[Resources, Mapping[str, Query]]]:
     """The memories that are searched, and the queries by qid: those of a folder, or of the store."""

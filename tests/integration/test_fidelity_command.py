@@ -19,6 +19,7 @@ from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather, gather_lists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Recording
+from cems_workbench.store import Store
 from tests.sample import answered_queries
 from workbench_fidelity.fidelity import asked_queries, setting_for
 from workbench_fidelity.nearest import MAX_SCORES, Nearest, find_nearest, halves
@@ -366,3 +367,34 @@ def test_a_server_is_asked_and_measured(
     assert setting["queries"] == ASKED
     assert setting["measures"]["same_order"]["mean"] == pytest.approx((ASKED - 1) / ASKED)
     assert len(setting["differing"]) == 1 and setting["differing"][0]["recorded"] == []
+
+
+def test_a_promise_is_kept_where_the_system_gained_what_its_config_predicted(
+    command: Command, store: Path, tmp_path: Path
+) -> None:
+    with Store.open(store) as opened:
+        queries = [query for query in answered_queries(opened) if query.project is None][:4]
+    asked = ("--as-of", "2026-11-22", "--store", store, "--json")
+    tuned = tmp_path / "tuned.yaml"
+    tuned.write_text("name: mem0-tuned\nextends: mem0\nthreshold: {fixed: 0.45}\n", "utf-8")
+
+    def recorded(name: str, *config: Any) -> Path:
+        answers = []
+        for query in queries:
+            found = json.loads(command("search", query.query, *asked, *config).out)["results"]
+            results = [{"id": row["memory_id"], "score": row["score"]} for row in found]
+            answers.append({"qid": query.qid, "query": query.query, "results": results})
+        (tmp_path / name).write_text(json.dumps({"answered_at": "2026-11-22", "answers": answers}), "utf-8")
+        return tmp_path / name
+
+    before, after = recorded("before.json", "--preset", "mem0"), recorded("after.json", "--config", tuned)
+    assert before.read_text() != after.read_text()
+    finished = command("promise", before, after, "--config", tuned, "--store", store, "--json")
+    found = json.loads(finished.out)
+    assert (finished.code, found["kept"], found["recorded"]) == (0, True, found["predicted"])
+    assert found["before"]["measures"]["same_order"]["mean"] == found["after"]["measures"]["same_order"]["mean"] == 1
+    again = command("promise", before, before, "--config", tuned, "--store", store)
+    assert again.code == 1 and "the promise is not kept" in again.out
+    assert "Results that differ" in again.out and "threshold" in again.out
+    tuned.write_text(tuned.read_text().replace("mem0-tuned", "mine"), "utf-8")
+    assert "name the one that ran before" in command("promise", before, after, "--config", tuned, "--store", store).err

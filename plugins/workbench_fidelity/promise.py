@@ -1,0 +1,169 @@
+"""`promise`: the gain that a config tuned here predicts, beside the gain of a system that was recorded before and after it was set.
+
+Both recordings have the same queries. The one of before is measured under the baseline, the one of after under the tuned config, each with
+what the recordings take as given (`fidelity`). Where predicted and recorded results differ, the first cause that `fidelity` finds is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import typer
+
+from cems_workbench.cli.main import Command
+from cems_workbench.cli.options import JsonOption, StoreOption, chosen_config, present, progress_bar
+from cems_workbench.errors import InputError
+from cems_workbench.evaluation.evaluate import number
+from cems_workbench.evaluation.metrics import Measure, graded
+from cems_workbench.evaluation.statistics import paired_interval
+from cems_workbench.results import Result, Table
+
+if TYPE_CHECKING:
+    from workbench_fidelity.fidelity import MeasuredFidelity
+
+KEPT = 0.001
+"""The most that predicted and recorded gain may differ."""
+SIDES = ("before", "after")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Promise(Result):
+    """Both measured recordings; `values` has by side the measure of each judged query, recorded and predicted, shape (2, queries)."""
+
+    measure: Measure
+    measured: tuple[MeasuredFidelity, MeasuredFidelity]
+    values: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+
+    @property
+    def gains(self) -> np.ndarray[Any, Any]:
+        """(2, queries): after minus before, recorded and predicted."""
+        found: np.ndarray[Any, Any] = self.values[1] - self.values[0]
+        return found
+
+    @property
+    def kept(self) -> bool:
+        """Whether the recorded gain is the predicted one, to `KEPT`."""
+        recorded, predicted = self.gains.mean(axis=1)
+        return bool(abs(recorded - predicted) <= KEPT)
+
+    @property
+    def title(self) -> str:
+        one, other = (each.setting.config.name for each in self.measured)
+        return f"{one} to {other}: {self.measure} on {self.gains.shape[1]} judged queries"
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """Predicted and recorded gain with their intervals, and whether they are the same."""
+        gains = self.gains
+        (low, high), words = paired_interval(gains.T), ("recorded", "predicted")
+        said = [
+            f"{name} gain {mean:+.4f} [{start:+.4f}, {end:+.4f}]"
+            for name, mean, start, end in zip(words, gains.mean(axis=1), low, high, strict=True)
+        ]
+        difference = float(np.subtract(*gains.mean(axis=1)[::-1]))
+        verdict = "the promise is kept" if self.kept else f"the promise is not kept to {KEPT:g}"
+        return (*said, f"predicted minus recorded {difference:+.5f}: {verdict}")
+
+    @property
+    def tables(self) -> Sequence[Table]:
+        """A row a side, and the queries whose results differ with the first cause."""
+        rows = [
+            (side, one.setting.config.name, one.fidelity.value("same_order"), *values.mean(axis=1).tolist())
+            for side, one, values in zip(SIDES, self.measured, self.values, strict=True)
+        ]
+        apart = [
+            (side, one.query.qid, one.parting.stage if one.parting else None, one.cause.kind, one.cause.text or one.how)
+            for side, measured in zip(SIDES, self.measured, strict=True)
+            for one in measured.listed()
+            if not one.query.same_order
+        ]
+        return (
+            Table(("", "config", "same order", "recorded", "predicted"), tuple(rows), self.title),
+            Table(("", "query", "parts at", "cause", "because"), tuple(apart), "Results that differ", shown=10),
+        )
+
+    @property
+    def notes(self) -> Sequence[str]:
+        return [f"{side}: {note}" for side, one in zip(SIDES, self.measured, strict=True) for note in one.notes]
+
+    def to_json(self) -> Any:
+        recorded, predicted = self.gains.mean(axis=1).tolist()
+        sides = {side: one.to_json() for side, one in zip(SIDES, self.measured, strict=True)}
+        return {
+            "measure": str(self.measure),
+            "recorded": number(recorded),
+            "predicted": number(predicted),
+            "kept": self.kept,
+        } | sides
+
+
+def promise_of(
+    measured: tuple[MeasuredFidelity, MeasuredFidelity], grades: Mapping[str, Mapping[str, int]], measure: Measure
+) -> Promise:
+    """Measure both sides over the judged queries that both recordings have. Raises InputError if there is none."""
+    rows = [{one.qid: one for one in each.fidelity.queries} for each in measured]
+    qids = [qid for qid in rows[0] if qid in rows[1] and any(grade > 0 for grade in grades.get(qid, {}).values())]
+    if not qids:
+        raise InputError(
+            "before and after have no judged query in common; judge some, or name the folder that has the judgments"
+        )
+
+    def values(side: int) -> np.ndarray[Any, Any]:
+        lists = (
+            [one.recorded for one in map(rows[side].__getitem__, qids)],
+            [one.ours for one in map(rows[side].__getitem__, qids)],
+        )
+        return np.array([measure.values(graded(each, [grades[qid] for qid in qids])) for each in lists])
+
+    return Promise(measure, measured, (values(0), values(1)))
+
+
+def promise_command(
+    before: Path,
+    after: Path,
+    config: Path,
+    preset: str | None = None,
+    data: Path | None = None,
+    chunks: str = "whole",
+    metric: str = "nDCG@10",
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the gain that a tuned config predicts with that of the system, recorded before and after it was set.
+
+    Exits with 1 if they differ by more than 0.001.
+    """
+    from cems_workbench.config.forms.targets import base, system_behind
+    from cems_workbench.evaluation.grades import agreed_grades
+    from cems_workbench.evaluation.metrics import parse_measure
+    from workbench_fidelity.command import source_of
+    from workbench_fidelity.fidelity import asked_queries, measure_fidelity, read_answers, require_usable, setting_for
+
+    measure, tuned = parse_measure(metric), chosen_config(None, config, None)
+    system = system_behind(tuned)
+    if preset is not None:
+        present_config = chosen_config(preset, None, None)
+    elif system is not None:
+        present_config = base(system.form, tuned)
+    else:
+        raise InputError(f"--preset: {config} is of no system's preset by its name; name the one that ran before")
+    recordings = [read_answers(path) for path in (before, after)]
+    for recording in recordings:
+        require_usable(recording)
+    with progress_bar(as_json) as progress, source_of(data, store, chunks, progress) as (resources, known):
+        settings = [setting_for(recordings[0], present_config), setting_for(recordings[1], tuned)]
+        measured = [
+            measure_fidelity(one, asked_queries(one.recording, known, setting=one), resources, progress)
+            for one in settings
+        ]
+        promise = promise_of((measured[0], measured[1]), agreed_grades(resources.store.judgments.read()), measure)
+    present(promise, as_json)
+    if not promise.kept:
+        raise typer.Exit(1)
+
+
+COMMAND = Command("promise", promise_command, place=176)
