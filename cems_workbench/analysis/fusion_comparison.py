@@ -63,11 +63,7 @@ def compare_fusions(trace: Trace, k: int = FIRST) -> FusionComparison | None:
 
 
 def compared(
-    name: str,
-    engine: Sequence[tuple[str, float]],
-    ours: Sequence[tuple[str, float]],
-    k: int = FIRST,
-    cut: bool = False,
+    name: str, engine: Sequence[tuple[str, float]], ours: Sequence[tuple[str, float]], k: int = FIRST, cut: bool = False
 ) -> FusionComparison:
     """Compare the first `k` of two rankings of (memory id, score), best first; the engine's may be shorter, and then decides.
 

@@ -133,13 +133,7 @@ class LossArrays:
         return [made[pair] for pair in zip(self.at.tolist(), self.dropped.tolist(), strict=True)]
 
 
-def lost(
-    done: PipelineRun,
-    table: CandidateTable,
-    config: PipelineConfig,
-    k: int,
-    of: tuple[Ints, Ints],
-) -> LossArrays:
+def lost(done: PipelineRun, table: CandidateTable, config: PipelineConfig, k: int, of: tuple[Ints, Ints]) -> LossArrays:
     """Where candidates of a replay are lost at `k`.
 
     `done` is what the stages did with the queries of `table`, under `config` or as recorded; `of` are the rows (P) and columns (P) of the

@@ -215,12 +215,7 @@ def _dataset(store: Store, query_set: str | None, project: str | None, labels: L
 
 
 def sample_command(
-    log: Path,
-    query_set: str,
-    strategy: str = "frequent",
-    size: int = 100,
-    seed: int = 0,
-    store: StoreOption = None,
+    log: Path, query_set: str, strategy: str = "frequent", size: int = 100, seed: int = 0, store: StoreOption = None
 ) -> None:
     """Sample a query log into a query set.
 

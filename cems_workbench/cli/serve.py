@@ -128,11 +128,7 @@ DEFAULT_PORT = 8765
 
 
 def mcp_command(
-    http: bool = False,
-    port: int | None = None,
-    write: bool = False,
-    judge: str = "agent",
-    store: StoreOption = None,
+    http: bool = False, port: int | None = None, write: bool = False, judge: str = "agent", store: StoreOption = None
 ) -> None:
     """Serve the Model Context Protocol to a coding agent.
 

@@ -16,13 +16,7 @@ import numpy as np
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import some
 from cems_workbench.evaluation.evidence_file import EvidenceSet
-from cems_workbench.evaluation.grades import (
-    agreed_answerable,
-    agreed_grades,
-    as_judged,
-    own_document,
-    without_own,
-)
+from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged, own_document, without_own
 from cems_workbench.evaluation.metrics import GradedRankings, ideal_grades
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.missing_evidence import SCORED_WITH, unmet
@@ -283,12 +277,7 @@ def _gathered_alike(evidences: Sequence[Evidence]) -> list[tuple[Evidence, int]]
     alike: dict[tuple[int, bool, str, bool], tuple[Evidence, int]] = {}
     for evidence in evidences:
         notes = evidence.notes
-        key = (
-            id(notes.get("gathered")),
-            bool(evidence.chunks),
-            repr(notes.get(SCORED_WITH)),
-            SUPERSEDED in notes,
-        )
+        key = (id(notes.get("gathered")), bool(evidence.chunks), repr(notes.get(SCORED_WITH)), SUPERSEDED in notes)
         first, count = alike.get(key, (evidence, 0))
         alike[key] = (first, count + 1)
     return list(alike.values())

@@ -71,11 +71,7 @@ def _key(entry: Asked) -> tuple[str, str | None]:
 
 
 def sample(
-    entries: Sequence[Asked],
-    way: Strategy,
-    size: int,
-    seed: int = 0,
-    scores: Mapping[str, float] | None = None,
+    entries: Sequence[Asked], way: Strategy, size: int, seed: int = 0, scores: Mapping[str, float] | None = None
 ) -> list[LoggedQuery]:
     """`size` queries of a log, all when there are fewer. `scores` are those of `judge_scores`, needed for "worst".
 
@@ -100,12 +96,7 @@ def sample(
 
 
 def sampled(
-    entries: Sequence[Asked],
-    way: Strategy,
-    size: int,
-    seed: int,
-    resources: Resources,
-    progress: Progress = silent,
+    entries: Sequence[Asked], way: Strategy, size: int, seed: int, resources: Resources, progress: Progress = silent
 ) -> tuple[list[LoggedQuery], dict[str, float]]:
     """As `sample`, with the judge of the first preset asked for "worst"; and its scores by qid, empty for other ways.
 

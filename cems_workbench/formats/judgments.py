@@ -30,15 +30,7 @@ from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, read_lines, read_records, take_sample
 from cems_workbench.formats.base.format import JudgmentWriter, described, json_line
 from cems_workbench.formats.base.judgments import WordsBeside
-from cems_workbench.formats.base.names import (
-    IGNORED,
-    NAMES,
-    WORDS,
-    fields_of,
-    names_judgments,
-    names_words,
-    renamed,
-)
+from cems_workbench.formats.base.names import IGNORED, NAMES, WORDS, fields_of, names_judgments, names_words, renamed
 from cems_workbench.formats.base.records import TakenInPartError, collect_judgments, graded, reported, whole_grade
 from cems_workbench.progress import Progress
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput, RowError

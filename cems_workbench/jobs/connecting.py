@@ -466,12 +466,7 @@ def _texts(taken: Sequence[TakenMemory]) -> tuple[int, int]:
 
 
 def identify_embedder(
-    store: Store,
-    record: SourceRecord,
-    embedder: QueryEmbedder,
-    setting: str,
-    stated: bool,
-    progress: Progress = silent,
+    store: Store, record: SourceRecord, embedder: QueryEmbedder, setting: str, stated: bool, progress: Progress = silent
 ) -> str:
     """Save the embedder of a source if it is known: `stated` by the user, or it reproduces vectors. Returns a line about it.
 

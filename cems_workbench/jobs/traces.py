@@ -30,13 +30,7 @@ from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
 from cems_workbench.config import PipelineConfig, portable_yaml, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation import evidence_rows
-from cems_workbench.evaluation.evidence_file import (
-    EvidenceFile,
-    EvidenceSet,
-    Header,
-    PortionedFile,
-    read_evidence_file,
-)
+from cems_workbench.evaluation.evidence_file import EvidenceFile, EvidenceSet, Header, PortionedFile, read_evidence_file
 from cems_workbench.evaluation.evidence_stream import EvidenceStream
 from cems_workbench.formats import FORMATS
 from cems_workbench.formats.base.files import is_packed
@@ -139,10 +133,7 @@ def inputs_of(path: Path, format: str) -> list[ParsedInput]:
 
 
 def add_input(
-    parsed: ParsedInput,
-    store: Store,
-    progress: Progress = silent,
-    options: ImportOptions = DEFAULT_OPTIONS,
+    parsed: ParsedInput, store: Store, progress: Progress = silent, options: ImportOptions = DEFAULT_OPTIONS
 ) -> ImportReport:
     """Put one of `inputs_of` into the store, a file of traces with the stages of its queries. Raises as `import_traces` and `Store.add`."""
     if _reads_traces(parsed.format):

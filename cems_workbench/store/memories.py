@@ -370,12 +370,7 @@ def folded(memory_id: str, title: str | None, content: str, tags: Sequence[str])
 
 
 def upsert(
-    cursor: duckdb.DuckDBPyConnection,
-    rows: pa.Table,
-    *,
-    new: bool = False,
-    same: bool = False,
-    by: int | Mark = EDITED,
+    cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = False, same: bool = False, by: int | Mark = EDITED
 ) -> RowCounts:
     """Insert new rows of `staging` and update those that differ; their ids must be distinct.
 

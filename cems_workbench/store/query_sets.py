@@ -155,11 +155,7 @@ def digest(queries: Sequence[Query], scale: GradeScale) -> str:
 
 
 def put(
-    session: Session,
-    name: str,
-    parts: Mapping[str, Sequence[Query]],
-    when: datetime,
-    scale: GradeScale | None = None,
+    session: Session, name: str, parts: Mapping[str, Sequence[Query]], when: datetime, scale: GradeScale | None = None
 ) -> QuerySet:
     """Write the queries of each input (by name) to a set; they replace the set's earlier queries of that input.
 

@@ -38,14 +38,7 @@ from cems_workbench.store.relations import Relations, Supersessions
 from cems_workbench.store.rows import STORE_ID, content_identity, read_meta
 from cems_workbench.store.search.indexes import DerivedIndexes
 from cems_workbench.store.sources import Sources
-from cems_workbench.store.team import (
-    ENV_VARIABLE,
-    SHARED_TABLES,
-    EmbeddedTables,
-    PushReport,
-    SharedTables,
-    TeamTables,
-)
+from cems_workbench.store.team import ENV_VARIABLE, SHARED_TABLES, EmbeddedTables, PushReport, SharedTables, TeamTables
 
 log = logging.getLogger(__name__)
 
@@ -150,10 +143,7 @@ class Store:
         return _shared().missing(EmbeddedTables(self._database), self.team) if self.team.place else 0
 
     def add(
-        self,
-        parsed: ParsedInput,
-        progress: Progress = silent,
-        options: ImportOptions = DEFAULT_OPTIONS,
+        self, parsed: ParsedInput, progress: Progress = silent, options: ImportOptions = DEFAULT_OPTIONS
     ) -> ImportReport:
         """Import one input in one transaction: all valid rows, or none if `progress` raises Cancelled; a large input in several."""
         with start_up.paused(), self._database.long_log():  # rows have no cycles

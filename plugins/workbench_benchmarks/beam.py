@@ -28,14 +28,7 @@ from cems_workbench.formats.base.files import parse_literal, read_document
 from cems_workbench.formats.base.format import described, first_row
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Query, RowError
-from workbench_benchmarks.conversations import (
-    Reading,
-    Rows,
-    an_object,
-    name_of,
-    rows_of,
-    within,
-)
+from workbench_benchmarks.conversations import Reading, Rows, an_object, name_of, rows_of, within
 
 NAME = "beam"
 CHAT, QUESTIONS = "chat.json", "probing_questions"

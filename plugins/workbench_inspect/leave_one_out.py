@@ -72,10 +72,7 @@ class Effect:
 
 
 def component_effects(
-    evidence: Evidence,
-    config: PipelineConfig,
-    relevant: Collection[str] = (),
-    switched_off: Collection[int] = (),
+    evidence: Evidence, config: PipelineConfig, relevant: Collection[str] = (), switched_off: Collection[int] = ()
 ) -> list[Effect]:
     """The effect of each part that is on, in the order of the pipeline. `relevant` are the ids judged relevant."""
     trace, k = replay(evidence, config, switched_off=switched_off), target_rank(config)

@@ -15,19 +15,7 @@ from cems_workbench.store import query_sets
 from cems_workbench.store.team import PushedRows, PushReport, Row, Session, TeamTables, table_of
 
 _JUDGMENT = ("qid", "memory_id", "judge", "kind", "grade", "judged_at", "note", "source", "shown")
-_EVENT = (
-    "qid",
-    "memory_id",
-    "judge",
-    "kind",
-    "action",
-    "recorded_at",
-    "grade",
-    "note",
-    "source",
-    "shown",
-    "before",
-)
+_EVENT = ("qid", "memory_id", "judge", "kind", "action", "recorded_at", "grade", "note", "source", "shown", "before")
 _EVENT_KEY_COLUMNS = 6
 """Events are equal if the first columns are."""
 _DECISION = ("qid", "memory_id", "decided_by", "decided_at", "grade", "note")

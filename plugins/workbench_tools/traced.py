@@ -25,14 +25,7 @@ from typing import Any
 
 from cems_workbench.errors import one_line
 from cems_workbench.formats.base.records import NameOf, TracedDocument, TracedQuery, derived_id, memory_id_of
-from workbench_tools.spans import (
-    NOT_IN_TRACE,
-    SEARCHERS,
-    Documents,
-    Span,
-    lacking_line,
-    moment_of,
-)
+from workbench_tools.spans import NOT_IN_TRACE, SEARCHERS, Documents, Span, lacking_line, moment_of
 
 LISTS = "lists"
 """Where warnings of lists stand: the stage that holds them."""

@@ -39,13 +39,7 @@ RESAMPLES = 1000
 INTERVAL_PERCENTILES = (2.5, 97.5)
 KAPPA_NAME = "Cohen’s kappa"
 ALPHA_NAME = "Krippendorff’s alpha"
-KAPPA_READINGS = (
-    (0.8, "almost perfect"),
-    (0.6, "substantial"),
-    (0.4, "moderate"),
-    (0.2, "fair"),
-    (0.0, "slight"),
-)
+KAPPA_READINGS = ((0.8, "almost perfect"), (0.6, "substantial"), (0.4, "moderate"), (0.2, "fair"), (0.0, "slight"))
 """What a kappa above each bound is usually called (Landis and Koch, 1977); one of 0 or less is "none"."""
 ALPHA_READINGS = ((0.8, "reliable"), (0.667, "tentative"))
 """What an alpha from each bound on is usually called (Krippendorff, 2004); a lower one is "unreliable"."""

@@ -31,15 +31,7 @@ from numpy.typing import NDArray
 
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.grades import agreed_grades
-from cems_workbench.evaluation.labelling.pooling import (
-    STRATEGIES,
-    Pair,
-    PooledPair,
-    Ranked,
-    Strategy,
-    pool,
-    shuffled,
-)
+from cems_workbench.evaluation.labelling.pooling import STRATEGIES, Pair, PooledPair, Ranked, Strategy, pool, shuffled
 from cems_workbench.records import GradeScale, Judgment, Memory, Query
 from cems_workbench.store import LabelEvent, QueueRecord, Store
 from cems_workbench.store.rows import text_sha
@@ -66,10 +58,7 @@ def by_rank(pair: PooledPair) -> float:
 
 
 def decisive_first(
-    pairs: Sequence[PooledPair],
-    first: str,
-    second: str,
-    grades: Mapping[Pair, int] | None = None,
+    pairs: Sequence[PooledPair], first: str, second: str, grades: Mapping[Pair, int] | None = None
 ) -> list[PooledPair]:
     """The pairs without a grade that could decide between two configs, the most decisive first, ties by query and memory.
 

@@ -206,11 +206,7 @@ def headers(line: str) -> list[list[str]]:
 
 
 def read_rows(
-    table: CsvTable,
-    errors: list[RowError],
-    progress: Progress,
-    shorter: bool = False,
-    empty: list[int] | None = None,
+    table: CsvTable, errors: list[RowError], progress: Progress, shorter: bool = False, empty: list[int] | None = None
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """(line, cells by column) of each row as wide as the header; the others are reported, empty ones passed over.
 

@@ -197,8 +197,7 @@ _READERS: Mapping[str, Callable[[Row, str], Any]] = {
     "scope": lambda row, field: SCOPES[fields.choice(row, field, SCOPES, "personal")],
     **dict.fromkeys(TIMES, moment),
     **dict.fromkeys(
-        ("access_count", "relevant_count", "noise_count"),
-        lambda row, field: fields.count(_numeric(row, field), field),
+        ("access_count", "relevant_count", "noise_count"), lambda row, field: fields.count(_numeric(row, field), field)
     ),
 }
 """Parsers of fields that are not text. Each raises FieldError for a value that does not fit."""

@@ -31,26 +31,9 @@ from cems_workbench.progress import Cancelled, Progress, silent
 from cems_workbench.store import chunks, language, memories, sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
-from cems_workbench.store.rows import (
-    content_identity,
-    earlier_identity,
-    read_content_version,
-)
-from cems_workbench.store.search import (
-    TS_RANK_VERSION,
-    chroma_records,
-    embedded,
-    entries,
-    lexical_merge,
-    tokenizer,
-)
-from cems_workbench.store.search.directory import (
-    DirectoryState,
-    Manifest,
-    SegmentDirectory,
-    discard,
-    segments_of,
-)
+from cems_workbench.store.rows import content_identity, earlier_identity, read_content_version
+from cems_workbench.store.search import TS_RANK_VERSION, chroma_records, embedded, entries, lexical_merge, tokenizer
+from cems_workbench.store.search.directory import DirectoryState, Manifest, SegmentDirectory, discard, segments_of
 from cems_workbench.store.search.entries import EntryId
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.tokenizer import Analysis

@@ -50,11 +50,7 @@ def merge(path: Path, parts: Sequence[LiveSegment[LexicalSegment]]) -> None:
         path,
         whole.columns()
         | text_tables(whole.of_rows([part.lengths for part in whole.segments]), terms.texts, words.texts)
-        | {
-            "postings": compact(postings),
-            "word_counts": compact(words.counts),
-            "memory_word_ends": compact(word_ends),
-        },
+        | {"postings": compact(postings), "word_counts": compact(words.counts), "memory_word_ends": compact(word_ends)},
         {
             "documents": (np.int32, [occurrences]),
             "counts": (np.result_type(np.uint8, *kinds), [occurrences]),

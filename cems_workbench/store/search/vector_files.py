@@ -221,10 +221,7 @@ class VectorFiles:
         return self._database.read(embedded.recorded, name, list({memory_id for memory_id, _ in entry_ids}))
 
     def _replace(
-        self,
-        rows: VectorRows,
-        entry_ids: Sequence[EntryId],
-        commit: Callable[[duckdb.DuckDBPyConnection, str], None],
+        self, rows: VectorRows, entry_ids: Sequence[EntryId], commit: Callable[[duckdb.DuckDBPyConnection, str], None]
     ) -> None:
         """Replace the vectors of `entry_ids` by `rows`, and `commit` that with the label of the new files."""
         record = self.record()

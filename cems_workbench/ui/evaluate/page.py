@@ -71,7 +71,4 @@ def _views(evaluated: Sequence[EvaluationReport], choice: Choice, resources: Res
     views[view].draw(evaluated, choice, resources)
 
 
-AGAINST = (
-    View("Judged queries", 10, _draw_judged),
-    View("Over time", 30, experiments.draw_over_time),
-)
+AGAINST = (View("Judged queries", 10, _draw_judged), View("Over time", 30, experiments.draw_over_time))

@@ -112,11 +112,7 @@ def choose(resources: Resources) -> Choice | None:
 
 
 def set_box(
-    box: DeltaGenerator,
-    of: str,
-    options: Sequence[str],
-    sets: Mapping[str, QuerySet],
-    file: OpenedFile | None = None,
+    box: DeltaGenerator, of: str, options: Sequence[str], sets: Mapping[str, QuerySet], file: OpenedFile | None = None
 ) -> str:
     """Draw the choice of a query set on the page `of`; the opened evidence file is one of the options."""
 

@@ -32,11 +32,7 @@ from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.widgets import errors_shown, opened_popover
 from cems_workbench.ui.memories.state import open_in_memories
 
-WHY = {
-    "superseded": "Why is {} not above it?",
-    "dropped": "Why was {} dropped?",
-    "low": "Why is {} not higher?",
-}
+WHY = {"superseded": "Why is {} not above it?", "dropped": "Why was {} dropped?", "low": "Why is {} not higher?"}
 """Label of the button that explains a memory's rank, by kind of step; `IS_MISSING` for the others."""
 IS_MISSING = "Why is {} missing?"
 VIEWS = {

@@ -125,8 +125,7 @@ def present_trace(resources: Resources) -> Trace | None:
     try:
         changed = path.stat().st_mtime_ns if path.is_file() else 0
         found = for_all_sessions(
-            ("evidence", path, changed, traced.qid),
-            lambda: traced_query(resources.store, traced.query_set, traced.qid),
+            ("evidence", path, changed, traced.qid), lambda: traced_query(resources.store, traced.query_set, traced.qid)
         )
     except WorkbenchError as error:
         st.error(plain(str(error)))

@@ -36,11 +36,7 @@ SOURCE_COLOURS = {
 DEFAULT_COLOURS = ("#8C6D31",)
 """For every other retriever, such as a plugin's."""
 
-PART_COLOURS = {
-    "importance bonus": "#8C6D31",
-    "importance floor": "#A6611A",
-    "score blend": "#6A5A8C",
-}
+PART_COLOURS = {"importance bonus": "#8C6D31", "importance floor": "#A6611A", "score blend": "#6A5A8C"}
 """Parts of the score after fusion that belong to no single list, by kind."""
 OTHER_PART = "#7B848D"
 

@@ -17,11 +17,7 @@ from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.jobs.catalogue import PRESENT_NAME, named
 from cems_workbench.jobs.evaluation import agreed, labelled_selection
 from cems_workbench.jobs.memory_use import MemoryReport
-from cems_workbench.jobs.query_set_evidence import (
-    judged_selection,
-    measurable,
-    request_for,
-)
+from cems_workbench.jobs.query_set_evidence import judged_selection, measurable, request_for
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options

@@ -37,8 +37,7 @@ def draw_deleted(resources: Resources, _: DeltaGenerator) -> None:
     deleted, total = resources.store.memories.deleted(MAX_ROWS)
     if not deleted:
         widgets.empty(
-            "No deleted memories",
-            "Deleted memories are kept here, hidden from every search, until you restore them.",
+            "No deleted memories", "Deleted memories are kept here, hidden from every search, until you restore them."
         )
         return
     key = f"memories:deleted:{state.present().generation}"

@@ -16,13 +16,7 @@ from workbench_stores.postgres.cems import TABLES
 from workbench_stores.postgres.connection import FUSION_OPTIONS, Database, Reader
 from workbench_stores.postgres.layout import EVERY, Layout, PostgresLayout
 from workbench_stores.postgres.libraries import LIBRARIES
-from workbench_stores.postgres.mapping import (
-    corrected,
-    guessed,
-    mapped,
-    mapped_table,
-    validate,
-)
+from workbench_stores.postgres.mapping import corrected, guessed, mapped, mapped_table, validate
 from workbench_stores.postgres.source import TableSource
 
 LAYOUTS: Sequence[PostgresLayout] = sorted((*LIBRARIES, langgraph.LAYOUT), key=lambda each: each.place)

@@ -23,15 +23,7 @@ from cems_workbench.sources.source import SourceError
 from workbench_stores.postgres import catalog, lexical
 from workbench_stores.postgres.catalog import Table
 from workbench_stores.postgres.connection import Reader
-from workbench_stores.postgres.layout import (
-    EVERY,
-    JSON_TYPES,
-    Layout,
-    layouts,
-    listed,
-    table_layout,
-    wrong_choice,
-)
+from workbench_stores.postgres.layout import EVERY, JSON_TYPES, Layout, layouts, listed, table_layout, wrong_choice
 from workbench_stores.postgres.mapping import guessed
 
 LEMMATISED = "text_lemmatized"
@@ -283,8 +275,7 @@ def _bank(reader: Reader, table: Table, address: Address) -> tuple[str | None, s
 def _hindsight_links(reader: Reader, table: Table, bank: str | None) -> list[sql.Composed]:
     """Queries of (source, target, kind, weight): the links between facts of the bank, and the facts that share an entity."""
     facts = sql.SQL("SELECT id FROM {} WHERE {}").format(
-        table.sql,
-        sql.SQL("TRUE") if bank is None else sql.SQL("bank_id = {}").format(sql.Literal(bank)),
+        table.sql, sql.SQL("TRUE") if bank is None else sql.SQL("bank_id = {}").format(sql.Literal(bank))
     )
     queries = []
     links = catalog.table(reader, f"{table.schema}.memory_links")

@@ -90,10 +90,7 @@ def _draw_edit(context: InspectContext, edit: Edit) -> None:
     trace, off, key = context.trace, context.variants_off, (edit.stored, edit.edited)
     of = edit, trace.evidence, trace.config, context.request
     outcome = context.remembered(
-        "what_if:outcomes",
-        lambda progress: applied(*of, switched_off=off, progress=progress),
-        *key,
-        context.request,
+        "what_if:outcomes", lambda progress: applied(*of, switched_off=off, progress=progress), *key, context.request
     )
     show(outcome.lines, outcome.tables, [outcome.certainty], COLUMNS)
     st.markdown("## In all judged queries")
