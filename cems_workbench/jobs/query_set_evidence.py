@@ -337,9 +337,8 @@ def read_evidence(
 ) -> EvidenceSet | None:
     """The complete evidence of a config; None if there is none. Raises InputError for a damaged file.
 
-    If only a wider selection of the same set was gathered, it is restricted to the queries. Of a set of external traces it is their
-    recorded stages, under any config. `cache` keeps the evidence as long as its file
-    is unchanged.
+    If only a wider selection of the same set was gathered, it is restricted to the queries. Of a set of external traces
+    it is their recorded stages, under any config. `cache` keeps the evidence as long as its file is unchanged.
     """
     traced = read_traced(resources.store, selection.query_set, selection.queries, cache)
     if found := traced or read_exact_evidence(config, selection, resources, cache):

@@ -32,10 +32,9 @@ _NOT_UNDONE = "NOT EXISTS (SELECT 1 FROM label_events AS u WHERE u.undoes = e.id
 class LabelEvent:
     """One change of a judgment: `action` is label, undo, remove or import, `grade` the new grade (None: removed).
 
-    Skips of a pair and queries marked unclear (with an empty memory_id) are events too, and change no judgment. A label of the whole
-    store has the memory_id `records.WHOLE_STORE`.
-    `before` is the replaced state with grade, note, judged_at, source and shown; None if there was no judgment.
-    `undoes` is the id of the event that an undo reverted.
+    Skips of a pair and queries marked unclear (with an empty memory_id) are events too, and change no judgment. A label
+    of the whole store has the memory_id `records.WHOLE_STORE`. `before` is the replaced state with grade, note,
+    judged_at, source and shown; None if there was no judgment. `undoes` is the id of the event that an undo reverted.
     """
 
     id: int
