@@ -21,21 +21,13 @@ from cems_workbench.analysis.supersession import stale_badges, stale_words
 from cems_workbench.errors import one_line
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.list_sources import list_label, ordinal
+from cems_workbench.pipeline.stages import result
 from cems_workbench.pipeline.stages.adjust import ADJUST
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.fusion import FUSION
 from cems_workbench.pipeline.stages.judge import JUDGE
 from cems_workbench.pipeline.stages.lists import LISTS, shown_only
 from cems_workbench.pipeline.stages.rerank import RERANK
-from cems_workbench.pipeline.stages.result import (
-    PartColumn,
-    StageArrays,
-    StageFields,
-    StageRow,
-    field_names,
-    optional_numbers,
-    plain_fields,
-)
 from cems_workbench.pipeline.stages.stage import AnyStage
 from cems_workbench.pipeline.table import Bools, Floats, Ints, ListArrays, memoized
 
@@ -91,7 +83,7 @@ class Column:
 
     def to_json(self) -> dict[str, Any]:
         """The column as plain values, without its cells."""
-        return plain_fields(self, "key stage title kind list parts")
+        return result.plain_fields(self, "key stage title kind list parts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +139,12 @@ class Row:
         return f"{'up' if self.move > 0 else 'down'} {abs(self.move)} from {ordinal(self.former_rank)} {where}"
 
     def to_json(self) -> dict[str, Any]:
-        return plain_fields(self, ROW_FIELDS) | {"cells": {key: cell.to_json() for key, cell in self.cells.items()}}
+        return result.plain_fields(self, ROW_FIELDS) | {
+            "cells": {key: cell.to_json() for key, cell in self.cells.items()}
+        }
 
 
-ROW_FIELDS = field_names(Row)[:-2]
+ROW_FIELDS = result.field_names(Row)[:-2]
 """What is in a row besides its cells."""
 
 
@@ -315,7 +309,7 @@ class _Ends:
     """Where the first ranks are from: "after fusion"."""
 
 
-Arrays = StageArrays[StageRow, StageFields]
+Arrays = result.StageArrays[result.StageRow, result.StageFields]
 
 
 def side_by_side(trace: Trace, grades: Mapping[str, int] | None = None, previous: Trace | None = None) -> SideBySide:
@@ -332,7 +326,7 @@ def side_by_side(trace: Trace, grades: Mapping[str, int] | None = None, previous
     order = _order(lists, stages, ends)
     columns = []
     for one in (one for one in lists if one.present[order].any()):
-        parts = [] if one.raw is None else [PartColumn("raw", None, one.raw)]
+        parts = [] if one.raw is None else [result.PartColumn("raw", None, one.raw)]
         own = _column(LISTS.name, list_label(one.name), "list", one.present, one.rank, one.score, parts, order, one)
         columns.append(own)
     columns = _with_own_keys([*columns, *_stage_columns(trace, stages, order)])
@@ -486,7 +480,7 @@ def _column(
     there: Bools,
     ranks: Ints,
     scores: Floats,
-    parts: Sequence[PartColumn],
+    parts: Sequence[result.PartColumn],
     order: Ints,
     of: _List | None = None,
 ) -> Column:
@@ -499,8 +493,8 @@ def _column(
             words = part.kind.replace("_", " ")
             label = words if part.list is None else f"{list_label(part.list)} {words}"
             labels.append(Part(label, part.kind, part.list))
-            values.append(optional_numbers(numbers))
-    after = values[0] if kind == "judge" else optional_numbers(np.where(there, scores[order], np.nan))
+            values.append(result.optional_numbers(numbers))
+    after = values[0] if kind == "judge" else result.optional_numbers(np.where(there, scores[order], np.nan))
     name = None if of is None else of.name
     own = _optional(np.where(there, ranks[order], 0))
     return Column(name or stage, stage, title, kind, name, tuple(labels), there.tolist(), own, after, values)

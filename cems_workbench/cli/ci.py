@@ -15,27 +15,8 @@ from typing import Annotated
 
 import typer
 
-from cems_workbench.cli.measuring import (
-    CI_GUARD,
-    WATCH_GUARD,
-    BoundsOption,
-    Guards,
-    MetricOption,
-    SeedOption,
-    ToleranceOption,
-    decide,
-)
-from cems_workbench.cli.options import (
-    ConfigChoice,
-    JsonOption,
-    StoreOption,
-    filled_resources,
-    grouped,
-    option,
-    progress_bar,
-    read_evidence,
-    settings_for,
-)
+from cems_workbench.cli import measuring
+from cems_workbench.cli import options as cli
 from cems_workbench.cli.terminal import put, repeated, say, say_next, words_of
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
@@ -50,26 +31,26 @@ LARGE_FILE_BYTES = 50_000_000
 """Bytes of a file that GitHub warns about; it refuses twice that."""
 
 group = typer.Typer(name="ci", help="Check a changed config for regressions.", no_args_is_help=True)
-EvidenceArgument = Annotated[Path, option("EvidenceArgument")]
-ConfigFileOption = Annotated[Path, option("ConfigFileOption")]
-WrittenNoLossOption = Annotated[list[str] | None, option("WrittenNoLossOption")]
+EvidenceArgument = Annotated[Path, cli.option("EvidenceArgument")]
+ConfigFileOption = Annotated[Path, cli.option("ConfigFileOption")]
+WrittenNoLossOption = Annotated[list[str] | None, cli.option("WrittenNoLossOption")]
 
 
 @group.command("check")
-@grouped
+@cli.grouped
 def check_command(
     evidence: EvidenceArgument,
     config: ConfigFileOption,
     against: str | None = None,
     *,
-    guards: Guards,
-    bounds: BoundsOption = None,
-    metric: MetricOption = None,
+    guards: measuring.Guards,
+    bounds: measuring.BoundsOption = None,
+    metric: measuring.MetricOption = None,
     as_markdown: Path | None = None,
     junit: Path | None = None,
     html: Path | None = None,
-    seed: SeedOption = 0,
-    as_json: JsonOption = False,
+    seed: measuring.SeedOption = 0,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Compare a config with its version at a commit, on an evidence file.
 
@@ -82,8 +63,8 @@ def check_command(
         raise InputError(
             "ci check: name a commit to compare the config with (--against origin/main), or --assert a bound"
         )
-    asserted, metrics = guards.asserted([CI_GUARD], bounds), " ".join(metric) if metric else None
-    found = check_change(read_evidence(evidence), config, against, asserted, metrics=metrics, seed=seed)
+    asserted, metrics = guards.asserted([measuring.CI_GUARD], bounds), " ".join(metric) if metric else None
+    found = check_change(cli.read_evidence(evidence), config, against, asserted, metrics=metrics, seed=seed)
     if as_markdown is not None:
         write_text(as_markdown, markdown(found, evidence.name))
     if junit is not None:
@@ -97,17 +78,17 @@ def check_command(
         losses = losses_if_any([EvaluationReport(one.config.name, on, one) for one in evaluations])
         made_on, moment = [on] * len(evaluations), datetime.now(UTC)
         write_text(html, comparison_report(found.comparison, made_on, moment, seed=seed, asserted=found, losses=losses))
-    decide(found, as_json, _losses(evidence, config))
+    measuring.decide(found, as_json, _losses(evidence, config))
 
 
 @group.command("init")
-@grouped
+@cli.grouped
 def init_command(
     evidence: EvidenceArgument,
     config: ConfigFileOption,
     no_loss: WrittenNoLossOption = None,
-    bounds: BoundsOption = None,
-    tolerance: ToleranceOption = None,
+    bounds: measuring.BoundsOption = None,
+    tolerance: measuring.ToleranceOption = None,
     install: str = "cems-workbench",
     force: bool = False,
     shown: bool = False,
@@ -121,7 +102,7 @@ def init_command(
 
     guards = [WRITTEN_GUARD] if no_loss is None else no_loss
     found = check_change(
-        read_evidence(evidence), config, None, Asserted(guards, bounds or ())
+        cli.read_evidence(evidence), config, None, Asserted(guards, bounds or ())
     )  # a bound that can never hold fails now
     texts = files(_relative_path(evidence), _relative_path(config), guards, bounds or (), install, tolerance)
     if shown:
@@ -220,13 +201,13 @@ _CRON = re.compile(r"(@(hourly|daily|weekly|monthly))|(\S+ +\S+ +\S+ +\S+ +\S+)"
 
 def watch_command(
     query_set: str,
-    choice: ConfigChoice,
-    guards: Guards,
+    choice: cli.ConfigChoice,
+    guards: measuring.Guards,
     note: str = "",
     cron: str | None = None,
-    seed: SeedOption = 0,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    seed: measuring.SeedOption = 0,
+    store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Re-evaluate a query set and compare with the last time.
 
@@ -234,17 +215,17 @@ def watch_command(
     """
     from cems_workbench.jobs.regression import watch
 
-    chosen, asserted = choice.read(), guards.asserted([WATCH_GUARD])
+    chosen, asserted = choice.read(), guards.asserted([measuring.WATCH_GUARD])
     if cron is not None:
         put(_crontab_line(cron, store))
         return
-    with progress_bar(as_json) as progress, filled_resources(store) as resources:
+    with cli.progress_bar(as_json) as progress, cli.filled_resources(store) as resources:
         found = watch(chosen, query_set, asserted, resources, progress, note=note, seed=seed)
     if any(outcome.failed for outcome in found.outcomes):
         then = words_of("evaluate", query_set, options=["--losses", *choice.words(store)])
     else:
         then = repeated("--cron", "@daily")
-    decide(found, as_json, then)
+    measuring.decide(found, as_json, then)
 
 
 def _crontab_line(when: str, store: Path | None) -> str:
@@ -257,6 +238,6 @@ def _crontab_line(when: str, store: Path | None) -> str:
             skip = word == "--cron"
             continue
         words.append(word)
-    place = settings_for(store).store.resolve()
+    place = cli.settings_for(store).store.resolve()
     words = [sys.executable, "-m", "cems_workbench", *words, *([] if store else ["--store", str(place)])]
     return f"{when.strip()}  cd {shlex.quote(os.getcwd())} && {shlex.join(words)}".replace("%", "\\%") + "\n"

@@ -13,41 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 
 from cems_workbench.builtin import DEFAULT_PRESET, preset_names
-from cems_workbench.cli.measuring import (
-    BoundsOption,
-    ComparedConfigs,
-    ConfigsChoice,
-    Guards,
-    JudgeKindOption,
-    LimitOption,
-    Measured,
-    Measuring,
-    NameArgument,
-    NamesArgument,
-    Options,
-    PerQueryProjectOption,
-    SeedOption,
-    configs_for,
-    decide,
-    finish,
-    labelled_evidence,
-    measured,
-)
-from cems_workbench.cli.options import (
-    AblateOption,
-    ConfigChoice,
-    ConfigOption,
-    JsonOption,
-    SetOption,
-    StoreOption,
-    filled_resources,
-    given_options,
-    present,
-    print_parts,
-    progress_bar,
-    read_evidence,
-    settings_for,
-)
+from cems_workbench.cli import measuring
+from cems_workbench.cli import options as cli
 from cems_workbench.cli.terminal import flat, put_json, repeated, request_options, say, say_next, unused, words_of
 from cems_workbench.errors import InputError, StoreError, counted
 from cems_workbench.results import Report
@@ -62,13 +29,13 @@ def gather_command(
     query_set: str,
     out: Path | None = None,
     *,
-    choice: ConfigChoice,
-    per_query_project: PerQueryProjectOption = False,
+    choice: cli.ConfigChoice,
+    per_query_project: measuring.PerQueryProjectOption = False,
     judged: bool = False,
-    limit: LimitOption = None,
-    seed: SeedOption = 0,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    limit: measuring.LimitOption = None,
+    seed: measuring.SeedOption = 0,
+    store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Gather the evidence of a query set into one file.
 
@@ -77,7 +44,7 @@ def gather_command(
     chosen = choice.read()
     from cems_workbench.jobs.query_set_evidence import gather_evidence, selected
 
-    with progress_bar(as_json) as progress, filled_resources(store) as resources:
+    with cli.progress_bar(as_json) as progress, cli.filled_resources(store) as resources:
         selection, judgments = selected(query_set, resources, judged, per_query_project, limit, seed)
         if selection.without_project:
             say(f"note: {selection.without_project}", err=True)
@@ -103,13 +70,13 @@ def gather_command(
     then = words_of("tune", report.path, options=["--without-labels", "--out", unused("tuned.yaml")])
     if judgments:
         then = words_of("evaluate", report.path, options=["--losses"])
-    present(Report(lines=lines, values=values), as_json, then)
+    cli.present(Report(lines=lines, values=values), as_json, then)
     if report.left_out:
         raise typer.Exit(2)
 
 
 @dataclass(frozen=True)
-class GatheredConfigs(ConfigsChoice):
+class GatheredConfigs(measuring.ConfigsChoice):
     """The configs of a command on an evidence file."""
 
     preset: list[str] | None = None
@@ -118,9 +85,9 @@ class GatheredConfigs(ConfigsChoice):
 def fill_scores_command(
     evidence: Path,
     choice: GatheredConfigs,
-    ablate: AblateOption = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    ablate: cli.AblateOption = None,
+    store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Add missing reranker scores to an evidence file.
 
@@ -130,10 +97,10 @@ def fill_scores_command(
     from cems_workbench.jobs.evaluation import labelled_file
     from cems_workbench.jobs.scoring import resources_of, score_evidence
 
-    read = read_evidence(evidence)
+    read = cli.read_evidence(evidence)
     configs = [chosen for chosen, _ in choice.read(read.header, ablate)]
     judged = labelled_file(read, None).batch.qids or None
-    with progress_bar(as_json) as progress, resources_of(read, settings_for(store)) as resources:
+    with cli.progress_bar(as_json) as progress, resources_of(read, cli.settings_for(store)) as resources:
         report = score_evidence(read, configs, resources, progress, judged)
     lines = [
         f"{report.path}: {report.pairs} pairs of {report.queries} queries scored",
@@ -144,24 +111,24 @@ def fill_scores_command(
     values |= {"evidence": str(report.path), "failed": dict(report.failed)}
     again = ["--ablate", ablate] if ablate else []
     then = words_of("evaluate", evidence, options=[*choice.words(), *again])
-    present(Report(lines=lines, values=values), as_json, then)
+    cli.present(Report(lines=lines, values=values), as_json, then)
     if report.failed:
         raise typer.Exit(2)
 
 
 def evaluate_command(
-    evidence: NamesArgument,
-    choice: ConfigsChoice,
-    how: Measuring,
+    evidence: measuring.NamesArgument,
+    choice: measuring.ConfigsChoice,
+    how: measuring.Measuring,
     run_out: Path | None = None,
-    bounds: BoundsOption = None,
-    ablate: AblateOption = None,
+    bounds: measuring.BoundsOption = None,
+    ablate: cli.AblateOption = None,
     losses: bool = False,
     cutoff: int | None = None,
     shown: int | None = None,
     compare_judges: bool = False,
-    limit: LimitOption = None,
-    as_json: JsonOption = False,
+    limit: measuring.LimitOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Measure configs on judged queries.
 
@@ -178,7 +145,7 @@ def evaluate_command(
         raise InputError("--cutoff and --show are for --losses")
     k, rows = DEFAULT_K if cutoff is None else cutoff, SHOWN if shown is None else shown
     at, further = k if losses else None, asserted.measures
-    with measured(
+    with measuring.measured(
         evidence, choice, how, as_json, further=further, ablate=ablate, limit=limit, count_losses=at, run_out=run_out
     ) as found:
         if compare_judges and not found.rows:
@@ -194,24 +161,24 @@ def evaluate_command(
         values=values | ({"honest": [view.to_json() for view in views]} if compare_judges else {}),
     )
     if as_json:
-        return decide(worse, as_json)
-    print_parts(worse.lines, (), ())
+        return measuring.decide(worse, as_json)
+    cli.print_parts(worse.lines, (), ())
     if lost is not None:
         remarks = {line for evaluation in found.evaluations for line in evaluation.remarks}
-        print_parts(
+        cli.print_parts(
             (*lost.sentences, *lost.mistakes), lost.tables, [line for line in lost.remarks if line not in remarks]
         )
     for evaluation, (content_hash, answered) in zip(found.evaluations, found.made_on, strict=True):
         answers = [f"lists {answered}"] if answered else []
-        print_parts((), evaluation.tables, (*evaluation.notes, f"content hash {content_hash}", *answers))
+        cli.print_parts((), evaluation.tables, (*evaluation.notes, f"content hash {content_hash}", *answers))
     for line in found.score_lines():
         say(line)
     for view in views:
-        print_parts((), view.tables(), [f"warning: {line}" for line in view.warnings])
-    finish(worse.outcomes, *_next_commands(found, evidence[0], lost))
+        cli.print_parts((), view.tables(), [f"warning: {line}" for line in view.warnings])
+    measuring.finish(worse.outcomes, *_next_commands(found, evidence[0], lost))
 
 
-def _next_commands(found: Measured, name: str, lost: Losses | None) -> list[list[str] | None]:
+def _next_commands(found: measuring.Measured, name: str, lost: Losses | None) -> list[list[str] | None]:
     """Where memories are lost; then why the first of the largest loss is. Files are also compared under another config, which external
     traces do not have; a query set is gathered into a file."""
     store = found.how.store
@@ -222,10 +189,10 @@ def _next_commands(found: Measured, name: str, lost: Losses | None) -> list[list
         return [first, _comparison(found.files, found.configs)]
     gathered = words_of("gather", name, options=["--judged", "--out", unused(f"{name}.evidence")])
     options = flat(option for option in found.configs[0][1] if option[0] != "--ablate")
-    return [first, [*gathered, *options, *given_options(store=store)]]
+    return [first, [*gathered, *options, *cli.given_options(store=store)]]
 
 
-def _comparison(files: Sequence[Path], configs: Sequence[tuple[PipelineConfig, Options]]) -> list[str] | None:
+def _comparison(files: Sequence[Path], configs: Sequence[tuple[PipelineConfig, measuring.Options]]) -> list[str] | None:
     """`compare` of the configs; of a single one with another preset. None without files, or for ablations, which it does not make."""
     options = [option for _, named in configs for option in named]
     if not files or any(name == "--ablate" for name, _ in options):
@@ -239,7 +206,7 @@ def _comparison(files: Sequence[Path], configs: Sequence[tuple[PipelineConfig, O
     return words_of("compare", *files, options=flat(options))
 
 
-def _why_lost(lost: Losses, found: Measured, name: str) -> list[str] | None:
+def _why_lost(lost: Losses, found: measuring.Measured, name: str) -> list[str] | None:
     """`why` of the first memory that the first config loses where it loses most; None if it loses none, or without the store of the
     evidence. Of external traces it is of the recorded stages."""
     from cems_workbench.jobs.tuning import store_of
@@ -254,29 +221,31 @@ def _why_lost(lost: Losses, found: Measured, name: str) -> list[str] | None:
     within = evidence.header.only_project and query.project is not None
     asked = request_options(Request(query.query, query.project, query.as_of, within))
     if evidence.external:
-        options = ["--evidence", name, *asked, *given_options(store=found.how.store)]
+        options = ["--evidence", name, *asked, *cli.given_options(store=found.how.store)]
         return words_of("why", row.query, row.memory_id, options=options)
     chosen, named = found.configs[0]
     if any(option == "--ablate" for option, _ in named) or not (named or chosen.name in preset_names()):
         return None
     named = named or [("--preset", chosen.name)]
     try:
-        with store_of(evidence, settings_for(found.how.store)) as opened:
+        with store_of(evidence, cli.settings_for(found.how.store)) as opened:
             if opened is None or opened.memories.get(row.memory_id) is None:
                 return None
-            place = [] if opened.path.resolve() == settings_for(None).store.resolve() else ["--store", str(opened.path)]
+            place = (
+                [] if opened.path.resolve() == cli.settings_for(None).store.resolve() else ["--store", str(opened.path)]
+            )
     except StoreError:  # locked: the sentence stands without a command
         return None
     return words_of("why", row.query, row.memory_id, options=[*asked, *flat(named), *place])
 
 
 def compare_command(
-    evidence: NamesArgument,
-    choice: ComparedConfigs,
-    how: Measuring,
-    guards: Guards,
+    evidence: measuring.NamesArgument,
+    choice: measuring.ComparedConfigs,
+    how: measuring.Measuring,
+    guards: measuring.Guards,
     shown: int = 10,
-    as_json: JsonOption = False,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Compare configs with the first one, query by query.
 
@@ -287,7 +256,7 @@ def compare_command(
 
     choice.require_two("compare", evidence)
     asserted = guards.asserted()
-    with measured(evidence, choice, how, as_json, further=asserted.measures) as found:
+    with measuring.measured(evidence, choice, how, as_json, further=asserted.measures) as found:
         comparison = found.comparison
     per_query = len(comparison.evaluations[0].qids) <= MAX_QUERIES_PRINTED
     content_hash, _ = found.made_on[0]
@@ -299,22 +268,22 @@ def compare_command(
         notes=(*comparison.notes, gathered),
         values=comparison.to_json(per_query) | {"content_hash": content_hash},
     )
-    options = [*choice.words(), *given_options(store=how.store)]
+    options = [*choice.words(), *cli.given_options(store=how.store)]
     losses = words_of("evaluate", *evidence, options=["--losses", *options])
     page = words_of("report compare", *evidence, options=["--out", unused("compare.html"), *options])
-    decide(worse, as_json, losses, page, lines=found.score_lines())
+    measuring.decide(worse, as_json, losses, page, lines=found.score_lines())
 
 
 def drift_command(
     before: Path,
     after: Path,
-    config: ConfigOption = None,
+    config: cli.ConfigOption = None,
     preset: str | None = None,
-    changes: SetOption = None,
+    changes: cli.SetOption = None,
     cutoff: int = 10,
     shown: int = 10,
     least: float | None = None,
-    as_json: JsonOption = False,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Show which queries' results changed, and how much.
 
@@ -322,24 +291,26 @@ def drift_command(
     """
     from cems_workbench.jobs.regression import drifted
 
-    read = read_evidence(before)
-    chosen, _ = configs_for(read.header, [config] if config else None, [preset] if preset else None, changes, None)[0]
-    later, options = read_evidence(after), given_options(preset, config, changes)
+    read = cli.read_evidence(before)
+    chosen, _ = measuring.configs_for(
+        read.header, [config] if config else None, [preset] if preset else None, changes, None
+    )[0]
+    later, options = cli.read_evidence(after), cli.given_options(preset, config, changes)
     found = drifted(read, later, chosen, cutoff, shown, least)
     if later.judgments:
         then = words_of("evaluate", after, options=["--losses", *options])
     else:
         then = words_of("search", found.values["queries"][0]["query"], options=options)
-    decide(found, as_json, then)
+    measuring.decide(found, as_json, then)
 
 
 def graph_recall_command(
     query_set: str,
     cutoff: int = 10,
     ef_search: list[int] | None = None,
-    per_query_project: PerQueryProjectOption = False,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    per_query_project: measuring.PerQueryProjectOption = False,
+    store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Measure what Chroma's graph finds of the nearest memories.
 
@@ -347,27 +318,27 @@ def graph_recall_command(
     """
     from cems_workbench.jobs.graph_recall import recall_of_set
 
-    with progress_bar(as_json) as progress, filled_resources(store) as resources:
+    with cli.progress_bar(as_json) as progress, cli.filled_resources(store) as resources:
         found = recall_of_set(query_set, resources, cutoff, ef_search or (), per_query_project, progress)
-    graph = ["--set", "lists.vector.index=graph", *given_options(store=store)]
-    present(found, as_json, words_of("evaluate", query_set, options=["--losses", *graph]))
+    graph = ["--set", "lists.vector.index=graph", *cli.given_options(store=store)]
+    cli.present(found, as_json, words_of("evaluate", query_set, options=["--losses", *graph]))
 
 
 DEFAULT_PROBABILITY = 0.5
 
 
 def calibrate_command(
-    evidence: NameArgument,
+    evidence: measuring.NameArgument,
     config: Path | None = None,
     preset: str | None = None,
-    changes: SetOption = None,
+    changes: cli.SetOption = None,
     signal: str | None = None,
     method: Literal["logistic", "isotonic"] = "logistic",
     probability: float = DEFAULT_PROBABILITY,
-    judge_kind: JudgeKindOption = None,
-    per_query_project: PerQueryProjectOption = False,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    judge_kind: measuring.JudgeKindOption = None,
+    per_query_project: measuring.PerQueryProjectOption = False,
+    store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Calibrate the abstain signals on judged queries, some of them without an answer.
 
@@ -377,10 +348,10 @@ def calibrate_command(
     from cems_workbench.tuning.calibration import CALIBRATION_COLUMNS, calibration_table
 
     def configs_of(header: Header | None) -> list[PipelineConfig]:
-        named = configs_for(header, [config] if config else None, [preset] if preset else None, changes, None)
+        named = measuring.configs_for(header, [config] if config else None, [preset] if preset else None, changes, None)
         return [named[0][0]]
 
-    labelled, least = labelled_evidence(
+    labelled, least = measuring.labelled_evidence(
         evidence, configs_of, judge_kind, store, as_json, only_project=per_query_project
     )
     chosen, of_config = next(iter(labelled.items()))
@@ -393,11 +364,11 @@ def calibrate_command(
         values = {"config": chosen.name, "group_by": group_by, "calibrations": [one.to_json() for one in found]}
         return put_json(values | {"without": refused})
     tables = [calibration_table(found, group_by), *([found[0].table] if signal is not None else [])]
-    print_parts((), tables, (CALIBRATION_COLUMNS, *(f"left out: {line}" for line in refused.values())))
+    cli.print_parts((), tables, (CALIBRATION_COLUMNS, *(f"left out: {line}" for line in refused.values())))
     for one in found:
         say(f"--set {one.setting}" if one.setting else f"abstain.{one.signal}: {one.without}")
     usable = [one for one in found if one.setting]
     if usable:
         best = max(usable, key=lambda one: one.auroc)
-        options = given_options(preset, config, [*(changes or ()), str(best.setting)], store)
+        options = cli.given_options(preset, config, [*(changes or ()), str(best.setting)], store)
         say_next(words_of("evaluate", evidence, options=options))

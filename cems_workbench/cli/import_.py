@@ -17,17 +17,7 @@ import typer
 from typer.core import TyperCommand
 
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.cli.options import (
-    JsonOption,
-    StoreOption,
-    filled_resources,
-    given_options,
-    open_existing_store,
-    present,
-    progress_bar,
-    say_left_out,
-    settings_for,
-)
+from cems_workbench.cli import options as cli
 from cems_workbench.cli.terminal import first_search, repeated, say, say_next, words_of
 from cems_workbench.command_words import why_command
 from cems_workbench.errors import InputError, counted
@@ -64,8 +54,8 @@ def import_command(
     embedder: str | None = None,
     re_embed: bool = False,
     undo: bool = False,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Import memories, relations, queries, judgments, logs, or traces of another pipeline.
 
@@ -84,10 +74,10 @@ def import_command(
         if any(each not in (None, False) for each in (*of_rows, *of_texts, chunks, language, vectors)):
             raise InputError(f"{path} is a folder of Chroma: only --embedder, --re-embed and --store are for one")
         settings = _embedding(store, embedder)
-        with progress_bar(as_json) as progress, closing(open_resources(settings)) as resources:
+        with cli.progress_bar(as_json) as progress, closing(open_resources(settings)) as resources:
             specs = connecting.source_specs(resources, address)
             report = connecting.connect(resources, settings, specs, progress, embedder, only_searchable=True)
-            to_search = None if as_json else first_search(resources.store, given_options(store=store))
+            to_search = None if as_json else first_search(resources.store, cli.given_options(store=store))
         return _present_connected(report, to_search, store, as_json)
     if embedder is not None or re_embed:
         raise InputError(f"{path} is no folder of Chroma: --embedder and --re-embed are for one")
@@ -102,15 +92,15 @@ def import_command(
     if query_set is None and os.path.isdir(path):
         query_set = path.resolve().name or None  # a folder's files make one set together
     options = import_options(query_set, scale, match, grade or (), relevant_from, replace=replace, queue=queue)
-    given = given_options(store=store)
-    with progress_bar(as_json) as progress:
+    given = cli.given_options(store=store)
+    with cli.progress_bar(as_json) as progress:
         inputs = inputs_of(path, format)
-        with closing(open_resources(settings_for(store))) as resources:
+        with closing(open_resources(cli.settings_for(store))) as resources:
             rules = chunks, _text_rule(resources.store.texts.rule, text, text_fields, text_tokens), language
             found = import_inputs(path, inputs, resources, options, rules, vectors, progress, briefly=_is_sample(path))
             following = [] if as_json else _next_commands(resources.store, found.reports, path, given)
-    present(found, as_json)
-    say_left_out([] if as_json else found.errors)
+    cli.present(found, as_json)
+    cli.say_left_out([] if as_json else found.errors)
     for line in found.problems:
         say(f"error: {line}", err=True)
     if not as_json:
@@ -126,7 +116,10 @@ def _undo(number: Path | None, store: Path | None, as_json: bool) -> None:
     said = "" if number is None else str(number)
     if said and not said.isdecimal():
         raise InputError(f"--undo: {said!r} is not the number of an import; the command imports lists them")
-    with progress_bar(as_json) as progress, closing(open_resources(settings_for(store), create=False)) as resources:
+    with (
+        cli.progress_bar(as_json) as progress,
+        closing(open_resources(cli.settings_for(store), create=False)) as resources,
+    ):
         done = undo_import(resources.store, int(said) if said else None, progress)
         _, problem, late = refresh(resources, progress)
         total = resources.store.memories.count()
@@ -136,20 +129,20 @@ def _undo(number: Path | None, store: Path | None, as_json: bool) -> None:
         notes=[*done.stay, *([late] if late else []), f"{total} memories in the store"],
         values={**plain_event(done.event), **undone, "memories_in_store": total, "problem": problem or None},
     )
-    present(report, as_json)
+    cli.present(report, as_json)
     if problem:
         say(f"error: {problem}", err=True)
     if not as_json:
-        say_next(words_of("imports", options=given_options(store=store)))
+        say_next(words_of("imports", options=cli.given_options(store=store)))
     if problem:
         raise typer.Exit(2)
 
 
-def imports_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
+def imports_command(store: cli.StoreOption = None, as_json: cli.JsonOption = False) -> None:
     """List the imports on record, newest first, with what each brought; import --undo takes one back."""
     from cems_workbench.jobs.importing import shortened
 
-    with open_existing_store(store) as opened:
+    with cli.open_existing_store(store) as opened:
         events = opened.imports.read()
     rows = []
     for event in events:
@@ -162,8 +155,8 @@ def imports_command(store: StoreOption = None, as_json: JsonOption = False) -> N
         values=list(map(plain_event, events)),
     )
     last = next((event for event in events if event.undone_at is None), None)
-    undo = ["--undo", *given_options(store=store)]
-    present(report, as_json, words_of("import", str(last.number), options=undo) if last else None)
+    undo = ["--undo", *cli.given_options(store=store)]
+    cli.present(report, as_json, words_of("import", str(last.number), options=undo) if last else None)
 
 
 def plain_event(event: ImportEvent) -> dict[str, Any]:
@@ -249,13 +242,13 @@ def _text_rule(present: TextRule, text: str | None, fields: list[str] | None, fi
 
 def reindex_command(
     memory_ids: list[str] | None = None,
-    store: StoreOption = None,
+    store: cli.StoreOption = None,
     mismatched: bool = False,
     chroma: bool = False,
     ef_search: int | None = None,
     ef_construction: int | None = None,
     max_neighbors: int | None = None,
-    as_json: JsonOption = False,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Re-embed with the configured model.
 
@@ -271,7 +264,7 @@ def reindex_command(
         raise InputError(
             f"{options}: the graph is made with the Chroma collection; add --chroma, which writes it again"
         )
-    with progress_bar(as_json) as progress, filled_resources(store) as resources:
+    with cli.progress_bar(as_json) as progress, cli.filled_resources(store) as resources:
         for memory_id in memory_ids or ():
             require_stored(memory_id, resources.store)
         named = mismatched_memories(resources.store, resources.embedder, progress) if mismatched else []
@@ -280,7 +273,7 @@ def reindex_command(
         indexes, embedder = resources.store.indexes, resources.embedder.model_id
         late = indexes.renew_chroma(embedder, progress, hnsw) if chroma else indexes.catch_up_chroma(embedder, progress)
         told = resources.store.notices
-        to_search = first_search(resources.store, given_options(store=store))
+        to_search = first_search(resources.store, cli.given_options(store=store))
         total = resources.store.memories.count()
     embedded = report.embedded if report else 0
     found = Report(
@@ -291,7 +284,7 @@ def reindex_command(
         ],
         values={"embedder": embedder, "memories_in_store": total, "embedded": embedded, "chroma": late or None},
     )
-    present(found, as_json, to_search)
+    cli.present(found, as_json, to_search)
 
 
 class ConnectCommand(TyperCommand):
@@ -315,8 +308,8 @@ def connect_command(
     list_kinds: bool = False,
     forget: bool = False,
     rows_per_second: int | None = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Import memories, chunks, vectors and relations from a live system (read-only).
 
@@ -328,7 +321,7 @@ def connect_command(
     from cems_workbench.sources.address import parse
 
     if list_kinds:
-        return present(_kinds(), as_json)
+        return cli.present(_kinds(), as_json)
     columns = (
         None if mapping is None else connecting.read_mapping(read_text(mapping, "mapping"), f"--mapping {mapping}")
     )
@@ -339,40 +332,40 @@ def connect_command(
         plain, found = spec.address.plain, connecting.probe_source(spec)
         facts = (("source", f"{found.kind} at {plain}"), ("engine", found.engine), *found.facts)
         values = {"address": plain, **dataclasses.asdict(found)}
-        options = [*(["--mapping", str(mapping)] if mapping is not None else []), *given_options(store=store)]
+        options = [*(["--mapping", str(mapping)] if mapping is not None else []), *cli.given_options(store=store)]
         report = Report(tables=[Table(("what", "found"), facts)], values=values)
-        return present(report, as_json, words_of("connect", plain, options=options))
+        return cli.present(report, as_json, words_of("connect", plain, options=options))
     settings = _embedding(store, embedder)
-    with progress_bar(as_json) as progress, closing(open_resources(settings)) as resources:
+    with cli.progress_bar(as_json) as progress, closing(open_resources(settings)) as resources:
         specs = connecting.source_specs(resources, address, columns)
         if forget:
             for plain in [each.address.plain for each in specs]:
                 count = connecting.forget(resources, settings, plain)
                 say(f"{plain}: {counted(count, 'memories')} deleted, source removed")
-            say_next(first_search(resources.store, given_options(store=store)))
+            say_next(first_search(resources.store, cli.given_options(store=store)))
             return
         specs = [dataclasses.replace(each, address=_with_password(each.address, ask_password)) for each in specs]
         connected = connecting.connect(resources, settings, specs, progress, embedder, rows_per_second)
-        to_search = None if as_json else first_search(resources.store, given_options(store=store))
+        to_search = None if as_json else first_search(resources.store, cli.given_options(store=store))
     _present_connected(connected, to_search, store, as_json)
 
 
 def _embedding(store: Path | None, embedder: str | None) -> Settings:
     """The settings, with an embedder if the command names one."""
-    settings = settings_for(store)
+    settings = cli.settings_for(store)
     return settings if embedder is None else settings.model_copy(update={"embedder": embedder})
 
 
 def _present_connected(report: ConnectReport, to_search: list[str] | None, store: Path | None, as_json: bool) -> None:
     """Print what was taken of sources; exits 2 if rows were left out."""
-    present(report, as_json)
+    cli.present(report, as_json)
     if not as_json:
         for snapshot in report.sources:
             problems = [f"{snapshot.address}: {one.memory_id}: {one.field}: {one.reason}" for one in snapshot.problems]
-            say_left_out(problems, more=snapshot.more_problems)
+            cli.say_left_out(problems, more=snapshot.more_problems)
         if report.problem:
             say(f"not searchable yet: {report.problem}", err=True)
-        given = given_options(store=store)
+        given = cli.given_options(store=store)
         again = any(snapshot.origins and snapshot.origins.mismatches for snapshot in report.sources)
         say_next(
             words_of("doctor", options=given) if report.problem else to_search,

@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from cems_workbench.cli.options import (
-    JsonOption,
-    StoreOption,
-    given_options,
-    open_existing_store,
-    present,
-    print_table,
-    progress_bar,
-    queries_of,
-    say_left_out,
-    settings_for,
-)
+from cems_workbench.cli import options as cli
 from cems_workbench.cli.terminal import put, say, say_next, unused, words_of
 from cems_workbench.errors import InputError, counted
 from cems_workbench.platform.atomic_write import write_text
@@ -63,7 +52,7 @@ def judgments_command(
     *,
     labels: Labels,
     out: Path | None = None,
-    store: StoreOption = None,
+    store: cli.StoreOption = None,
 ) -> None:
     """Export judgments, or the queries.
 
@@ -73,9 +62,9 @@ def judgments_command(
     from cems_workbench.formats.queries import write as queries_written
 
     left_out: tuple[str, ...] = ()
-    with open_existing_store(store) as opened:
+    with cli.open_existing_store(store) as opened:
         every_label = opened.judgments.read()
-        queries = {query.qid: query for query in queries_of(opened, query_set)}
+        queries = {query.qid: query for query in cli.queries_of(opened, query_set)}
         if format == QUERIES_FORMAT:
             text = queries_written(queries.values())
         else:
@@ -87,7 +76,7 @@ def judgments_command(
     else:
         write_text(out, text, newline="")
         if every_label:
-            say_next(words_of("evaluate", query_set or "all", options=["--losses", *given_options(store=store)]))
+            say_next(words_of("evaluate", query_set or "all", options=["--losses", *cli.given_options(store=store)]))
     for line in left_out:
         say(f"left out: {line}", err=True)
     if left_out:
@@ -99,8 +88,8 @@ def agreement_command(
     weights: str = "quadratic",
     level: str = "ordinal",
     seed: int = 0,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Measure how far reviewers agree.
 
@@ -113,8 +102,8 @@ def agreement_command(
         raise InputError(f"--weights: {weights!r} is not one of linear, quadratic")
     if level not in ("nominal", "ordinal", "interval"):
         raise InputError(f"--level: {level!r} is not one of nominal, ordinal, interval")
-    with open_existing_store(store) as opened:
-        queries = {query.qid: query for query in queries_of(opened, query_set)}
+    with cli.open_existing_store(store) as opened:
+        queries = {query.qid: query for query in cli.queries_of(opened, query_set)}
         every = Labels().read(opened, set(queries))
         labels, of_store = of_memories(every)
         relevant_from = opened.query_sets.relevant_from_of([judgment.qid for judgment in of_store])
@@ -149,7 +138,7 @@ def agreement_command(
         values={"coefficients": values, "disagreements": list(map(dataclasses.asdict, differing)), **no_answer},
     )
     again = ("app",) if differing else ("evaluate", query_set or "all")
-    present(found, as_json, words_of(*again, options=given_options(store=store)))
+    cli.present(found, as_json, words_of(*again, options=cli.given_options(store=store)))
 
 
 def dataset_command(
@@ -159,8 +148,8 @@ def dataset_command(
     project: str | None = None,
     *,
     labels: Labels,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Export memories, queries and judgments together.
 
@@ -168,7 +157,7 @@ def dataset_command(
     """
     from cems_workbench.formats import dataset_writers, write_dataset
 
-    with open_existing_store(store) as opened, progress_bar(as_json) as progress:
+    with cli.open_existing_store(store) as opened, cli.progress_bar(as_json) as progress:
         dataset = _dataset(opened, query_set, project, labels)
         done = write_dataset(format, dataset, out, progress)
     kinds = dataset_writers()[format].kinds
@@ -183,11 +172,11 @@ def dataset_command(
         lines=[f"{counted} written to {out} as {format}", *notes, *done.notes],
         values={**dataclasses.asdict(done), "no_place_for": left, "out": str(out)},
     )
-    present(report, as_json)
+    cli.present(report, as_json)
     if not as_json:
         for line in done.not_kept:
             say(f"not kept: {line}", err=True)
-        say_left_out(done.left_out)
+        cli.say_left_out(done.left_out)
         say_next(words_of("import", out, options=["--store", unused(f"{out.stem}-store")]))
     if done.left_out or done.not_kept:
         raise typer.Exit(1)
@@ -197,7 +186,7 @@ def _dataset(store: Store, query_set: str | None, project: str | None, labels: L
     """What is asked for; the memories pass through, the rest is in memory. Raises InputError for an unknown project."""
     from cems_workbench.formats import DataSet
 
-    queries = queries_of(store, query_set)
+    queries = cli.queries_of(store, query_set)
     counts = dict(store.memories.projects())
     if problem := store.memories.project_problem(project):
         raise InputError(f"--project: {problem}")
@@ -215,7 +204,7 @@ def _dataset(store: Store, query_set: str | None, project: str | None, labels: L
 
 
 def sample_command(
-    log: Path, query_set: str, strategy: str = "frequent", size: int = 100, seed: int = 0, store: StoreOption = None
+    log: Path, query_set: str, strategy: str = "frequent", size: int = 100, seed: int = 0, store: cli.StoreOption = None
 ) -> None:
     """Sample a query log into a query set.
 
@@ -228,23 +217,23 @@ def sample_command(
 
     if strategy not in log_sampling.STRATEGIES:
         raise InputError(f"--strategy: {strategy!r} is not one of {', '.join(log_sampling.STRATEGIES)}")
-    with progress_bar() as progress:
+    with cli.progress_bar() as progress:
         parsed = read(log, log_format(log) or logs.NAME, progress)
         errors = parsed.errors
         if not parsed.queries:
             raise InputError(f"{log} has no query that can be read" + (f"; {errors[0]}" if errors else ""))
-        with closing(open_resources(settings_for(store))) as resources:
+        with closing(open_resources(cli.settings_for(store))) as resources:
             answers = resources.store.recorded_answers.resolved(parsed.answers, parsed.extra.get("id_length"))
             entries = askings(parsed.queries, answers)
             chosen, scores = log_sampling.sampled(entries, strategy, size, seed, resources, progress)
             made = resources.store.query_sets.put(query_set, [logged.query for logged in chosen], log.name)
     rows = [[logged.query.qid, logged.query.query, logged.times, scores.get(logged.query.qid)] for logged in chosen]
-    print_table(["qid", "query", "times", "judge"], rows)
+    cli.print_table(["qid", "query", "times", "judge"], rows)
     if len(answers) < len(entries):
         say(not_recorded(len(entries) - len(answers), len(entries)))
     say(f"query set {made.name}, version {made.version}: {counted(made.size, 'queries')}")
-    options = ["--out", unused(f"{made.name}.evidence"), *given_options(store=store)]
+    options = ["--out", unused(f"{made.name}.evidence"), *cli.given_options(store=store)]
     say_next(words_of("gather", made.name, options=options))
-    say_left_out(errors, all_in_json=False)
+    cli.say_left_out(errors, all_in_json=False)
     if errors:
         raise typer.Exit(2)

@@ -12,19 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from cems_workbench.cli.options import (
-    ConfigsOption,
-    PresetsOption,
-    SetOption,
-    StoreOption,
-    chosen_config,
-    given_options,
-    option,
-    present,
-    progress_bar,
-    read_evidence,
-    settings_for,
-)
+from cems_workbench.cli import options as cli
 from cems_workbench.cli.terminal import flat, say, say_next
 from cems_workbench.errors import InputError
 
@@ -41,20 +29,20 @@ if TYPE_CHECKING:
     from cems_workbench.jobs.evaluation import EvaluationReport, LabelledEvidence
     from cems_workbench.jobs.regression import Regression
 
-NameArgument = Annotated[str, option("NameArgument")]
-NamesArgument = Annotated[list[str], option("NamesArgument")]
-PerQueryProjectOption = Annotated[bool, option("PerQueryProjectOption")]
-LimitOption = Annotated[int | None, option("LimitOption")]
-SeedOption = Annotated[int, option("SeedOption")]
+NameArgument = Annotated[str, cli.option("NameArgument")]
+NamesArgument = Annotated[list[str], cli.option("NamesArgument")]
+PerQueryProjectOption = Annotated[bool, cli.option("PerQueryProjectOption")]
+LimitOption = Annotated[int | None, cli.option("LimitOption")]
+SeedOption = Annotated[int, cli.option("SeedOption")]
 CI_GUARD, WATCH_GUARD = "nDCG@10 p<0.05", "nDCG@10 p<0.01"
 """What `ci check` and `watch` assert by default. Measured daily, a p below 0.05 comes by chance every three weeks."""
 Options = Sequence[tuple[str, str]]
 """Command line options with their values that name a config for `fill-scores`."""
-MetricOption = Annotated[list[str] | None, option("MetricOption")]
-GradeOption = Annotated[int | None, option("GradeOption")]
-JudgeKindOption = Annotated[Literal["human", "model"] | None, option("JudgeKindOption")]
-ToleranceOption = Annotated[float | None, option("ToleranceOption")]
-BoundsOption = Annotated[list[str] | None, option("BoundsOption")]
+MetricOption = Annotated[list[str] | None, cli.option("MetricOption")]
+GradeOption = Annotated[int | None, cli.option("GradeOption")]
+JudgeKindOption = Annotated[Literal["human", "model"] | None, cli.option("JudgeKindOption")]
+ToleranceOption = Annotated[float | None, cli.option("ToleranceOption")]
+BoundsOption = Annotated[list[str] | None, cli.option("BoundsOption")]
 
 
 @dataclass(frozen=True)
@@ -77,9 +65,9 @@ class Guards:
 class ConfigsChoice:
     """The configs of a command."""
 
-    config: ConfigsOption = None
-    preset: PresetsOption = None
-    changes: SetOption = None
+    config: cli.ConfigsOption = None
+    preset: cli.PresetsOption = None
+    changes: cli.SetOption = None
 
     def read(self, header: Header | None, ablate: str | None = None) -> list[tuple[PipelineConfig, Options]]:
         """The configs on evidence with this header, as `configs_for`."""
@@ -114,7 +102,7 @@ class Measuring:
     judge_kind: JudgeKindOption = None
     per_query_project: PerQueryProjectOption = False
     seed: SeedOption = 0
-    store: StoreOption = None
+    store: cli.StoreOption = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +219,7 @@ def measured(
     )
     least, measures = wanted(relevant_from)
     refuse_nothing(labelled[chosen[0][0]].batch.queries, names[0])
-    with progress_bar(quiet) as progress:
+    with cli.progress_bar(quiet) as progress:
         named = [(one.name, one) for one, _ in chosen]
         rows, _ = evaluate_configs(named, labelled.__getitem__, measures, seed=how.seed, progress=progress)
     if run_out is not None:
@@ -259,7 +247,7 @@ def _streamed(
     from cems_workbench.jobs.evaluation import evaluate_streamed
     from cems_workbench.platform.atomic_write import write_atomically
 
-    with progress_bar(quiet) as progress, ExitStack() as stack:
+    with cli.progress_bar(quiet) as progress, ExitStack() as stack:
         file = None
         try:
             if run_out is not None:
@@ -323,20 +311,20 @@ def labelled_evidence(
     from cems_workbench.jobs.traced_sets import traced_header
 
     if evidence_files([name], gathering=only_project) is not None:
-        read = read_evidence(Path(name))
+        read = cli.read_evidence(Path(name))
         of_file = labelled_file(read, judges)
         return dict.fromkeys(configs_of(read.header), of_file), read.header.relevant_from
-    configs = configs_of(traced_header(settings_for(store).store, name))
+    configs = configs_of(traced_header(cli.settings_for(store).store, name))
     begun = datetime.now(UTC)
     found: dict[PipelineConfig, LabelledEvidence] = {}
     cache = RecentCache(size=2)  # consecutive configs often need the same evidence
-    with closing(open_resources(settings_for(store), create=False)) as resources:
+    with closing(open_resources(cli.settings_for(store), create=False)) as resources:
         selection, judgments = selected(name, resources, judged, only_project, *drawing)
         if selection.without_project:
             say(f"note: {selection.without_project}", err=True)
         grades = agreed(judgments, judges)
         for config in configs:
-            with progress_bar(quiet) as progress:
+            with cli.progress_bar(quiet) as progress:
                 evidence = ensure_evidence(config, selection, judgments, resources, progress, cache, begun)
             found[config] = labelled(evidence, grades, cache, timed=False)
         return found, resources.store.query_sets.relevant_from(name)
@@ -371,13 +359,13 @@ def _named(files: Sequence[Path] | None, presets: Sequence[str] | None) -> list[
 
 def score_line(evidence: Path, named: Options, store: Path | None = None) -> str:
     """The command, quoted for a shell, that adds the missing scores of a file for the configs that these options name."""
-    words = ["fill-scores", str(evidence), *flat(named), *given_options(store=store)]
+    words = ["fill-scores", str(evidence), *flat(named), *cli.given_options(store=store)]
     return f"score them: {shlex.join(['python', '-m', 'cems_workbench', *words])}"
 
 
 def decide(found: Regression, as_json: bool, *then: Sequence[str] | None, lines: Sequence[str] = ()) -> None:
     """Print what got worse, with commands in further lines that are not wrapped, and exit as `finish` does."""
-    present(found, as_json)
+    cli.present(found, as_json)
     for line in () if as_json else lines:
         say(line)
     finish(found.outcomes, *(() if as_json else then))
@@ -397,7 +385,7 @@ def default_config(header: Header | None, changes: Sequence[str] | None) -> Pipe
     from cems_workbench.config import parse_assignment, with_values
 
     if header is None:
-        return chosen_config(None, None, changes)
+        return cli.chosen_config(None, None, changes)
     return with_values(header.config, dict(parse_assignment(text) for text in changes or ()), "--set")
 
 
@@ -407,8 +395,8 @@ def chosen_configs(
     """The named configs with the changes applied, each under a unique name."""
     from cems_workbench.jobs.catalogue import with_unique_names
 
-    chosen = [chosen_config(None, path, changes) for path in files or ()]
-    chosen += [chosen_config(name, None, changes) for name in presets or ()]
+    chosen = [cli.chosen_config(None, path, changes) for path in files or ()]
+    chosen += [cli.chosen_config(name, None, changes) for name in presets or ()]
     return with_unique_names(chosen)
 
 

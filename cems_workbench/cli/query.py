@@ -12,25 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cems_workbench.builtin import preset_names
+from cems_workbench.cli import options as cli
 from cems_workbench.cli.measuring import JudgeKindOption, default_config, evidence_files
-from cems_workbench.cli.options import (
-    Asked,
-    AskedInFull,
-    ConfigChoice,
-    CutoffOption,
-    JsonOption,
-    QueryArgument,
-    ReportOption,
-    StoreOption,
-    chosen_config,
-    given_options,
-    open_existing_store,
-    opened_store,
-    present,
-    print_rows,
-    progress_bar,
-    settings_for,
-)
 from cems_workbench.cli.terminal import put_json, repeated, request_options, say, say_next, say_wrapped
 from cems_workbench.command_words import asked_options, command_line, words_of
 from cems_workbench.command_words import why_command as why_words
@@ -50,14 +33,14 @@ if TYPE_CHECKING:
 
 def search_command(
     query: str,
-    choice: ConfigChoice,
-    asked: AskedInFull,
+    choice: cli.ConfigChoice,
+    asked: cli.AskedInFull,
     bundle: Path | None = None,
     redact: bool = False,
     explain: bool = False,
     stages: bool = False,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Run the pipeline for one query.
 
@@ -79,7 +62,7 @@ def search_command(
     step = next_step(answer.trace, judged.grades, judged.relevant_from, judged.answerable)
     if step.kind not in ("nothing", "superseded", "expired"):  # printed with the ranking
         say_wrapped(step.words)
-    label = words_of("app", options=given_options(store=store)) if step.place == "label" else None
+    label = words_of("app", options=cli.given_options(store=store)) if step.place == "label" else None
     again = asked_options(**asked.fields(), without=answer.off)
     say_next(*_after_search(step, answer.trace, again, choice.words(store)), label)
 
@@ -104,11 +87,11 @@ def _after_search(step: NextStep, trace: Trace, asked: Sequence[str], options: S
 
 def replay_command(
     bundle: Path,
-    choice: ConfigChoice,
+    choice: cli.ConfigChoice,
     explain: bool = False,
     stages: bool = False,
     spans: Path | None = None,
-    as_json: JsonOption = False,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Replay an evidence bundle under a config.
 
@@ -139,25 +122,25 @@ def _print(answer: Answer, as_json: bool, stages: bool, explain: bool, grades: M
         from cems_workbench.analysis.side_by_side import side_by_side
 
         return put_json(answer.to_json() | {"side_by_side": side_by_side(answer.trace, grades).to_json()})
-    present(answer, as_json, also=[answer.parts(grades)] if explain and not as_json else [])
+    cli.present(answer, as_json, also=[answer.parts(grades)] if explain and not as_json else [])
     if (stages or explain) and not as_json:  # the judge changes no ranking: it warns only if the stages are shown
         for line in answer.judge_warnings:
             say(line, err=True)
     if stages and not as_json:
         say()
-        print_rows(answer.stages)
+        cli.print_rows(answer.stages)
 
 
 def operation_command(operation: Operation) -> Callable[..., None]:
     """The command of an operation on an answered query."""
 
     def run(
-        query: QueryArgument,
-        choice: ConfigChoice,
-        asked: AskedInFull,
-        html: ReportOption = None,
-        store: StoreOption = None,
-        as_json: JsonOption = False,
+        query: cli.QueryArgument,
+        choice: cli.ConfigChoice,
+        asked: cli.AskedInFull,
+        html: cli.ReportOption = None,
+        store: cli.StoreOption = None,
+        as_json: cli.JsonOption = False,
     ) -> None:
         with asked.answer(query, choice.read(), store, as_json) as (_, answer, _):
             found = answer.ask(operation.name)
@@ -166,7 +149,7 @@ def operation_command(operation: Operation) -> Callable[..., None]:
             from cems_workbench.report.page import result_report
 
             write_text(html, result_report(found, datetime.now(UTC)))
-        present(found, as_json)
+        cli.present(found, as_json)
 
     run.__doc__ = operation.question
     return run
@@ -175,14 +158,14 @@ def operation_command(operation: Operation) -> Callable[..., None]:
 def why_command(
     query: str,
     memory_id: str,
-    choice: ConfigChoice,
-    asked: AskedInFull,
-    cutoff: CutoffOption = None,
+    choice: cli.ConfigChoice,
+    asked: cli.AskedInFull,
+    cutoff: cli.CutoffOption = None,
     evidence: Path | None = None,
     labelled: bool = False,
     graph: bool = False,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Explain why a memory is missing, and what would return it.
 
@@ -199,7 +182,7 @@ def why_command(
     if as_json:
         engine = searched.notes.get("engine")
         return put_json(found.to_json() | ({"engine": engine} if engine else {}))
-    present(found)
+    cli.present(found)
     given = choice.words(store)
     if searched.external and evidence is not None:
         say_next(_after_traced(found.why.path.memory_id, evidence, store))
@@ -214,8 +197,8 @@ def why_command(
 def explained(
     query: str,
     memory_id: str,
-    choice: ConfigChoice,
-    asked: AskedInFull,
+    choice: cli.ConfigChoice,
+    asked: cli.AskedInFull,
     cutoff: int | None,
     labelled: bool,
     store: Path | None,
@@ -233,8 +216,8 @@ def _of_evidence(
     query: str,
     memory_id: str,
     name: Path,
-    choice: ConfigChoice,
-    asked: AskedInFull,
+    choice: cli.ConfigChoice,
+    asked: cli.AskedInFull,
     cutoff: int | None,
     store: Path | None,
     quiet: bool,
@@ -254,12 +237,12 @@ def _of_evidence(
             require_no_config(name, own, True, [chosen])
         chosen = own.config
     if memory_id not in bundle.memories and len(memory_id.split()) == 1 and not name.exists():
-        with open_existing_store(store) as opened:  # a set of the store: no list of the trace had it
+        with cli.open_existing_store(store) as opened:  # a set of the store: no list of the trace had it
             require_stored(memory_id, opened)
     left_out = known_variants(asked.without or (), len(bundle.variants), "--without-variant")
     answer = Answer(replay(bundle, chosen, switched_off=left_out), off=left_out)
     of_set = traced_mistakes(path) if bundle.external and path is not None else ()
-    with progress_bar(quiet) as progress:
+    with cli.progress_bar(quiet) as progress:
         return explanation(answer, memory_id, k=cutoff, of_set=of_set, progress=progress)
 
 
@@ -267,9 +250,9 @@ def _after_traced(memory_id: str, evidence: Path, store: Path | None) -> list[st
     """What a memory does in the other traced queries; without judgments, which preset comes closest."""
     from cems_workbench.jobs.traces import is_judged
 
-    options = given_options(None, None, None, store)
+    options = cli.given_options(None, None, None, store)
     if not evidence.exists():
-        with open_existing_store(store) as opened:
+        with cli.open_existing_store(store) as opened:
             if not is_judged(opened, str(evidence)):
                 return words_of("fidelity", options=[f"--recorded={evidence}", "--nearest", *options])
     return words_of("memory", memory_id, evidence, options=options)
@@ -314,7 +297,7 @@ def _evidence_of(query: str, name: Path, store: Path | None) -> tuple[Evidence, 
     from cems_workbench.jobs.traced_sets import traced_header, traced_path
     from cems_workbench.pipeline import read_bundle
 
-    folder = settings_for(store).store
+    folder = cli.settings_for(store).store
     path = name if name.exists() or traced_header(folder, str(name)) is None else traced_path(folder, str(name))
     if not is_evidence_file(path):
         bundle = read_bundle(path)
@@ -332,8 +315,8 @@ def _evidence_of(query: str, name: Path, store: Path | None) -> tuple[Evidence, 
 
 def what_if_command(
     query: str,
-    choice: ConfigChoice,
-    asked: Asked,
+    choice: cli.ConfigChoice,
+    asked: cli.Asked,
     without: str | None = None,
     text: str | None = None,
     text_file: Path | None = None,
@@ -341,8 +324,8 @@ def what_if_command(
     of_project: str | None = None,
     scope: str = "personal",
     queries: str | None = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Show what comes in a memory's place, or whether a new memory would be found. Nothing is stored."""
     if sum(given is not None for given in (without, text, text_file)) != 1:
@@ -367,7 +350,7 @@ def what_if_command(
         any_judged = not as_json and bool(opened.resources.store.judgments.read())
     assert answer.request is not None
     then = words_of("search", query, options=[*request_options(answer.request), *choice.words(store)])
-    present(found, as_json, repeated("--queries", "all") if queries is None and any_judged else then)
+    cli.present(found, as_json, repeated("--queries", "all") if queries is None and any_judged else then)
 
 
 def memory_command(
@@ -375,11 +358,11 @@ def memory_command(
     *,
     hubs: bool = False,
     orphans: bool = False,
-    choice: ConfigChoice,
-    cutoff: CutoffOption = None,
+    choice: cli.ConfigChoice,
+    cutoff: cli.CutoffOption = None,
     judge_kind: JudgeKindOption = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Show where a memory is wanted, returned, returned although judged irrelevant, and lost, over all queries.
 
@@ -398,17 +381,20 @@ def memory_command(
     if paths is not None:
         with EvidenceStream(paths) as stream:
             used = chosen or default_config(stream.header, choice.changes)
-        with progress_bar(as_json) as progress:
+        with cli.progress_bar(as_json) as progress:
             found = memory_use(paths, memory_id, used, k=cutoff, judges=judge_kind, progress=progress)
     else:
-        used, query_set = chosen or chosen_config(None, None, choice.changes), sources[0] if sources else ALL_QUERIES
-        with progress_bar(as_json) as progress, opened_store(store) as opened:
+        used, query_set = (
+            chosen or cli.chosen_config(None, None, choice.changes),
+            sources[0] if sources else ALL_QUERIES,
+        )
+        with cli.progress_bar(as_json) as progress, cli.opened_store(store) as opened:
             found = memory_use(
                 opened, memory_id, used, query_set=query_set, k=cutoff, judges=judge_kind, progress=progress
             )
     options = choice.words(store)
     if found.external:  # `why` finds the recorded stages there, and no config changes them
-        options = ["--evidence", sources[0], *given_options(store=store)]
+        options = ["--evidence", sources[0], *cli.given_options(store=store)]
     elif not (choice.preset or choice.config) and sources and used.name in preset_names():
         options = ["--preset", used.name, *options]  # of the evidence
     found = replace(found, options=tuple(options))
@@ -423,7 +409,7 @@ def memory_command(
         return put_json({name: value for name, value in found.to_json().items() if name not in left_out})
     for _, sentence, table in listed:
         say(sentence)
-        print_rows(table)
+        cli.print_rows(table)
     first = next((table.rows[0][0] for *_, table in listed if table), None)
     if first is not None:
         say_next(words_of("memory", first, *sources, options=options))
@@ -449,11 +435,11 @@ def blame_command(
     text: str,
     query: str | None = None,
     *,
-    choice: ConfigChoice,
-    asked: Asked,
+    choice: cli.ConfigChoice,
+    asked: cli.Asked,
     returned: bool = False,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
+    store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Find the memories that an answer rests on.
 
@@ -469,11 +455,11 @@ def blame_command(
     from cems_workbench.jobs.memory_use import blame_answer
 
     said = sys.stdin.read() if text == "-" else text
-    with progress_bar(as_json) as progress, opened_store(store) as opened:
+    with cli.progress_bar(as_json) as progress, cli.opened_store(store) as opened:
         asked.check_project(opened.resources.store)
         found = blame_answer(said, opened.resources, chosen, request, returned=returned, progress=progress)
     options = choice.words(store)
-    present(BlameReport(found, options=tuple(options)), as_json)
+    cli.present(BlameReport(found, options=tuple(options)), as_json)
     if as_json:
         return
     first = [blamed.memories[0] for blamed in found.claims if blamed.memories]

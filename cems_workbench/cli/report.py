@@ -7,16 +7,8 @@ from pathlib import Path
 
 import typer
 
+from cems_workbench.cli import options as cli
 from cems_workbench.cli.measuring import ComparedConfigs, Measuring, NamesArgument, ToleranceOption, measured
-from cems_workbench.cli.options import (
-    AskedInFull,
-    ConfigChoice,
-    CutoffOption,
-    StoreOption,
-    given_options,
-    grouped,
-    open_existing_store,
-)
 from cems_workbench.cli.query import explained, next_commands
 from cems_workbench.cli.terminal import say, say_next, words_of
 from cems_workbench.platform.atomic_write import write_text
@@ -25,7 +17,7 @@ group = typer.Typer(name="report", help="Write a comparison or an explanation as
 
 
 @group.command("compare")
-@grouped
+@cli.grouped
 def compare_command(
     evidence: NamesArgument,
     out: Path,
@@ -60,22 +52,22 @@ def compare_command(
             answered=found.made_on[0][1],
         )
     _write(out, page)
-    options = ["--losses", *choice.words(), *given_options(store=how.store)]
+    options = ["--losses", *choice.words(), *cli.given_options(store=how.store)]
     say_next(words_of("evaluate", *evidence, options=options))
 
 
 @group.command("why")
-@grouped
+@cli.grouped
 def why_command(
     query: str,
     memory_id: str,
     out: Path,
-    choice: ConfigChoice,
-    asked: AskedInFull,
-    cutoff: CutoffOption = None,
+    choice: cli.ConfigChoice,
+    asked: cli.AskedInFull,
+    cutoff: cli.CutoffOption = None,
     labelled: bool = False,
     redact: bool = False,
-    store: StoreOption = None,
+    store: cli.StoreOption = None,
 ) -> None:
     """Report why a memory is missing, and what would return it. Nothing is changed.
 
@@ -84,7 +76,7 @@ def why_command(
     from cems_workbench.report.investigation import investigation_report
 
     found = explained(query, memory_id, choice, asked, cutoff, labelled, store, quiet=False)
-    with open_existing_store(store) as opened:
+    with cli.open_existing_store(store) as opened:
         memory = opened.memories.get(found.why.path.memory_id)
     trace = found.answer.trace
     _write(out, investigation_report(found.why, trace, datetime.now(UTC), memory=memory, redact=redact))

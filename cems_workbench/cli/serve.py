@@ -18,19 +18,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from cems_workbench.builtin import APP_ROOT, SAMPLE_DATA
-from cems_workbench.cli.options import (
-    ConfigOption,
-    JsonOption,
-    PresetOption,
-    StoreOption,
-    chosen_config,
-    filled_resources,
-    given_options,
-    open_existing_store,
-    present,
-    progress_bar,
-    settings_for,
-)
+from cems_workbench.cli import options as cli
 from cems_workbench.cli.terminal import first_search, say, words_of
 from cems_workbench.errors import InputError
 from cems_workbench.platform import start_up
@@ -45,11 +33,11 @@ IDLE_S = 600
 
 
 def serve_command(
-    store: StoreOption = None,
+    store: cli.StoreOption = None,
     status: bool = False,
     stop: bool = False,
     idle: float = IDLE_S,
-    as_json: JsonOption = False,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Answer the next commands with store and models still open.
 
@@ -60,7 +48,7 @@ def serve_command(
 
     try:
         if status or stop:
-            return present(_servers(servers(None if store is None else str(store), stop=stop), stop), as_json)
+            return cli.present(_servers(servers(None if store is None else str(store), stop=stop), stop), as_json)
         _serve(store, idle)
     except NotServed as problem:
         raise InputError(f"serve: {problem}") from None
@@ -71,7 +59,7 @@ def _serve(store: Path | None, idle: float) -> None:
     from cems_workbench.serve.server import Server
     from cems_workbench.serve.wire import Address, Directory, answering
 
-    settings = settings_for(store)
+    settings = cli.settings_for(store)
     place = str(settings.store)
     if found := answering(place):
         raise InputError(f"serve: pid {found['pid']} serves {found['store']} already; serve --stop ends it")
@@ -128,7 +116,11 @@ DEFAULT_PORT = 8765
 
 
 def mcp_command(
-    http: bool = False, port: int | None = None, write: bool = False, judge: str = "agent", store: StoreOption = None
+    http: bool = False,
+    port: int | None = None,
+    write: bool = False,
+    judge: str = "agent",
+    store: cli.StoreOption = None,
 ) -> None:
     """Serve the Model Context Protocol to a coding agent.
 
@@ -161,7 +153,7 @@ PRELOADED = ("cems_workbench.config", "cems_workbench.ui.inspect.page", "duckdb"
 """Imports of the first page, in its order; loaded while the browser fetches the page's scripts."""
 
 
-def app_command(store: StoreOption = None, port: int = 8501, headless: bool = False) -> None:
+def app_command(store: cli.StoreOption = None, port: int = 8501, headless: bool = False) -> None:
     """Open the app in the browser. It listens on localhost; stop it with Ctrl-C."""
     if not PAGE.is_file():
         raise InputError(f"{PAGE} is missing: the installation is incomplete")
@@ -171,12 +163,12 @@ def app_command(store: StoreOption = None, port: int = 8501, headless: bool = Fa
             f"port {port} is in use, perhaps by another app; --port {other} starts a second one (make run PORT={other})"
         )
     # Resolve now: the app runs in the directory of its pages.
-    os.environ["CEMS_WORKBENCH_STORE"] = str(settings_for(store).store.resolve())
+    os.environ["CEMS_WORKBENCH_STORE"] = str(cli.settings_for(store).store.resolve())
     exit_code = [0]
     atexit.register(_exit_process, exit_code)  # first in, last out: after the cleanup of the server and the models
     start_up.pause()  # imports create no garbage worth collecting; `_preload` ends the pause
     from streamlit.runtime.pages_manager import PagesManager
-    from streamlit.web import cli
+    from streamlit.web import cli as streamlit
 
     # A folder called pages/ switches Streamlit's older way of paging on until app.py has run once, so that a link straight
     # to a page, opened first, would miss the app's frame.
@@ -189,7 +181,7 @@ def app_command(store: StoreOption = None, port: int = 8501, headless: bool = Fa
     if headless:
         sys.argv += ["--server.headless", "true"]
     try:
-        cli.main()
+        streamlit.main()
     except SystemExit as end:
         exit_code.append(end.code if isinstance(end.code, int) else int(end.code is not None))
 
@@ -236,30 +228,30 @@ def _preload(port: int) -> None:
 
 
 def doctor_command(
-    preset: PresetOption = None,
-    config: ConfigOption = None,
-    store: StoreOption = None,
+    preset: cli.PresetOption = None,
+    config: cli.ConfigOption = None,
+    store: cli.StoreOption = None,
     deep: bool = False,
     repair: bool = False,
     recover_to: Path | None = None,
-    as_json: JsonOption = False,
+    as_json: cli.JsonOption = False,
 ) -> None:
     """Check packages, models, servers and the store.
 
     Shows what is available and what the preset or config will use. Exits 1 if a required component is missing and has no fallback.
     """
     if recover_to is not None:
-        return _recover(settings_for(store).store, recover_to, as_json)
-    chosen = chosen_config(preset, config, None)
+        return _recover(cli.settings_for(store).store, recover_to, as_json)
+    chosen = cli.chosen_config(preset, config, None)
     from cems_workbench.jobs.diagnosis import diagnose, diagnosis
 
     if repair:
-        with progress_bar(as_json) as progress, filled_resources(store) as resources:
+        with cli.progress_bar(as_json) as progress, cli.filled_resources(store) as resources:
             resources.repair(progress)
-    checks = [*diagnose(settings_for(store), chosen, deep=deep), serve_check(str(settings_for(store).store))]
+    checks = [*diagnose(cli.settings_for(store), chosen, deep=deep), serve_check(str(cli.settings_for(store).store))]
     failed = [check.name for check in checks if check.status == "failed"]
     # What it would search is refused until the embedder of the vectors is named.
-    present(diagnosis(checks), as_json, None if as_json or "embedder match" in failed else _next_command(store))
+    cli.present(diagnosis(checks), as_json, None if as_json or "embedder match" in failed else _next_command(store))
     if failed:
         raise typer.Exit(1)
 
@@ -268,10 +260,10 @@ def _next_command(store: Path | None) -> list[str] | None:
     """The import of the sample into a store without memories, else a search; None for a store that cannot be opened."""
     from cems_workbench.errors import NoMemoriesError, WorkbenchError
 
-    to_import = words_of("import", SAMPLE_DATA.name, options=given_options(store=store))
+    to_import = words_of("import", SAMPLE_DATA.name, options=cli.given_options(store=store))
     try:
-        with open_existing_store(store) as opened:
-            return first_search(opened, given_options(store=store)) or to_import
+        with cli.open_existing_store(store) as opened:
+            return first_search(opened, cli.given_options(store=store)) or to_import
     except NoMemoriesError:
         return to_import
     except WorkbenchError:
@@ -281,12 +273,12 @@ def _next_command(store: Path | None) -> list[str] | None:
 def _recover(source: Path, target: Path, as_json: bool) -> None:
     from cems_workbench.store.recovery import recover
 
-    with progress_bar(as_json) as progress:
+    with cli.progress_bar(as_json) as progress:
         found = recover(source, target, progress)
     rows = tuple((one.table, one.read, one.lost) for one in found if one.read or one.lost != 0)
     said = f"written into {target}; its indexes are built at the first search"
     report = Report(tables=[Table(("table", "read", "lost"), rows)], notes=[said], values=list(map(asdict, found)))
-    present(report, as_json, words_of("doctor", options=["--deep", "--store", str(target)]))
+    cli.present(report, as_json, words_of("doctor", options=["--deep", "--store", str(target)]))
     if any(one.lost for one in found):
         raise typer.Exit(1)
 
@@ -299,12 +291,12 @@ team_commands = typer.Typer(
 
 
 @team_commands.command("push")
-def push_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
+def push_command(store: cli.StoreOption = None, as_json: cli.JsonOption = False) -> None:
     """Copy this store's labels, query sets and configs to the team's database.
 
     Repeating it creates no duplicates.
     """
-    with open_existing_store(store) as opened:
+    with cli.open_existing_store(store) as opened:
         report = opened.push()
         where = opened.team.state().line
     rows = tuple((row.what, row.copied, row.there, row.left) for row in report.rows)
@@ -313,15 +305,15 @@ def push_command(store: StoreOption = None, as_json: JsonOption = False) -> None
         notes=[*report.lines, f"labels are {where}; this store's own database is unchanged"],
         values={"rows": [asdict(row) for row in report.rows], "lines": report.lines},
     )
-    present(found, as_json, words_of("team status", options=given_options(store=store)))
+    cli.present(found, as_json, words_of("team status", options=cli.given_options(store=store)))
 
 
 @team_commands.command("status")
-def status_command(store: StoreOption = None, as_json: JsonOption = False) -> None:
+def status_command(store: cli.StoreOption = None, as_json: cli.JsonOption = False) -> None:
     """Show which database holds the labels, and whether its memories match the store's."""
     from cems_workbench.jobs.store_status import team_status
 
-    with open_existing_store(store) as opened:
+    with cli.open_existing_store(store) as opened:
         state, lines = opened.team.state(), team_status(opened)
         shared = bool(opened.team.place)
     found = Report(
@@ -330,5 +322,5 @@ def status_command(store: StoreOption = None, as_json: JsonOption = False) -> No
         notes=lines,
         values={"where": state.line, "shared": shared, "rows": dict(state.counts), "lines": lines},
     )
-    then = words_of("agreement", options=given_options(store=store)) if state.counts.get("judgments") else None
-    present(found, as_json, then)
+    then = words_of("agreement", options=cli.given_options(store=store)) if state.counts.get("judgments") else None
+    cli.present(found, as_json, then)

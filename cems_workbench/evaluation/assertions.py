@@ -24,18 +24,10 @@ from typing import Any, Literal
 from xml.etree import ElementTree as XML
 
 from cems_workbench.errors import InputError
+from cems_workbench.evaluation import verdict as verdicts
 from cems_workbench.evaluation.comparison import Comparison, p_of
 from cems_workbench.evaluation.evaluate import Evaluation
 from cems_workbench.evaluation.metrics import Measure, parse_measure
-from cems_workbench.evaluation.verdict import (
-    CANNOT_TELL,
-    DEFAULT_TOLERANCE,
-    FAIL,
-    PASS,
-    Verdict,
-    verdict_of,
-    verdicts_of,
-)
 
 _WRITTEN = re.compile(r"(?:(?P<type>[^<>]+):)?(?P<measure>[^<>:]+?)\s*(?P<sign>>=|<=|>|<)\s*(?P<bound>[-+.\deE]+)")
 _NO_LOSS = re.compile(r"(?P<measure>.+?)(?:\s+p\s*<\s*(?P<level>\S+))?")
@@ -78,7 +70,7 @@ class Outcome:
     line: str
     name: str = ""
     """The assertion as written: the same in every run."""
-    verdict: Verdict | None = None
+    verdict: verdicts.Verdict | None = None
     """What it was decided by, if it was a verdict; its sentence is the line."""
     undecided: bool = False
     """Could the verdict not tell, and nobody decided what to do then? It does not hold, but has not failed either."""
@@ -124,9 +116,9 @@ class NoLoss:
         """The measure, with the type where it is of one."""
         return f"{self.query_type}:{self.measure}" if self.query_type else str(self.measure)
 
-    def tested(self, found: Verdict, p: Callable[[], float]) -> Verdict:
+    def tested(self, found: verdicts.Verdict, p: Callable[[], float]) -> verdicts.Verdict:
         """The verdict where there is a level: a mean below the tolerance is a loss if `p`, that of a test, is below the level."""
-        if self.level is None or found.unmeasured or found.kind == PASS:
+        if self.level is None or found.unmeasured or found.kind == verdicts.PASS:
             return found
         lower = self.measure.direction * found.difference < -found.tolerance - ROUNDING
         chance = p() if lower else 1.0
@@ -142,14 +134,14 @@ class NoLoss:
         counted = f"{found.queries:,} {f'{found.scope} ' if found.scope else ''}{'query' if found.queries == 1 else 'queries'}"
         by = f", p {chance:.2g}, {'below' if fails else 'not below'} {self.level:g}" if lower else ""
         sentence = f"{said}: {found.difference:+.3f} over {counted}{by}."
-        return replace(found, kind=FAIL if fails else PASS, sentence=sentence, queries_needed=None)
+        return replace(found, kind=verdicts.FAIL if fails else verdicts.PASS, sentence=sentence, queries_needed=None)
 
-    def decided(self, found: Verdict, cannot_tell: CannotTell | None = None) -> Outcome:
+    def decided(self, found: verdicts.Verdict, cannot_tell: CannotTell | None = None) -> Outcome:
         """The outcome of a verdict; `cannot_tell` decides what it counts as if it cannot tell."""
         if found.unmeasured:
             return Outcome(False, found.sentence, str(self), found)
-        open_ = found.kind == CANNOT_TELL
-        holds = found.kind == PASS or (open_ and cannot_tell == "pass")
+        open_ = found.kind == verdicts.CANNOT_TELL
+        holds = found.kind == verdicts.PASS or (open_ and cannot_tell == "pass")
         return Outcome(holds, found.sentence, str(self), found, open_ and cannot_tell is None)
 
     def __str__(self) -> str:
@@ -190,13 +182,13 @@ def check_no_loss(
     and by chance. Raises as `check` does, and InputError for a tolerance below 0.
     """
     measure, kind = guard.measure, guard.query_type
-    default = DEFAULT_TOLERANCE if guard.level is None else 0.0
+    default = verdicts.DEFAULT_TOLERANCE if guard.level is None else 0.0
     outcomes = []
     for place in range(len(comparison.compared)):
         if guard.level is not None:  # means alone would hide that there is nothing to test
             for one in (comparison.evaluations[0], comparison.evaluations[1 + place]):
                 _mean(one, measure, kind)
-        found = verdict_of(comparison, place, measure, kind, default if tolerance is None else tolerance)
+        found = verdicts.verdict_of(comparison, place, measure, kind, default if tolerance is None else tolerance)
         outcomes.append(
             guard.decided(guard.tested(found, partial(p_of, comparison, place, measure, kind)), cannot_tell)
         )
@@ -233,11 +225,11 @@ class Asserted:
         guards = self.guards(comparison.evaluations[0].relevant_from)
         return [one for guard in guards for one in check_no_loss(comparison, guard, self.tolerance, self.cannot_tell)]
 
-    def verdicts(self, comparison: Comparison, outcomes: Sequence[Outcome]) -> list[Verdict]:
+    def verdicts(self, comparison: Comparison, outcomes: Sequence[Outcome]) -> list[verdicts.Verdict]:
         """The verdicts that come first: those that decide what is asserted, or by default on nDCG@10 or the first measure."""
         decided = [one.verdict for one in outcomes if one.verdict is not None]
-        tolerance = DEFAULT_TOLERANCE if self.tolerance is None else self.tolerance
-        return list(dict.fromkeys(decided)) or verdicts_of(comparison, tolerance=tolerance)
+        tolerance = verdicts.DEFAULT_TOLERANCE if self.tolerance is None else self.tolerance
+        return list(dict.fromkeys(decided)) or verdicts.verdicts_of(comparison, tolerance=tolerance)
 
 
 def _mean(evaluation: Evaluation, measure: Measure, query_type: str | None) -> float:

@@ -23,17 +23,7 @@ import pyarrow as pa
 
 from cems_workbench.analysis.vector_origins import VectorOrigins
 from cems_workbench.errors import InputError, ModelError, StoreError
-from cems_workbench.jobs import factory
-from cems_workbench.jobs.embedder_match import (
-    MOST_VECTORS,
-    NOT_COMPARED,
-    SourceMatch,
-    match_source,
-    match_texts,
-    naming,
-    taken_texts,
-    vector_origins,
-)
+from cems_workbench.jobs import embedder_match, factory
 from cems_workbench.models.embedder_match import candidates
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline.live_engine import scale_note
@@ -392,7 +382,7 @@ def require_made_by(embedder: QueryEmbedder, address: str, probe: SourceInfo, ta
         return
     found = f"has vectors of {probe.dimension:,} numbers, and {embedder.model_id} makes {embedder.dimension:,}"
     if probe.dimension == embedder.dimension:
-        match = match_texts(taken_texts(taken), embedder)
+        match = embedder_match.match_texts(embedder_match.taken_texts(taken), embedder)
         if not match.asked or match.proven or match.likely:
             return
         found = f"has vectors of another embedder than {embedder.model_id}: {match}"
@@ -478,22 +468,22 @@ def identify_embedder(
     if record.dimension is None:
         return ""
     fits = embedder.dimension == record.dimension
-    match = match_source(store, record, embedder) if fits else NOT_COMPARED
-    origins = vector_origins(store, record, embedder, match, MOST_VECTORS, progress)
+    match = embedder_match.match_source(store, record, embedder) if fits else embedder_match.NOT_COMPARED
+    origins = embedder_match.vector_origins(store, record, embedder, match, embedder_match.MOST_VECTORS, progress)
     store.sources.keep_origins(record.id, origins.to_json())
     if not fits:
         return (
             f"the embedder {embedder.model_id} makes {embedder.dimension} numbers, the source has {record.dimension}: "
-            f"{candidates(record.dimension)}; name the one that made them: {naming(record.address)}"
+            f"{candidates(record.dimension)}; name the one that made them: {embedder_match.naming(record.address)}"
         )
     if not match.asked and not stated:
-        return f"the embedder was not compared: {match}; {candidates(record.dimension)}; {naming(record.address)}"
+        return f"the embedder was not compared: {match}; {candidates(record.dimension)}; {embedder_match.naming(record.address)}"
     if match.proven or match.likely or stated:
         form = match.form if match.proven else UNPROVEN
         if (record.embedder, record.model_id, record.text_form) != (setting, embedder.model_id, form):
             store.sources.name_embedder(record.id, setting, embedder.model_id, form)
         return f"embedder {embedder.model_id}: {match}{_doubt(match, stated, record.address)}"
-    return f"{embedder.model_id} is not the embedder: {match}; {candidates(record.dimension)}; {naming(record.address)}"
+    return f"{embedder.model_id} is not the embedder: {match}; {candidates(record.dimension)}; {embedder_match.naming(record.address)}"
 
 
 PREFIXED = (
@@ -502,14 +492,14 @@ PREFIXED = (
 )
 
 
-def _doubt(match: SourceMatch, stated: bool, address: str) -> str:
+def _doubt(match: embedder_match.SourceMatch, stated: bool, address: str) -> str:
     """What to think of vectors that were not reproduced; empty if they were, or none was compared."""
     if match.proven or not match.asked:
         queries = "" if match.form not in PREFIX_FORMS else PREFIXED
         edited = f"; memories that are edited here are embedded so too{queries}" if match.form != CONTENT else ""
         few = 2 * match.match.reproduced < match.asked and not stated
-        return edited + (f"; if another model embeds the queries: {naming(address)}" if few else "")
+        return edited + (f"; if another model embeds the queries: {embedder_match.naming(address)}" if few else "")
     if match.likely:
-        another = "" if stated else f"; if another model made them: {naming(address)}"
+        another = "" if stated else f"; if another model made them: {embedder_match.naming(address)}"
         return f": it is searched with, and edited memories are embedded by the store's own text rule{another}"
     return "; it is searched with as you named it, though another model seems to have made the vectors"

@@ -22,16 +22,9 @@ from cems_workbench import extensions
 from cems_workbench.builtin import default_preset
 from cems_workbench.config import PipelineConfig, preset, preset_names
 from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, StoreLockedError, WorkbenchError
+from cems_workbench.jobs import store_status
 from cems_workbench.jobs.embedder_match import match_store, naming
 from cems_workbench.jobs.factory import embedder, for_store, openai_embedder
-from cems_workbench.jobs.store_status import (
-    MATCH_TIMEOUT_S,
-    SourceStatus,
-    ask_sources,
-    missing_data,
-    snapshot_line,
-    team_status,
-)
 from cems_workbench.models.device import NAMES, Agreement, chosen, describe, driver, unavailable
 from cems_workbench.models.embedder_match import ANEW, EmbedderMatch, candidates
 from cems_workbench.models.http import server_name
@@ -282,7 +275,7 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: 
         packages, on_device, computed = _packages(), _device(settings, config), processor_check(settings)
         cross_encoder, judge = cross_encoder_check(settings, config), judge_check(settings, config)
         stored = [store] if isinstance(store, Check) else _store(settings, store, answers, deep)
-        if not isinstance(store, Check) and (lacking := missing_data(config, store)):
+        if not isinstance(store, Check) and (lacking := store_status.missing_data(config, store)):
             stored.append(Check("data", "optional", f"for {config.name}: {'; '.join(lacking)}"))
     servers = answers()
     return [
@@ -472,7 +465,7 @@ def _store(settings: Settings, store: Store, answers: Callable[[], Answers], dee
     """Content, indexes, embedder and sources of the store; sources are probed in parallel with the other checks."""
     server = _server(settings)
     away = server is not None and isinstance(getattr(answers(), EMBEDDER_SERVERS[server]), ModelError)
-    asked = ask_sources(store, None if away else embedder(settings))
+    asked = store_status.ask_sources(store, None if away else embedder(settings))
     where = f"{settings.store}" + (f", Chroma at {_place(settings.chroma_url)}" if settings.chroma_url else "")
     count = store.memories.count()
     checks = [
@@ -515,7 +508,7 @@ def _chroma_collection(store: Store, embedder_id: str, deep: bool) -> Check:
 
 def _labels(store: Store) -> Check:
     try:
-        state, lines = store.team.state(), team_status(store)
+        state, lines = store.team.state(), store_status.team_status(store)
         judged = f"{len(store.queries.read())} queries, {len(store.judgments.read())} judgments"
     except WorkbenchError as error:
         advice = "start it, or check CEMS_WORKBENCH_TEAM; without that the labels are the store's own"
@@ -523,7 +516,7 @@ def _labels(store: Store) -> Check:
     return Check("labels", "warning" if lines else "ok", "; ".join([f"{judged}, {state.line}", *lines]))
 
 
-def source_checks(found: Sequence[SourceStatus], now: datetime) -> list[Check]:
+def source_checks(found: Sequence[store_status.SourceStatus], now: datetime) -> list[Check]:
     """A check for each source of a store. An unavailable source, or an incomplete snapshot, is a warning: the snapshot can be used."""
     checks = []
     for each in found:
@@ -534,7 +527,7 @@ def source_checks(found: Sequence[SourceStatus], now: datetime) -> list[Check]:
     return checks
 
 
-def _source(found: SourceStatus, now: datetime) -> Check:
+def _source(found: store_status.SourceStatus, now: datetime) -> Check:
     record, advice = found.record, []
     if found.probe is None:
         live = "://" in record.address
@@ -552,7 +545,7 @@ def _source(found: SourceStatus, now: datetime) -> Check:
     elif found.contradicted:
         advice.append(f"if it is another model, name it: {naming(record.address)}")
     reached = found.problem if found.probe is None else f"{found.probe.engine} answers"
-    finding = f"{reached}; {found.rows}; snapshot {snapshot_line(record, now)}; {found.embedder}"
+    finding = f"{reached}; {found.rows}; snapshot {store_status.snapshot_line(record, now)}; {found.embedder}"
     return _check(f"source {record.address}", finding, "; ".join(advice))
 
 
@@ -572,13 +565,15 @@ def _embedder_match(settings: Settings, store: Store) -> list[Check]:
         proven = _server(settings) is None and not settings.embedding_same_as
         if proven or store.sources.with_memories():
             return []
-        found = run_in_thread(matched).result(MATCH_TIMEOUT_S)
+        found = run_in_thread(matched).result(store_status.MATCH_TIMEOUT_S)
     except (EmbedderMismatchError, StoreError) as refusal:
         return [Check(name, "failed", str(refusal))]
     except ModelError as failure:
         return [Check(name, "warning", f"the store's vectors were not compared: {failure}")]
     except TimeoutError:
-        said = f"the store's vectors were not compared: the embedder took longer than {MATCH_TIMEOUT_S:g} s"
+        said = (
+            f"the store's vectors were not compared: the embedder took longer than {store_status.MATCH_TIMEOUT_S:g} s"
+        )
         return [Check(name, "warning", said)]
     advice = "" if found.same or not found.asked else f"they are of another model or setting; {ANEW}"
     return [_check(name, str(found), advice)]

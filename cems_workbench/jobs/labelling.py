@@ -14,19 +14,8 @@ from typing import Any
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.grades import agreed_grades, relevant
+from cems_workbench.evaluation.labelling import pooling
 from cems_workbench.evaluation.labelling.judge_calibration import judge_name
-from cems_workbench.evaluation.labelling.pooling import (
-    Pair,
-    PooledPair,
-    Ranked,
-    Strategy,
-    pool,
-    query_by_query,
-    shuffled,
-    top_first,
-    uncertain_first,
-    without_judged,
-)
 from cems_workbench.evaluation.labelling.queue import decisive_first, make_queue
 from cems_workbench.formats.base.records import derived_id
 from cems_workbench.jobs.query_grades import stored_query
@@ -58,7 +47,7 @@ class QueuePlan:
     selection: QuerySelection
     configs: Mapping[str, PipelineConfig]
     depth: int = 10
-    strategy: Strategy = "query"
+    strategy: pooling.Strategy = "query"
     overlap: int = 1
     leave_out_judged: bool = True
     seed: int = 0
@@ -78,16 +67,16 @@ def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent)
     judgments = resources.store.judgments.read()
     begun = datetime.now(UTC)
     evidences: dict[str, Mapping[str, Evidence]] = {}
-    rankings: dict[str, Ranked] = {}
+    rankings: dict[str, pooling.Ranked] = {}
     for name, config in plan.configs.items():
         step = partial(lambda under, _, done, total: progress(under, done, total), name)
         found = ensure_evidence(config, plan.selection, judgments, resources, step, since=begun)
         results = {qid: replay(evidence, config).results for qid, evidence in found.evidences.items()}
         rankings[name] = {qid: tuple(row.memory_id for row in rows[: plan.depth]) for qid, rows in results.items()}
         evidences[name] = found.evidences
-    pairs = pool(rankings, plan.depth)
+    pairs = pooling.pool(rankings, plan.depth)
     if plan.leave_out_judged:
-        pairs = without_judged(pairs, judgments)
+        pairs = pooling.without_judged(pairs, judgments)
         if not pairs:
             raise InputError("people have judged every result of these configs within this depth")
     settings = {"query_set": plan.selection.query_set, "configs": list(plan.configs), "depth": plan.depth}
@@ -97,8 +86,8 @@ def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent)
 
 
 def _ordered(
-    pairs: Sequence[PooledPair], plan: QueuePlan, evidences: Evidences, judgments: Sequence[Judgment]
-) -> list[PooledPair]:
+    pairs: Sequence[pooling.PooledPair], plan: QueuePlan, evidences: Evidences, judgments: Sequence[Judgment]
+) -> list[pooling.PooledPair]:
     if plan.strategy == "decisive":
         first, second = list(plan.configs)[:2]
         agreed = agreed_grades(judgments, "human").items()
@@ -107,15 +96,15 @@ def _ordered(
     if plan.strategy == "uncertain":
         return _uncertain(pairs, evidences, plan.configs)
     if plan.strategy == "query":
-        return query_by_query(pairs, plan.seed)
-    return shuffled(pairs, plan.seed) if plan.strategy == "shuffled" else top_first(pairs)
+        return pooling.query_by_query(pairs, plan.seed)
+    return pooling.shuffled(pairs, plan.seed) if plan.strategy == "shuffled" else pooling.top_first(pairs)
 
 
 def _uncertain(
-    pairs: Sequence[PooledPair], evidences: Evidences, configs: Mapping[str, PipelineConfig]
-) -> list[PooledPair]:
+    pairs: Sequence[pooling.PooledPair], evidences: Evidences, configs: Mapping[str, PipelineConfig]
+) -> list[pooling.PooledPair]:
     """Order by the judges' scores in the evidence, each relative to its own threshold, so that several judges can be mixed."""
-    doubts: dict[Pair, float] = {}
+    doubts: dict[pooling.Pair, float] = {}
     for name, by_query in evidences.items():
         for qid, evidence in by_query.items():
             judge = judge_name(evidence, configs[name])
@@ -127,7 +116,7 @@ def _uncertain(
                     doubts[qid, key] = score.raw - threshold
     if not doubts:
         raise InputError("uncertain first needs a judge: choose configs whose judge is not off")
-    return uncertain_first(pairs, doubts, 0.0)
+    return pooling.uncertain_first(pairs, doubts, 0.0)
 
 
 def add_to_set(request: Request, name: str, store: Store) -> Query:

@@ -31,18 +31,7 @@ from pathlib import Path
 from cems_workbench import formats
 from cems_workbench.config import PipelineConfig, asks_source, portable_yaml
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.evidence_file import (
-    FORMAT,
-    EvidenceFile,
-    EvidenceSet,
-    Header,
-    mismatch,
-    read_evidence_file,
-    read_header,
-    read_progress,
-    read_some,
-    replace_relevant_from,
-)
+from cems_workbench.evaluation import evidence_file
 from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.jobs.traces import is_traced, read_traced, require_replayable
 from cems_workbench.models.embedder import CachedQueries
@@ -186,11 +175,11 @@ def request_for(query: Query, moment: datetime, only_project: bool = False) -> R
 
 def header_for(
     config: PipelineConfig, resources: Resources, *, query_set: str = "", only_project: bool = False
-) -> Header:
+) -> evidence_file.Header:
     """The header of an evidence file that is gathered now."""
     store, embedder, now = resources.store, resources.embedder.model_id, datetime.now(UTC).isoformat()
     state, text, least = store.content_version, portable_yaml(config), store.query_sets.relevant_from(query_set)
-    return Header(query_set, store.identity, state, embedder, text, now, only_project, least)
+    return evidence_file.Header(query_set, store.identity, state, embedder, text, now, only_project, least)
 
 
 def gather_query_set(
@@ -214,9 +203,9 @@ def gather_query_set(
     resources.refresh()
     header = header_for(config, resources, query_set=query_set, only_project=only_project)
     with (
-        EvidenceFile.resume(path, header, queries)
+        evidence_file.EvidenceFile.resume(path, header, queries)
         if path.exists()
-        else EvidenceFile.create(path, header, queries, judgments) as file
+        else evidence_file.EvidenceFile.create(path, header, queries, judgments) as file
     ):
         before, gathered, embedded, left_out = len(file.finished), 0, 0, list[RowError]()
         for i, query in enumerate(queries):
@@ -276,8 +265,8 @@ def set_relevant_from(query_set: str, grade: int, resources: Resources) -> None:
     for path in sorted(_shelf(resources).glob(f"*{SUFFIX}")):
         # An open or damaged file keeps its grade; a read through the store uses the store's.
         with suppress(InputError):
-            if read_header(path).query_set == query_set:
-                replace_relevant_from(path, grade)
+            if evidence_file.read_header(path).query_set == query_set:
+                evidence_file.replace_relevant_from(path, grade)
 
 
 def evidence_path(config: PipelineConfig, selection: QuerySelection, resources: Resources) -> Path:
@@ -306,7 +295,7 @@ def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resour
         sorted(portable_parameters(config).items()),
         selection.queries,
         [given_text(query) for query in selection.queries],
-        FORMAT,
+        evidence_file.FORMAT,
     )
     if (words := dictionary_entries(config, resources)) is not None:
         parts += (words,)
@@ -322,10 +311,10 @@ def dictionary_entries(config: PipelineConfig, resources: Resources) -> Sequence
     return sorted(read_dictionary(resources.dictionary_path).items()) if used else None
 
 
-def store_mismatch(header: Header, resources: Resources) -> str | None:
+def store_mismatch(header: evidence_file.Header, resources: Resources) -> str | None:
     """Why a file is not evidence of the open store in its present state; None if it is."""
     here = header_for(header.config, resources, query_set=header.query_set, only_project=header.only_project)
-    return mismatch(header, here)
+    return evidence_file.mismatch(header, here)
 
 
 class _Incomplete(Exception):
@@ -334,7 +323,7 @@ class _Incomplete(Exception):
 
 def read_evidence(
     config: PipelineConfig, selection: QuerySelection, resources: Resources, cache: Cache = uncached
-) -> EvidenceSet | None:
+) -> evidence_file.EvidenceSet | None:
     """The complete evidence of a config; None if there is none. Raises InputError for a damaged file.
 
     If only a wider selection of the same set was gathered, it is restricted to the queries. Of a set of external traces
@@ -351,7 +340,7 @@ def read_evidence(
 
 def read_exact_evidence(
     config: PipelineConfig, selection: QuerySelection, resources: Resources, cache: Cache = uncached
-) -> EvidenceSet | None:
+) -> evidence_file.EvidenceSet | None:
     """The complete evidence of exactly these queries, under this set's name or another's."""
     here = header_for(config, resources, query_set=selection.query_set, only_project=selection.only_project)
     digest = _digest(config, selection, resources)
@@ -359,9 +348,9 @@ def read_exact_evidence(
     # False sorts first: the file under this set's own name is preferred.
     for path in sorted(_shelf(resources).glob(f"*-{digest}{SUFFIX}"), key=lambda path: path.name != own):
 
-        def read(path: Path = path) -> EvidenceSet:
-            evidence = read_evidence_file(path)
-            if not evidence.complete or mismatch(evidence.header, here) is not None:
+        def read(path: Path = path) -> evidence_file.EvidenceSet:
+            evidence = evidence_file.read_evidence_file(path)
+            if not evidence.complete or evidence_file.mismatch(evidence.header, here) is not None:
                 raise _Incomplete
             return evidence
 
@@ -380,7 +369,7 @@ def read_some_evidence(
     """
     here = header_for(config, resources, query_set=selection.query_set, only_project=selection.only_project)
     for path in sorted(_shelf(resources).glob(f"*-{_digest(config, selection, resources)}{SUFFIX}")):
-        if (found := read_some(path, qids, here)) is not None:
+        if (found := evidence_file.read_some(path, qids, here)) is not None:
             return found
     return None
 
@@ -402,7 +391,7 @@ def _wider_selections(selection: QuerySelection, resources: Resources) -> Iterat
             yield replace(selection, queries=queries)
 
 
-def restricted(evidence: EvidenceSet, queries: Sequence[Query]) -> EvidenceSet:
+def restricted(evidence: evidence_file.EvidenceSet, queries: Sequence[Query]) -> evidence_file.EvidenceSet:
     """The evidence of some of its queries. Its time is their share of the total, because a file has no time per query."""
     evidences = {query.qid: evidence.evidences[query.qid] for query in queries if query.qid in evidence.evidences}
     share = len(evidences) / len(evidence.evidences) if evidence.evidences else 0.0
@@ -442,7 +431,7 @@ def ensure_evidence(
     progress: Progress = silent,
     cache: Cache = uncached,
     since: datetime | None = None,
-) -> EvidenceSet:
+) -> evidence_file.EvidenceSet:
     """The evidence of a config, gathered first if there is none. Raises as `gather_evidence` does.
 
     Lists of a running system are gathered again unless they were answered after `since`; None is now.
@@ -497,7 +486,7 @@ def pending_gathers(
     for name, config in configs:
         path, finished, seconds = evidence_path(config, selection, resources), 0, 0.0
         with suppress(InputError):  # being gathered now, or damaged, which a gather reports
-            finished, seconds = read_progress(path) if path.is_file() else (0, 0.0)
+            finished, seconds = evidence_file.read_progress(path) if path.is_file() else (0, 0.0)
         pending.append(PendingGather(name, config, len(selection.queries), finished, seconds))
     return pending
 

@@ -38,15 +38,8 @@ from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.metrics import MEASURES, Measure, parse_measures, standard_measures
 from cems_workbench.evaluation.report import experiment_card, markdown_report, read_comparison
 from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, Verdict, verdict_of_values
+from cems_workbench.jobs import evaluation as evaluating
 from cems_workbench.jobs.catalogue import named
-from cems_workbench.jobs.evaluation import (
-    LabelledEvidence,
-    agreed,
-    evaluate_configs,
-    labelled,
-    labelled_file,
-    refuse_nothing,
-)
 from cems_workbench.jobs.query_set_evidence import ensure_evidence, selected
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
@@ -74,7 +67,7 @@ class Regression(Result):
     note: str = ""
     """What was compared with what."""
     comparison: Comparison | None = None
-    labelled: LabelledEvidence | None = None
+    labelled: evaluating.LabelledEvidence | None = None
     """The evidence, if all sides are on the same."""
 
     @property
@@ -119,10 +112,10 @@ def check_change(
         configs = [(f"{config.name} at {commit}", before), *configs]
         note = f"{config.name} at present, compared with {commit}"
     configs = [(name, named(name, chosen)) for name, chosen in configs]
-    of_file = labelled_file(evidence, None)
-    refuse_nothing(of_file.batch.queries, evidence.path)
+    of_file = evaluating.labelled_file(evidence, None)
+    evaluating.refuse_nothing(of_file.batch.queries, evidence.path)
     measures = tuple(dict.fromkeys([*wanted, *asserted.measures(least)]))
-    measured, _ = evaluate_configs(configs, lambda _: of_file, measures, seed=seed)
+    measured, _ = evaluating.evaluate_configs(configs, lambda _: of_file, measures, seed=seed)
     evaluations = [row.evaluation for row in measured]
     comparison, outcomes = compare(evaluations, seed=seed), asserted.of_bounds(evaluations[-1])
     found = Regression(outcomes=outcomes, comparison=comparison)
@@ -216,10 +209,10 @@ def watch(
     least = resources.store.query_sets.relevant_from(query_set)
     selection, judgments = selected(query_set, resources, True)
     evidence = ensure_evidence(config, selection, judgments, resources, progress)
-    of_set = labelled(evidence, agreed(judgments, None), timed=False)
-    refuse_nothing(of_set.batch.queries, query_set)
+    of_set = evaluating.labelled(evidence, evaluating.agreed(judgments, None), timed=False)
+    evaluating.refuse_nothing(of_set.batch.queries, query_set)
     measures = tuple(dict.fromkeys([*standard_measures(least), *asserted.measures(least)]))
-    (measured,), _ = evaluate_configs([(config.name, config)], lambda _: of_set, measures, seed=seed)
+    (measured,), _ = evaluating.evaluate_configs([(config.name, config)], lambda _: of_set, measures, seed=seed)
     evaluation = measured.evaluation
     card = experiment_card(compare([evaluation], seed=seed), query_set, measured.content_hash)
     card |= {MADE_KEY: made_with(of_set, config)}
@@ -319,7 +312,7 @@ class Point:
     note: str
 
 
-def made_with(labelled: LabelledEvidence, config: PipelineConfig) -> dict[str, str]:
+def made_with(labelled: evaluating.LabelledEvidence, config: PipelineConfig) -> dict[str, str]:
     """The conditions of a measurement of a config on labelled evidence, for its card: hashes, of every parameter of the config, of the
     grades and of the queries that were measured; store and content version, embedder and workbench."""
     header = labelled.evidence.header

@@ -15,20 +15,11 @@ from typing import TYPE_CHECKING
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import missing_score_lines
+from cems_workbench.jobs import tuning
 from cems_workbench.jobs.evaluation import LabelledEvidence
 from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.jobs.query_set_evidence import QuerySelection, gather_evidence, read_evidence, sample_queries
 from cems_workbench.jobs.scoring import score_evidence
-from cems_workbench.jobs.tuning import (
-    ByJudgments,
-    SearchResult,
-    SearchSettings,
-    TuningData,
-    plan_search,
-    run_search,
-    scored_queries,
-    unlabelled_data,
-)
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress, silent
@@ -87,7 +78,7 @@ def gather_reference(
 
 def store_data(
     config: PipelineConfig, selection: QuerySelection, resources: Resources, cache: Cache = uncached
-) -> TuningData | None:
+) -> tuning.TuningData | None:
     """The data of a search without judgments; None if evidence must be gathered first, or a query has no score of the reranker.
 
     Raises InputError for damaged evidence.
@@ -99,7 +90,7 @@ def store_data(
     found = [one for one in evidence.evidences.values() if one.memories]
     if not found or any(not one.model_scores.get(key) for one in found):
         return None
-    return unlabelled_data(config, selection.query_set, evidence, cache)
+    return tuning.unlabelled_data(config, selection.query_set, evidence, cache)
 
 
 def _head_of(config: PipelineConfig, source: str) -> PipelineConfig:
@@ -109,18 +100,18 @@ def _head_of(config: PipelineConfig, source: str) -> PipelineConfig:
     return replaced(with_one_list(config, source), reading | {"name": f"{config.name}, {source} list"})
 
 
-def trust_in_lists(data: TuningData, measure: str = "nDCG@10", seed: int = 0) -> Sequence[ListTrust]:
+def trust_in_lists(data: tuning.TuningData, measure: str = "nDCG@10", seed: int = 0) -> Sequence[ListTrust]:
     """The figures of each list of the baseline without judgments."""
     return list_trust(data.batch, data.baseline, data.stands_in, parse_goal([measure]).objectives[0], seed)
 
 
 def by_judgments(
-    result: SearchResult,
+    result: tuning.SearchResult,
     labelled: LabelledEvidence,
-    settings: SearchSettings,
+    settings: tuning.SearchSettings,
     relevant_from: int = 1,
     watch_for: WatchFactory = lambda name: unwatched,
-) -> SearchResult:
+) -> tuning.SearchResult:
     """The result with the gains of its proposal by judgments, compared with a search on judgments.
 
     Queries that a labelled search with these settings would seal stay sealed. Raises InputError for too few judged queries;
@@ -129,11 +120,11 @@ def by_judgments(
     planned = result.planned
     asked, baseline = planned.plan.goal, planned.plan.space.baseline
     goal = parse_goal([str(replace(each, grade=1)) for each in asked.objectives], grade=relevant_from)
-    data = TuningData(baseline, planned.data.query_set, labelled, relevant_from, before_reranker=True)
-    queries = scored_queries(data, goal.measures, settings.seed)
+    data = tuning.TuningData(baseline, planned.data.query_set, labelled, relevant_from, before_reranker=True)
+    queries = tuning.scored_queries(data, goal.measures, settings.seed)
     if not queries.batch.queries:
         raise InputError("none of its queries has a memory that was judged relevant")
-    found = run_search(plan_search(data, queries, planned.plan.space, goal, settings), watch_for)
+    found = tuning.run_search(tuning.plan_search(data, queries, planned.plan.space, goal, settings), watch_for)
     if found.tuned.validation is None:
         raise InputError("the search with judgments was stopped before it was cross-validated")
     rows, direction = found.planned.plan.split.open, goal.objectives[0].direction
@@ -149,5 +140,5 @@ def by_judgments(
     hindsight, validation = gained(found.tuned.config, queries), found.tuned.validation
     lacking = missing_score_lines((config.name, queries.batch.rankings(config).needs) for config in configs)
     name = planned.data.query_set
-    judged = ByJudgments(name, own, as_ranked, validation, hindsight, values, lacking)
+    judged = tuning.ByJudgments(name, own, as_ranked, validation, hindsight, values, lacking)
     return replace(result, by_judgments=judged)

@@ -12,28 +12,7 @@ from cems_workbench.errors import InputError, nearest
 from cems_workbench.jobs.access import may
 from cems_workbench.jobs.labelling import add_to_set
 from cems_workbench.jobs.query_grades import stored_query
-from cems_workbench.mcp.protocol import (
-    EXCERPT,
-    MAX_NAME,
-    MAX_NAMES,
-    MAX_NUMBER,
-    MAX_QUERY,
-    TITLE,
-    Arguments,
-    MemoryId,
-    Name,
-    Page,
-    Reply,
-    ServedStore,
-    WithConfig,
-    counted,
-    cut,
-    page,
-    picked,
-    reply,
-    rows_of,
-    text_of,
-)
+from cems_workbench.mcp import protocol
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.platform.parsing import parse_datetime
 from cems_workbench.records import Judgment
@@ -47,88 +26,91 @@ AGENTS_QUERY_SET = "asked by agents"
 """The query set for queries that the agent grades and that are in no other set."""
 
 
-def overview(served: ServedStore, asked: Arguments) -> Reply:
+def overview(served: protocol.ServedStore, asked: protocol.Arguments) -> protocol.Reply:
     """What the store holds, and the names that other tools take: query sets, presets, saved configs, projects."""
     store = served.resources.store
     projects, kept = store.memories.projects(), served.kept_configs()
-    return reply(
+    return protocol.reply(
         memories=store.memories.count(),
-        query_sets=rows_of(served.store.tables[0]),
+        query_sets=protocol.rows_of(served.store.tables[0]),
         default_config=default_preset(served.settings.preset)[0],
         presets=preset_names(),
-        kept_configs=kept[:MAX_NAMES],
-        more_kept_configs=max(0, len(kept) - MAX_NAMES) or None,
+        kept_configs=kept[: protocol.MAX_NAMES],
+        more_kept_configs=max(0, len(kept) - protocol.MAX_NAMES) or None,
         labels=f"label saves a model's grades under the name {served.judge}"
         if may(served.role, "reviewer")
         else "read-only: the server was started without --write",
-        untrusted=[{"project": cut(name, TITLE), "memories": count} for name, count in projects[:MAX_PROJECTS]],
+        untrusted=[
+            {"project": protocol.cut(name, protocol.TITLE), "memories": count}
+            for name, count in projects[:MAX_PROJECTS]
+        ],
         more_projects=max(0, len(projects) - MAX_PROJECTS) or None,
         notes=[line for line in (*served.resources.notices, served.resources.behind) if line],
     )
 
 
-class FindMemories(Page):
+class FindMemories(protocol.Page):
     """Arguments of `find_memories`."""
 
     words: str = Field(
         min_length=1,
-        max_length=MAX_NAME,
+        max_length=protocol.MAX_NAME,
         description="Matched as they are, ignoring case, in id, title, text and tags.",
     )
-    project: Name = Field("", description="org/repo.")
+    project: protocol.Name = Field("", description="org/repo.")
 
 
-def find_memories(served: ServedStore, asked: FindMemories) -> Reply:
+def find_memories(served: protocol.ServedStore, asked: FindMemories) -> protocol.Reply:
     """Ids of the memories that contain these words literally, newest first. It does not run the pipeline: search does."""
     memories = served.resources.store.memories
     if problem := memories.project_problem(asked.project or None):
         raise InputError(f"project: {problem}")
     projects = (asked.project,) if asked.project else ()
     found = memories.find(Selection(text=asked.words, projects=projects), asked.limit, asked.offset)
-    return reply(
-        **counted(found.total, asked),
-        memories=[reply(memory_id=memory.id, untrusted=text_of(memory)) for memory in found.memories],
+    return protocol.reply(
+        **protocol.counted(found.total, asked),
+        memories=[protocol.reply(memory_id=memory.id, untrusted=protocol.text_of(memory)) for memory in found.memories],
         said=[] if found.total else ["No memory contains these words literally: try fewer words, or search."],
     )
 
 
-class ReadMemory(Arguments):
+class ReadMemory(protocol.Arguments):
     """Arguments of `read_memory`."""
 
-    memory_id: MemoryId
-    offset: int = Field(0, ge=0, le=MAX_NUMBER, description="First character.")
+    memory_id: protocol.MemoryId
+    offset: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="First character.")
     length: int = Field(4000, ge=1, le=MAX_PAGE_CHARS, description="Characters.")
 
 
-def read_memory(served: ServedStore, asked: ReadMemory) -> Reply:
+def read_memory(served: protocol.ServedStore, asked: ReadMemory) -> protocol.Reply:
     """The text of a memory, with the dates, counters and priority that ranking uses."""
     memory = served.store.memory(asked.memory_id)
     if asked.offset and asked.offset >= len(memory.content):
         raise InputError(f"offset: {memory.id} has {len(memory.content)} characters, counted from 0")
-    return reply(
+    return protocol.reply(
         memory_id=memory.id,
         offset=asked.offset,
         created_at=memory.created_at and memory.created_at.isoformat(),
         last_accessed=memory.last_accessed and memory.last_accessed.isoformat(),
-        **picked(memory, "access_count importance priority pinned"),
-        untrusted=reply(
-            **text_of(memory, asked.offset, asked.length),
-            **{name: cut(getattr(memory, name), TITLE) for name in ("category", "session", "author")},
-            tags=[cut(tag, EXCERPT) for tag in memory.tags[:MAX_TAGS]],
+        **protocol.picked(memory, "access_count importance priority pinned"),
+        untrusted=protocol.reply(
+            **protocol.text_of(memory, asked.offset, asked.length),
+            **{name: protocol.cut(getattr(memory, name), protocol.TITLE) for name in ("category", "session", "author")},
+            tags=[protocol.cut(tag, protocol.EXCERPT) for tag in memory.tags[:MAX_TAGS]],
             scope=memory.scope,
         ),
     )
 
 
-class Parameters(Page, WithConfig):
+class Parameters(protocol.Page, protocol.WithConfig):
     """Arguments of `parameters`."""
 
-    section: Name = Field("", description="Such as fusion; without words too: the sections.")
-    words: Name = Field("", description="Words of the name or help.")
+    section: protocol.Name = Field("", description="Such as fusion; without words too: the sections.")
+    words: protocol.Name = Field("", description="Words of the name or help.")
     limit: int = Field(30, ge=1, le=100, description="Rows.")
 
 
-def parameters(served: ServedStore, asked: Parameters) -> Reply:
+def parameters(served: protocol.ServedStore, asked: Parameters) -> protocol.Reply:
     """The parameters for changes: value, allowed values and help of each. gathers: a change searches again."""
     chosen = served.config(asked.config, asked.changes)
     sections = Counter(spec.section for spec in field_specs())
@@ -139,33 +121,35 @@ def parameters(served: ServedStore, asked: Parameters) -> Reply:
     texts = [f"{spec.path} {spec.label} {spec.help}".lower() for spec in within]
     found = [spec for spec, text in zip(within, texts, strict=True) if all(word in text for word in wanted)]
     if not asked.section and not wanted:
-        return reply(total=len(found), config=chosen.name, said=[SECTION_HINT], sections=sections)
-    rows, counts = page(found, asked)
-    return reply(
+        return protocol.reply(total=len(found), config=chosen.name, said=[SECTION_HINT], sections=sections)
+    rows, counts = protocol.page(found, asked)
+    return protocol.reply(
         **counts,
         config=chosen.name,
         parameters=[
-            picked(spec, "path help", allowed=spec.range_text)
+            protocol.picked(spec, "path help", allowed=spec.range_text)
             | {"value": chosen.get(spec.path), "gathers": spec.cost == "gather"}
             for spec in rows
         ],
     )
 
 
-class Label(Arguments):
+class Label(protocol.Arguments):
     """Arguments of `label`."""
 
-    memory_id: MemoryId
+    memory_id: protocol.MemoryId
     grade: int = Field(ge=-100, le=100, description="Relevance; by default 0 not at all to 3 perfectly.")
-    query: str = Field("", max_length=MAX_QUERY, description="Its words; one that is not stored is added to query_set.")
-    qid: Name = Field("", description="Or the id of a stored query.")
-    project: Name = Field("", description="org/repo of the query.")
+    query: str = Field(
+        "", max_length=protocol.MAX_QUERY, description="Its words; one that is not stored is added to query_set."
+    )
+    qid: protocol.Name = Field("", description="Or the id of a stored query.")
+    project: protocol.Name = Field("", description="org/repo of the query.")
     as_of: str = Field("", max_length=60, description="Time of the query, ISO 8601.")
-    query_set: Name = Field(AGENTS_QUERY_SET, description="Set of a new query.")
+    query_set: protocol.Name = Field(AGENTS_QUERY_SET, description="Set of a new query.")
     note: str = Field("", max_length=2000, description="Why.")
 
 
-def label(served: ServedStore, asked: Label) -> Reply:
+def label(served: protocol.ServedStore, asked: Label) -> protocol.Reply:
     """Grade how relevant a memory is to a query. Saved as a model's judgment, which counts unless a person has judged."""
     served.require_writing()
     store, qid, memory_id = served.resources.store, asked.qid, asked.memory_id
@@ -194,7 +178,7 @@ def label(served: ServedStore, asked: Label) -> Reply:
     people = sorted({one.grade for one in before if one.kind != MODEL})
     if people:
         said.append(f"People graded this pair {', '.join(map(str, people))}: that counts, not this grade.")
-    return reply(
+    return protocol.reply(
         qid=known.qid,
         memory_id=memory_id,
         grade=asked.grade,
@@ -206,11 +190,11 @@ def label(served: ServedStore, asked: Label) -> Reply:
     )
 
 
-def undo_label(served: ServedStore, asked: Arguments) -> Reply:
+def undo_label(served: protocol.ServedStore, asked: protocol.Arguments) -> protocol.Reply:
     """Undo the latest label of this name and restore the one it replaced. Call again to undo the one before."""
     served.require_writing()
     event = served.resources.store.labels.undo(served.judge, MODEL)
     if event is None:
         return {"said": [f"There is no label of {served.judge} to take back."]}
     again = event.before["grade"] if event.before else None
-    return reply(qid=event.qid, memory_id=event.memory_id, grade_again=again, said=["It is taken back."])
+    return protocol.reply(qid=event.qid, memory_id=event.memory_id, grade_again=again, said=["It is taken back."])

@@ -25,26 +25,7 @@ from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.jobs.traced_sets import NOT_REPLAYED
 from cems_workbench.jobs.traces import traced_mistakes, traced_path
-from cems_workbench.mcp.protocol import (
-    MAX_QUERY,
-    MAX_TEXT,
-    Asked,
-    Changes,
-    FollowedId,
-    Name,
-    Page,
-    Reply,
-    ServedStore,
-    Tool,
-    Variants,
-    cut,
-    page,
-    picked,
-    reply,
-    rows_of,
-    shown,
-    text_of,
-)
+from cems_workbench.mcp import protocol
 from cems_workbench.pipeline import Trace
 from cems_workbench.records import Memory
 
@@ -53,20 +34,20 @@ EXCERPT_CHARS, CLAIM_CHARS = 100, 300
 """Characters of a text in rows that are about ranks, and of a claim."""
 
 
-class OfQuery(Page, Asked):
+class OfQuery(protocol.Page, protocol.Asked):
     """Arguments of an operation on an answered query."""
 
-    variants: Variants = None
+    variants: protocol.Variants = None
 
 
-def operation_tool(operation: Operation) -> Tool:
+def operation_tool(operation: Operation) -> protocol.Tool:
     """The tool of an operation on an answered query."""
 
-    def answer(served: ServedStore, asked: OfQuery) -> Reply:
-        return shown(_answer(served, asked, asked.variants).ask(operation.name), asked)
+    def answer(served: protocol.ServedStore, asked: OfQuery) -> protocol.Reply:
+        return protocol.shown(_answer(served, asked, asked.variants).ask(operation.name), asked)
 
     answer.__name__, answer.__doc__ = operation.name.replace("-", "_"), operation.question
-    return Tool(answer, operation.question, OfQuery)
+    return protocol.Tool(answer, operation.question, OfQuery)
 
 
 class Search(OfQuery):
@@ -75,15 +56,15 @@ class Search(OfQuery):
     explain: bool = Field(False, description="Also rank, score and its parts in every list and stage.")
 
 
-def search(served: ServedStore, asked: Search) -> Reply:
+def search(served: protocol.ServedStore, asked: Search) -> protocol.Reply:
     """The pipeline's results for a query, then the candidates it dropped, with lost_at (the stage), reason and score.
 
     out_of_date: what supersedes the memory and where that one is, or when it expired. score: 0..1 in most configs.
     """
     answer = _answer(served, asked, asked.variants)
     table = side_by_side(answer.trace)
-    rows, counts = page(table.memory_ids, asked)
-    return reply(
+    rows, counts = protocol.page(table.memory_ids, asked)
+    return protocol.reply(
         **counts,
         config=answer.config.name,
         results=len(answer.trace.results),
@@ -93,17 +74,19 @@ def search(served: ServedStore, asked: Search) -> Reply:
     )
 
 
-class Why(Page, Asked):
+class Why(protocol.Page, protocol.Asked):
     """Arguments of `why`."""
 
-    memory_id: str = Field(min_length=1, max_length=MAX_QUERY, description="Or a piece of its text that no other has.")
-    variants: Variants = None
+    memory_id: str = Field(
+        min_length=1, max_length=protocol.MAX_QUERY, description="Or a piece of its text that no other has."
+    )
+    variants: protocol.Variants = None
     k: int = Field(0, ge=0, le=10_000, description="Missing below this rank; 0: the config's limit.")
-    traced: Name = Field("", description="Query set of external traces: explain the stages recorded there.")
+    traced: protocol.Name = Field("", description="Query set of external traces: explain the stages recorded there.")
     limit: int = Field(5, ge=1, le=100, description="Rows.")
 
 
-def why(served: ServedStore, asked: Why) -> Reply:
+def why(served: protocol.ServedStore, asked: Why) -> protocol.Reply:
     """Why a memory is missing: the stage that lost it, its path, its rank in each list, and the smallest changes that return it.
 
     fix: the first of counterfactuals, to try first. Of each: rank then; order_kept (Kendall's tau of the other results, 1: same order);
@@ -119,31 +102,31 @@ def why(served: ServedStore, asked: Why) -> Reply:
     else:
         answer = _answer(served, asked, asked.variants)
         found = single_query.why(answer, asked.memory_id, store=served.store, k=asked.k or None).why
-    rows, counts = page(found.counterfactuals, asked)
+    rows, counts = protocol.page(found.counterfactuals, asked)
     path = found.path
-    return reply(
+    return protocol.reply(
         **counts,
-        **picked(path, "memory_id status rank lost_at"),
-        **picked(found, "cause standing verdict"),
+        **protocol.picked(path, "memory_id status rank lost_at"),
+        **protocol.picked(found, "cause standing verdict"),
         config=answer.config.name,
         fix=found.fix and found.fix.sentence,
         vector=found.vector and found.vector.sentence,
-        way=rows_of(found.way),
-        lists=rows_of(found.in_lists),
+        way=protocol.rows_of(found.way),
+        lists=protocol.rows_of(found.in_lists),
         counterfactuals=[_counterfactual(one) for one in rows],
         nearest=found.nearest and _counterfactual(found.nearest),
         notes=[*(f"known mistake: {mistake.line}" for mistake in found.mistakes), *answer.notes],
     )
 
 
-class Blame(Page, Asked):
+class Blame(protocol.Page, protocol.Asked):
     """Arguments of `blame`."""
 
-    text: str = Field(min_length=1, max_length=MAX_TEXT, description="What the agent said.")
-    query: str = Field("", max_length=MAX_QUERY, description="What it was asked; empty: only find support.")
+    text: str = Field(min_length=1, max_length=protocol.MAX_TEXT, description="What the agent said.")
+    query: str = Field("", max_length=protocol.MAX_QUERY, description="What it was asked; empty: only find support.")
 
 
-def blame(served: ServedStore, asked: Blame) -> Reply:
+def blame(served: protocol.ServedStore, asked: Blame) -> protocol.Reply:
     """From a wrong answer to the memories behind it, by claim, best first: support (0..1), verdict (supports, cannot tell or no).
 
     For the query: rank or lost_at, stale, says_otherwise (memories that contradict it or follow it), next (tools to call).
@@ -152,14 +135,14 @@ def blame(served: ServedStore, asked: Blame) -> Reply:
         raise InputError("query: project, only_project and as_of belong to one; pass it")
     answer = _answer(served, asked) if asked.query else None
     report = blamed(served.store, asked.text, answer, None if answer else _without_judge(served, asked))
-    rows, counts = page(report.found.claims, asked)
-    return reply(
+    rows, counts = protocol.page(report.found.claims, asked)
+    return protocol.reply(
         **counts,
         config=answer and answer.config.name,
         split_by=report.found.split_by,
         claims=[
-            reply(
-                claim=cut(one.claim.text, CLAIM_CHARS),
+            protocol.reply(
+                claim=protocol.cut(one.claim.text, CLAIM_CHARS),
                 memories=[_supporting(memory) for memory in one.memories],
                 said=None if one.supporting else one.about,
             )
@@ -169,15 +152,15 @@ def blame(served: ServedStore, asked: Blame) -> Reply:
     )
 
 
-class WhatIf(Page, Asked):
+class WhatIf(protocol.Page, protocol.Asked):
     """Arguments of `what_if`."""
 
-    changes: Changes
-    memory_id: FollowedId = ""
-    variants: Variants = None
+    changes: protocol.Changes
+    memory_id: protocol.FollowedId = ""
+    variants: protocol.Variants = None
 
 
-def what_if(served: ServedStore, asked: WhatIf) -> Reply:
+def what_if(served: protocol.ServedStore, asked: WhatIf) -> protocol.Reply:
     """A query's results under changed parameters, with the rank before, and what left them. Nothing is saved.
 
     For the effect on other queries: compare.
@@ -189,33 +172,35 @@ def what_if(served: ServedStore, asked: WhatIf) -> Reply:
     moment = before.evidence.as_of  # both sides count ages from the same time
     after = _answer(served, asked.model_copy(update={"as_of": moment and moment.isoformat()}), asked.variants)
     deltas = rank_deltas(after.trace, before.trace, RESULTS)
-    rows, counts = page([(key, delta) for key, delta in deltas.items() if delta.now is not None], asked)
+    rows, counts = protocol.page([(key, delta) for key, delta in deltas.items() if delta.now is not None], asked)
     followed = [_followed(memory, after.trace, before.trace)] if memory else []
-    return reply(
+    return protocol.reply(
         **counts,
         config=before.config.name,
         changes=asked.changes,
         said=[*followed, _counted(deltas.values())],
         results=[
-            reply(memory_id=key, rank=delta.now, before=delta.before)
-            | {"untrusted": text_of(after.evidence.memories[key], length=EXCERPT_CHARS)}
+            protocol.reply(memory_id=key, rank=delta.now, before=delta.before)
+            | {"untrusted": protocol.text_of(after.evidence.memories[key], length=EXCERPT_CHARS)}
             for key, delta in rows
         ],
-        left=[reply(memory_id=key, before=delta.before) for key, delta in deltas.items() if delta.move == "gone"],
+        left=[
+            protocol.reply(memory_id=key, before=delta.before) for key, delta in deltas.items() if delta.move == "gone"
+        ],
         notes=after.notes,
     )
 
 
-class WhatIfMemory(Asked):
+class WhatIfMemory(protocol.Asked):
     """Arguments of `what_if_memory`."""
 
-    memory_id: Name = Field("", description="Empty: a memory that is not stored yet.")
-    content: str = Field("", max_length=MAX_TEXT, description="Text to try; empty: the stored one.")
-    title: Name = Field("", description="Title to try; empty: the stored one.")
+    memory_id: protocol.Name = Field("", description="Empty: a memory that is not stored yet.")
+    content: str = Field("", max_length=protocol.MAX_TEXT, description="Text to try; empty: the stored one.")
+    title: protocol.Name = Field("", description="Title to try; empty: the stored one.")
     absent: bool = Field(False, description="Leave it out: what comes in its place?")
 
 
-def what_if_memory(served: ServedStore, asked: WhatIfMemory) -> Reply:
+def what_if_memory(served: protocol.ServedStore, asked: WhatIfMemory) -> protocol.Reply:
     """The rank of a memory for a query if it had another text, were absent, or were new ("would this note be found?").
 
     moved: its ranks and scores by list and stage; others: other results whose rank changes. Nothing is written.
@@ -225,8 +210,8 @@ def what_if_memory(served: ServedStore, asked: WhatIfMemory) -> Reply:
     assert answer.request is not None
     found = applied(edit, answer.evidence, answer.config, answer.request)
     before, after = found.rank
-    others, in_lists, through_stages = map(rows_of, found.tables)
-    return reply(
+    others, in_lists, through_stages = map(protocol.rows_of, found.tables)
+    return protocol.reply(
         memory_id=found.memory_id,
         config=answer.config.name,
         said=[_followed(edit.either, found.after, found.before), found.sentence],
@@ -238,7 +223,7 @@ def what_if_memory(served: ServedStore, asked: WhatIfMemory) -> Reply:
     )
 
 
-def _edit(served: ServedStore, asked: WhatIfMemory) -> Edit:
+def _edit(served: protocol.ServedStore, asked: WhatIfMemory) -> Edit:
     resources, content, title = served.resources, asked.content, asked.title
     if asked.absent:
         if not asked.memory_id or content or title:
@@ -256,7 +241,7 @@ def _edit(served: ServedStore, asked: WhatIfMemory) -> Edit:
     return Edit(stored, edited, resources)
 
 
-def _answer(served: ServedStore, asked: Asked, variants: Sequence[str] | None = None) -> Answer:
+def _answer(served: protocol.ServedStore, asked: protocol.Asked, variants: Sequence[str] | None = None) -> Answer:
     return single_query.search(
         served.store,
         asked.query,
@@ -268,28 +253,28 @@ def _answer(served: ServedStore, asked: Asked, variants: Sequence[str] | None = 
     )
 
 
-def _without_judge(served: ServedStore, asked: Asked) -> PipelineConfig:
+def _without_judge(served: protocol.ServedStore, asked: protocol.Asked) -> PipelineConfig:
     """The judge takes a second and affects no ranking, unless abstain uses its score."""
     config = served.config(asked.config, asked.changes)
     return config if config.abstain.judge is not None else with_values(config, {"judge.backend": "none"})
 
 
-def _candidate(trace: Trace, memory_id: str, table: SideBySide | None = None) -> Reply:
+def _candidate(trace: Trace, memory_id: str, table: SideBySide | None = None) -> protocol.Reply:
     result = next((one for one in trace.results if one.memory_id == memory_id), None)
     lost = None if result else loss(trace, memory_id)
     scores = []
     if table is not None and (row := table.row(memory_id)) is not None:
         for key, cell in row.cells.items():
             made_of = parts_words(table.column(key).kind, cell.parts)
-            scores.append(picked(cell, "rank score", where="final" if key == FINAL else key, made_of=made_of))
-    found = picked(result, "rank score", memory_id=memory_id)
-    found |= picked(lost, "score reason", lost_at=lost and lost.stage)
-    text = text_of(trace.evidence.memories[memory_id])
-    return found | reply(out_of_date=stale_words(trace, memory_id), scores=scores, untrusted=text)
+            scores.append(protocol.picked(cell, "rank score", where="final" if key == FINAL else key, made_of=made_of))
+    found = protocol.picked(result, "rank score", memory_id=memory_id)
+    found |= protocol.picked(lost, "score reason", lost_at=lost and lost.stage)
+    text = protocol.text_of(trace.evidence.memories[memory_id])
+    return found | protocol.reply(out_of_date=stale_words(trace, memory_id), scores=scores, untrusted=text)
 
 
-def _counterfactual(one: Counterfactual) -> Reply:
-    return picked(
+def _counterfactual(one: Counterfactual) -> protocol.Reply:
+    return protocol.picked(
         one,
         "searched rank",
         changes=one.values,
@@ -303,22 +288,22 @@ def _counterfactual(one: Counterfactual) -> Reply:
     )
 
 
-def _supporting(one: BlamedMemory) -> Reply:
+def _supporting(one: BlamedMemory) -> protocol.Reply:
     steps = []
     if one.next is not None:
         steps.append(f"{one.next.proposed.name} for {one.next.memory_id}: {one.next.words}")
     if one.fix is not None:
         steps.append(f"search with changes {dict(one.fix.changes)}: {one.fix.words}")
     otherwise = [
-        picked(other.standing, PLACE, memory_id=other.memory.id, by=other.source, newer=other.newer)
-        | {"untrusted": text_of(other.memory)}
+        protocol.picked(other.standing, PLACE, memory_id=other.memory.id, by=other.source, newer=other.newer)
+        | {"untrusted": protocol.text_of(other.memory)}
         for other in one.otherwise
     ]
     return (
-        reply(memory_id=one.id)
-        | picked(one.support, "verdict reason", support=one.support.score)
-        | picked(one.standing, PLACE, stale=one.stale, judged_irrelevant=one.irrelevant or None)
-        | reply(says_otherwise=otherwise, next=steps, untrusted=text_of(one.support.memory))
+        protocol.reply(memory_id=one.id)
+        | protocol.picked(one.support, "verdict reason", support=one.support.score)
+        | protocol.picked(one.standing, PLACE, stale=one.stale, judged_irrelevant=one.irrelevant or None)
+        | protocol.reply(says_otherwise=otherwise, next=steps, untrusted=protocol.text_of(one.support.memory))
     )
 
 

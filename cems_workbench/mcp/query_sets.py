@@ -28,43 +28,30 @@ from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.evaluation import EvaluationReport, evidence_of, measured_losses
 from cems_workbench.jobs.memory_use import FEW_MEASURES, MemoryReport
 from cems_workbench.jobs.query_set_evidence import PROGRESS_LABEL
-from cems_workbench.mcp.protocol import (
-    MAX_NAME,
-    MAX_NUMBER,
-    FollowedId,
-    Name,
-    Page,
-    Reply,
-    ServedStore,
-    WithConfig,
-    page,
-    picked,
-    query_row,
-    reply,
-    rows_of,
-    shown,
-)
+from cems_workbench.mcp import protocol
 from cems_workbench.progress import Cancelled
 
 MAX_MISSING = 3
 PROGRESS_INTERVAL_S = 1.0
 
 
-class OfSet(Page, WithConfig):
+class OfSet(protocol.Page, protocol.WithConfig):
     """Arguments of a tool that measures judged queries."""
 
-    query_set: str = Field("all", min_length=1, max_length=MAX_NAME, description="Query set, all, or evidence file.")
-    queries: int = Field(0, ge=0, le=MAX_NUMBER, description="Fixed sample of this many queries; 0: all.")
+    query_set: str = Field(
+        "all", min_length=1, max_length=protocol.MAX_NAME, description="Query set, all, or evidence file."
+    )
+    queries: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="Fixed sample of this many queries; 0: all.")
     seconds: int = Field(40, ge=1, le=600, description="Time limit of a call, seconds.")
 
 
 class Evaluate(OfSet):
     """Arguments of `evaluate`."""
 
-    measures: Name = FEW_MEASURES
+    measures: protocol.Name = FEW_MEASURES
 
 
-def evaluate(served: ServedStore, asked: Evaluate, context: Context) -> Reply:
+def evaluate(served: protocol.ServedStore, asked: Evaluate, context: Context) -> protocol.Reply:
     """Measures of a config on judged queries, with 95 % intervals (low, high); the worst queries by the first measure, lowest first.
 
     not_returned: relevant memories to pass to why. state "searching": call again to resume.
@@ -72,42 +59,42 @@ def evaluate(served: ServedStore, asked: Evaluate, context: Context) -> Reply:
     chosen = served.config(asked.config, asked.changes)
     found = _gathered(served, asked, [chosen], context)
     if not isinstance(found, list):
-        return reply(state="searching", config=chosen.name, **found)
+        return protocol.reply(state="searching", config=chosen.name, **found)
     chosen = served.measured_config(found[0], chosen, asked.config or asked.changes)
     report = measures.evaluate(found[0], chosen, asked.measures or FEW_MEASURES)
     evaluation = report.evaluation
     values = evaluation.values[:, 0]
     measured = [i for i, value in enumerate(values) if number(value) is not None]
-    rows, counts = page(sorted(measured, key=lambda i: (values[i], evaluation.qids[i])), asked)
-    return reply(
+    rows, counts = protocol.page(sorted(measured, key=lambda i: (values[i], evaluation.qids[i])), asked)
+    return protocol.reply(
         **counts,
         state="measured",
         config=report.config.name,
         queries=len(evaluation.qids),
-        means=rows_of(evaluation.table),
-        by_type=rows_of(report.by_type) if len(report.by_type) > 1 else (),
+        means=protocol.rows_of(evaluation.table),
+        by_type=protocol.rows_of(report.by_type) if len(report.by_type) > 1 else (),
         worst=[_worst(report, i) for i in rows],
         said=[f"worst: by {evaluation.measures[0]}, the lowest first; not_returned: relevant memories to pass to why"],
         notes=[evaluation.relevance, *stale_lines([evaluation]), *evaluation.remarks],
     )
 
 
-def _worst(report: EvaluationReport, i: int) -> Reply:
+def _worst(report: EvaluationReport, i: int) -> protocol.Reply:
     found = report.evaluation
     query, grades = report.batch.queries[i], report.batch.grades[i]
     relevant = {key for key, grade in grades.items() if grade >= found.relevant_from}
     missing = sorted(relevant.difference(found.results[i]), key=lambda key: (-grades[key], key))[:MAX_MISSING]
-    return query_row(query, value=found.values[i, 0], type=found.types[i], not_returned=missing)
+    return protocol.query_row(query, value=found.values[i, 0], type=found.types[i], not_returned=missing)
 
 
 class Compare(OfSet):
     """Arguments of `compare`."""
 
-    against: Name = Field("", description="Baseline config; empty: config unchanged.")
-    measures: Name = FEW_MEASURES
+    against: protocol.Name = Field("", description="Baseline config; empty: config unchanged.")
+    measures: protocol.Name = FEW_MEASURES
 
 
-def compare(served: ServedStore, asked: Compare, context: Context) -> Reply:
+def compare(served: protocol.ServedStore, asked: Compare, context: Context) -> protocol.Reply:
     """config with changes against a baseline on judged queries: verdict (pass, fail or cannot tell), the difference of each measure
     with its 95 % interval and p (randomisation test, Holm), and the queries that changed most. state "searching": call again to resume.
     """
@@ -120,13 +107,13 @@ def compare(served: ServedStore, asked: Compare, context: Context) -> Reply:
     # One after the other: the second reuses what the first gathered.
     found = _gathered(served, asked, configs, context)
     if not isinstance(found, list):
-        return reply(state="searching", baseline=baseline.name, compared=compared.name, **found)
+        return protocol.reply(state="searching", baseline=baseline.name, compared=compared.name, **found)
     names, both = asked.measures or FEW_MEASURES, zip(found, configs, strict=True)
     report = measures.compare(*(measures.evaluate(each, config, names) for each, config in both))
     first, decided = str(report.comparison.evaluations[0].measures[0]), report.verdict()
     changed = report.changed(first)
-    rows, counts = page(changed.rows, asked)
-    return reply(
+    rows, counts = protocol.page(changed.rows, asked)
+    return protocol.reply(
         **counts,
         state="measured",
         baseline=report.baseline,
@@ -135,11 +122,11 @@ def compare(served: ServedStore, asked: Compare, context: Context) -> Reply:
         verdict=decided.kind,
         queries=len(report.comparison.evaluations[0].qids),
         differences=[
-            picked(row, "baseline value difference low high", measure=str(row.measure), p=row.p_holm)
-            | reply(better=len(row.wins), worse=len(row.losses), same=row.ties)
+            protocol.picked(row, "baseline value difference low high", measure=str(row.measure), p=row.p_holm)
+            | protocol.reply(better=len(row.wins), worse=len(row.losses), same=row.ties)
             for row in report.comparison.compared[0].differences
         ],
-        changed=rows_of(replace(changed, rows=tuple(rows)), "config"),
+        changed=protocol.rows_of(replace(changed, rows=tuple(rows)), "config"),
         said=[decided.sentence, _significant(report), f"changed: by {first}, the largest differences first"],
         notes=report.notes,
     )
@@ -159,11 +146,11 @@ def _significant(report: measures.ComparisonReport) -> str:
 class Losses(OfSet):
     """Arguments of `losses`."""
 
-    against: Name = Field("", description="Baseline config: what config saves and breaks.")
-    cutoff: int = Field(10, ge=1, le=MAX_NUMBER, description="Lost below this rank.")
+    against: protocol.Name = Field("", description="Baseline config: what config saves and breaks.")
+    cutoff: int = Field(10, ge=1, le=protocol.MAX_NUMBER, description="Lost below this rank.")
 
 
-def losses(served: ServedStore, asked: Losses, context: Context) -> Reply:
+def losses(served: protocol.ServedStore, asked: Losses, context: Context) -> protocol.Reply:
     """Which stage loses the relevant memories of judged queries: branches counts them by stage and config, lost lists them.
 
     With against also how many config saves and breaks. state "searching": call again to resume.
@@ -177,13 +164,13 @@ def losses(served: ServedStore, asked: Losses, context: Context) -> Reply:
     names = [one.name for one in configs]
     found = _gathered(served, asked, configs, context)
     if not isinstance(found, list):
-        return reply(state="searching", configs=names, cutoff=asked.cutoff, **found)
+        return protocol.reply(state="searching", configs=names, cutoff=asked.cutoff, **found)
     if not asked.against:
         configs = [served.measured_config(found[0], configs[0], asked.config or asked.changes)]
         names = [configs[0].name]
     reports = [measures.evaluate(each, one, FEW_MEASURES) for each, one in zip(found, configs, strict=True)]
     counted = measured_losses(reports, reports[0].evaluation.relevant_from, asked.cutoff, None)
-    rows, counts = page([(i, row) for i, one in enumerate(counted.maps) for row in one.rows], asked)
+    rows, counts = protocol.page([(i, row) for i, one in enumerate(counted.maps) for row in one.rows], asked)
     queries = {query.qid: query for one in reports for query in one.batch.queries}
     of_config = {
         i: iter(in_words([row for at, row in rows if at == i], config, asked.cutoff, evidence_of(reports[i])))
@@ -191,7 +178,7 @@ def losses(served: ServedStore, asked: Losses, context: Context) -> Reply:
     }
     told = [(i, next(of_config[i])) for i, _ in rows]
     change = counted.differences[0] if counted.differences else None
-    return reply(
+    return protocol.reply(
         **counts,
         state="counted",
         configs=names,
@@ -199,7 +186,7 @@ def losses(served: ServedStore, asked: Losses, context: Context) -> Reply:
         relevant=counted.maps[-1].relevant,
         returned={one.config_name: one.returned for one in counted.maps},
         branches=[
-            picked(
+            protocol.picked(
                 branch,
                 "stage manner",
                 words=branch.words(asked.cutoff),
@@ -210,7 +197,12 @@ def losses(served: ServedStore, asked: Losses, context: Context) -> Reply:
             for branch in counted.branches
         ],
         lost=[
-            query_row(queries[row.qid], **picked(row, "memory_id rank words"), **row.branch.to_json(), config=names[i])
+            protocol.query_row(
+                queries[row.qid],
+                **protocol.picked(row, "memory_id rank words"),
+                **row.branch.to_json(),
+                config=names[i],
+            )
             for i, row in told
         ],
         said=[
@@ -225,11 +217,11 @@ def losses(served: ServedStore, asked: Losses, context: Context) -> Reply:
 class MemoryUse(OfSet):
     """Arguments of `memory`."""
 
-    memory_id: FollowedId = ""
-    cutoff: int = Field(0, ge=0, le=MAX_NUMBER, description="Lost below this rank; 0: the config's limit.")
+    memory_id: protocol.FollowedId = ""
+    cutoff: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="Lost below this rank; 0: the config's limit.")
 
 
-def memory(served: ServedStore, asked: MemoryUse, context: Context) -> Reply:
+def memory(served: protocol.ServedStore, asked: MemoryUse, context: Context) -> protocol.Reply:
     """One memory across judged queries: how many want, find and return it, or return it although judged irrelevant; where it is lost.
 
     Without memory_id hubs (returned for many queries that judge them irrelevant) and orphans (returned for none). state "searching":
@@ -241,13 +233,13 @@ def memory(served: ServedStore, asked: MemoryUse, context: Context) -> Reply:
         served.store.memory(followed)
     found = _gathered(served, asked, [chosen], context)
     if not isinstance(found, list):
-        return reply(state="searching", config=chosen.name, cutoff=k, **found)
+        return protocol.reply(state="searching", config=chosen.name, cutoff=k, **found)
     evidence = found[0]
     chosen = served.measured_config(evidence, chosen, asked.config or asked.changes)
     read, grades, ids = evidence.evidence, agreed_grades(evidence.judgments), (followed,) if followed else ()
     uses = memory_uses(read.queries, read.evidences, grades, chosen, evidence.relevant_from, k=k, followed=ids)
     report = MemoryReport(asked.query_set, uses, memory_id=followed or None)
-    return shown(report, asked, state="counted", config=chosen.name, cutoff=k)
+    return protocol.shown(report, asked, state="counted", config=chosen.name, cutoff=k)
 
 
 def _renamed(config: PipelineConfig, baseline: PipelineConfig) -> PipelineConfig:
@@ -255,8 +247,8 @@ def _renamed(config: PipelineConfig, baseline: PipelineConfig) -> PipelineConfig
 
 
 def _gathered(
-    served: ServedStore, asked: OfSet, configs: Sequence[PipelineConfig], context: Context
-) -> list[LoadedEvidence] | Reply:
+    served: protocol.ServedStore, asked: OfSet, configs: Sequence[PipelineConfig], context: Context
+) -> list[LoadedEvidence] | protocol.Reply:
     """The evidence of each config; or, when the time is up, the progress so far as fields of the reply."""
     allowance = Allowance(asked.seconds, context)
     try:

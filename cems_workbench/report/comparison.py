@@ -26,22 +26,7 @@ from cems_workbench.jobs.regression import Regression
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.records import Query
-from cems_workbench.report.page import (
-    SHAPES,
-    Facts,
-    Row,
-    Scale,
-    Texts,
-    evidence_facts,
-    facts_of,
-    made,
-    mark_at,
-    number,
-    render,
-    scale_of,
-    signed,
-    tone,
-)
+from cems_workbench.report import page
 
 MAX_RESULTS = 10
 """Results of each ranking that are shown, and by default queries."""
@@ -51,11 +36,11 @@ FIGURE_HEIGHT_PX = 150
 """Height of the figure of all queries, in pixels."""
 
 
-def funnel(found: LossMap) -> tuple[Row, ...]:
+def funnel(found: LossMap) -> tuple[page.Row, ...]:
     """A row for all relevant memories, one for each branch, and one for those that are returned; in percent of all of them, those that
     pass, and those that leave here, right of them."""
 
-    def row(label: str, passed: int, left: int, words: str) -> Row:
+    def row(label: str, passed: int, left: int, words: str) -> page.Row:
         shares = (round(100 * count / found.relevant, 2) for count in (passed, left))
         return {"label": label, **dict(zip(("passed", "left"), shares, strict=True)), "words": words}
 
@@ -70,14 +55,14 @@ def funnel(found: LossMap) -> tuple[Row, ...]:
 class MadeOn:
     """What a config's evaluation was made on: at least the queries that the report shows, by qid, with all that is shown of them."""
 
-    facts: Facts
+    facts: page.Facts
     queries: Mapping[str, Query]
     evidences: Mapping[str, Evidence]
     grades: Mapping[str, Mapping[str, int]]
     results: Mapping[str, Sequence[str]]
 
     @classmethod
-    def of(cls, facts: Facts, batch: LabelledBatch, results: Sequence[Sequence[str]]) -> MadeOn:
+    def of(cls, facts: page.Facts, batch: LabelledBatch, results: Sequence[Sequence[str]]) -> MadeOn:
         """The queries of a batch, with the results of each."""
         columns = (batch.queries, batch.evidences, batch.grades, results)
         return cls(facts, *(dict(zip(batch.qids, column, strict=True)) for column in columns))  # type: ignore[arg-type]
@@ -151,7 +136,7 @@ def comparison_report(
 
     Raises InputError where `by` was not measured.
     """
-    evaluations, texts = comparison.evaluations, Texts(redact)
+    evaluations, texts = comparison.evaluations, page.Texts(redact)
     base, names = evaluations[0], [one.config.name for one in evaluations]
     measures = [str(measure) for measure in base.measures]
     by = str(verdict_measure(base.measures)) if by is None else by
@@ -164,17 +149,19 @@ def comparison_report(
         told = {base.qids[q] for one in pairs for q in (*one.changed()[:MAX_BARS], *one.lost_most()[:shown])}
         batch = LabelledBatch.of(source.of_queries(told), judges)
         name = f"{source.names}, {len(base.qids)} judged queries"
-        facts = facts_of(name, source.content_hash, header, answered)
+        facts = page.facts_of(name, source.content_hash, header, answered)
         made_on = [MadeOn.of(facts, batch, batch.result_ids(batch.rankings(one.config))) for one in evaluations]
     else:
         header, path = source[0].evidence.header, source[0].evidence.path
         both = zip(source, evaluations, strict=True)
-        made_on = [MadeOn.of(evidence_facts(one), one.batch, evaluation.results) for one, evaluation in both]
-    scale = scale_of([end for one in evaluations for row in one.summaries for end in (row.low, row.high, row.mean)])
-    shapes = [shape for shape, _ in zip(cycle(SHAPES), evaluations, strict=False)]
+        made_on = [MadeOn.of(page.evidence_facts(one), one.batch, evaluation.results) for one, evaluation in both]
+    scale = page.scale_of(
+        [end for one in evaluations for row in one.summaries for end in (row.low, row.high, row.mean)]
+    )
+    shapes = [shape for shape, _ in zip(cycle(page.SHAPES), evaluations, strict=False)]
     configs = tuple((f"config {one.config.name}", f"SHA-256 {config_hash(one.config)}") for one in evaluations)
     facts = tuple(fact for own in dict.fromkeys(one.facts for one in made_on) for fact in own)
-    return render(
+    return page.render(
         "compare.html",
         title=f"{', '.join(names[1:])} against {names[0]}" if names[1:] else names[0],
         subtitle=f"{len(base.qids)} judged queries of {header.query_set or path.name}",
@@ -191,27 +178,33 @@ def comparison_report(
         verdicts=(asserted and asserted.verdicts)
         or verdicts_of(comparison, [(base.measures[column], None)], tolerance),
         remarks=_remarks(evaluations, redact),
-        origin=(*facts, ("judges", judges or "people before models"), ("seed", str(seed)), *configs, *made(moment)),
+        origin=(
+            *facts,
+            ("judges", judges or "people before models"),
+            ("seed", str(seed)),
+            *configs,
+            *page.made(moment),
+        ),
         redact=redact,
     )
 
 
-def _mean_row(comparison: Comparison, m: int, shapes: Sequence[str], scale: Scale) -> Row:
+def _mean_row(comparison: Comparison, m: int, shapes: Sequence[str], scale: page.Scale) -> page.Row:
     marks = []
     for evaluation, shape in zip(comparison.evaluations, shapes, strict=True):
         row = evaluation.summaries[m]
-        words = f"{number(row.mean)} ({number(row.low)} to {number(row.high)})"
-        marks.append(mark_at(evaluation.config.name, shape, row.mean, row.low, row.high, scale, words))
+        words = f"{page.number(row.mean)} ({page.number(row.low)} to {page.number(row.high)})"
+        marks.append(page.mark_at(evaluation.config.name, shape, row.mean, row.low, row.high, scale, words))
     return {"measure": str(comparison.evaluations[0].measures[m]), "marks": tuple(marks)}
 
 
-def _other(nth: int, pair: Pair, before: MadeOn, now: MadeOn, texts: Texts, shown: int) -> Row:
+def _other(nth: int, pair: Pair, before: MadeOn, now: MadeOn, texts: page.Texts, shown: int) -> page.Row:
     rows, lost = pair.compared.differences, pair.lost_most()
-    scale = scale_of([end for one in rows for end in (one.low, one.high, one.difference)], True)
+    scale = page.scale_of([end for one in rows for end in (one.low, one.high, one.difference)], True)
     positions = {q: f"lost-{nth}-{i}" for i, q in enumerate(lost[:shown], 1)}
     return {
         "name": pair.compared.name,
-        "overlap": number(pair.compared.overlap, ".3f"),
+        "overlap": page.number(pair.compared.overlap, ".3f"),
         "rows": tuple(_difference_row(one, scale) for one in rows),
         "scale": scale,
         "types": _types(pair),
@@ -221,14 +214,14 @@ def _other(nth: int, pair: Pair, before: MadeOn, now: MadeOn, texts: Texts, show
     }
 
 
-def _difference_row(found: MeasureDifference, scale: Scale) -> Row:
-    said, ends = significance(found), f"{signed(found.low)} to {signed(found.high)}"
-    words = f"{signed(found.difference)} ({ends}), p {number(found.p_holm)}: {said}"
-    mark = mark_at(str(found.measure), "bar", found.difference, found.low, found.high, scale, words)
-    return {"mark": mark, "tone": tone(said), "verdict": said, "found": found, "ends": ends}
+def _difference_row(found: MeasureDifference, scale: page.Scale) -> page.Row:
+    said, ends = significance(found), f"{page.signed(found.low)} to {page.signed(found.high)}"
+    words = f"{page.signed(found.difference)} ({ends}), p {page.number(found.p_holm)}: {said}"
+    mark = page.mark_at(str(found.measure), "bar", found.difference, found.low, found.high, scale, words)
+    return {"mark": mark, "tone": page.tone(said), "verdict": said, "found": found, "ends": ends}
 
 
-def _types(pair: Pair) -> tuple[Row, ...]:
+def _types(pair: Pair) -> tuple[page.Row, ...]:
     found = pair.found
     kinds = {qid: kind or NO_TYPE for qid, kind in zip(pair.base.qids, pair.base.types, strict=True)}
     counts = {kind: [0, 0, 0] for kind in found.by_type}
@@ -244,11 +237,11 @@ def _types(pair: Pair) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _waterfall(pair: Pair, made_on: MadeOn, texts: Texts, positions: Mapping[int, str]) -> Row:
+def _waterfall(pair: Pair, made_on: MadeOn, texts: page.Texts, positions: Mapping[int, str]) -> page.Row:
     """`positions` are those of the queries that the report shows."""
     base, better, changed = pair.base, pair.better, pair.changed()
     drawn = sorted(changed[:MAX_BARS], key=lambda q: (-better[q], base.qids[q]))
-    scale = scale_of(better[drawn].tolist(), around_zero=True)
+    scale = page.scale_of(better[drawn].tolist(), around_zero=True)
 
     def down(share: float) -> float:
         return round(FIGURE_HEIGHT_PX * (100 - share) / 100, 1)
@@ -259,8 +252,8 @@ def _waterfall(pair: Pair, made_on: MadeOn, texts: Texts, positions: Mapping[int
         was, now = pair.values(q)
         kind = f" ({base.types[q]})" if base.types[q] else ""
         asked = texts.excerpt(made_on.queries[base.qids[q]].query)
-        words = f"{signed(now - was)}, {number(was)} → {number(now)}: {base.qids[q]}{kind} {asked}"
-        bar: Row = {"x": round(100 * place / len(drawn), 3), "width": round(100 / len(drawn), 3), "top": top}
+        words = f"{page.signed(now - was)}, {page.number(was)} → {page.number(now)}: {base.qids[q]}{kind} {asked}"
+        bar: page.Row = {"x": round(100 * place / len(drawn), 3), "width": round(100 / len(drawn), 3), "top": top}
         bar |= {"height": max(1.0, round(end - top, 1)), "tone": "good" if better[q] > 0 else "bad"}
         bars.append(bar | {"words": words, "to": positions.get(q, "")})
     won, measured = int((better[changed] > 0).sum()), int(np.isfinite(better).sum())
@@ -275,7 +268,7 @@ def _waterfall(pair: Pair, made_on: MadeOn, texts: Texts, positions: Mapping[int
     }
 
 
-def _query(q: int, pair: Pair, before: MadeOn, now: MadeOn) -> Row:
+def _query(q: int, pair: Pair, before: MadeOn, now: MadeOn) -> page.Row:
     query, rankings = before.queries[pair.base.qids[q]], []
     for own, other, evaluation in ((before, now, pair.base), (now, before, pair.other)):
         there = {key: rank for rank, key in enumerate(other.results[query.qid], 1)}

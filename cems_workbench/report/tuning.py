@@ -12,38 +12,10 @@ from itertools import chain
 from cems_workbench.config import config_hash, field_spec
 from cems_workbench.config.fields import short_value
 from cems_workbench.errors import counted
+from cems_workbench.jobs import tuning_summary
 from cems_workbench.jobs.tuning import SearchResult, card_of, guard_lines
-from cems_workbench.jobs.tuning_summary import (
-    COST,
-    GainRow,
-    about_lines,
-    all_reached,
-    doubt_line,
-    front_of,
-    gain_rows,
-    gap_line,
-    headline,
-    judged_lines,
-    judged_rows,
-    objective_names,
-    stable_words,
-    verdict,
-)
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.report.page import (
-    DASH,
-    Facts,
-    Row,
-    Scale,
-    evidence_facts,
-    made,
-    mark_at,
-    number,
-    render,
-    scale_of,
-    signed,
-    tone,
-)
+from cems_workbench.report import page
 
 MAX_FRONT = 40
 """Configs of the Pareto front that are listed."""
@@ -59,20 +31,20 @@ def tuning_report(result: SearchResult, moment: datetime) -> str:
     space, found = planned.plan.space, result.by_judgments
     measure = str(planned.plan.goal.objectives[0])
     card = card_of(result, moment.date().isoformat())
-    return render(
+    return page.render(
         "tune.html",
         title=f"Tuning of {space.baseline.name} on {planned.data.query_set}",
-        headline=headline(result),
-        about=about_lines(result),
-        doubt=doubt_line(result),
+        headline=tuning_summary.headline(result),
+        about=tuning_summary.about_lines(result),
+        doubt=tuning_summary.doubt_line(result),
         unlabelled=planned.data.stands_in,
         stopped=tuned.search.cancelled,
         measure=measure,
-        worth=_worth(gain_rows(result)),
-        gap=gap_line(result),
+        worth=_worth(tuning_summary.gain_rows(result)),
+        gap=tuning_summary.gap_line(result),
         holdout=_holdout_line(result),
-        judged=_worth(judged_rows(found)) if found else None,
-        judged_lines=judged_lines(found) if found else (),
+        judged=_worth(tuning_summary.judged_rows(found)) if found else None,
+        judged_lines=tuning_summary.judged_lines(found) if found else (),
         guards=guard_lines(result),
         front=_front(result) if len(planned.plan.goal.names) > 1 else None,
         tall=FIGURE_HEIGHT_PX,
@@ -81,28 +53,31 @@ def tuning_report(result: SearchResult, moment: datetime) -> str:
         lacking=result.lacking,
         card=card.text,
         config=tuned.config.name,
-        origin=_origin(result) + made(moment),
+        origin=_origin(result) + page.made(moment),
         redact=False,
     )
 
 
-def _worth(rows: Sequence[GainRow]) -> Row:
+def _worth(rows: Sequence[tuning_summary.GainRow]) -> page.Row:
     """The gains on one scale, as the figure of differences takes them."""
     gains = [row.gain for row in rows if row.gain]
-    scale = scale_of([edge for one in gains for edge in (one.low, one.high, one.difference)], around_zero=True)
+    scale = page.scale_of([edge for one in gains for edge in (one.low, one.high, one.difference)], around_zero=True)
     drawn = tuple(_gain(row, scale) for row in rows)
     measured = tuple(one for one in drawn if one["row"].gain)
     return {"name": "the proposal", "scale": scale, "every": drawn, "rows": measured}
 
 
-def _gain(row: GainRow, scale: Scale) -> Row:
+def _gain(row: tuning_summary.GainRow, scale: page.Scale) -> page.Row:
     found = row.gain
     if found is None:
         return {"row": row, "tone": "same", "verdict": ""}
-    said, ends = verdict(found) if row.fair else DASH, f"{signed(found.low)} to {signed(found.high)}"
-    words = f"{signed(found.difference)} ({ends}), {said if row.fair else row.about}"
-    mark = mark_at(row.name, "bar", found.difference, found.low, found.high, scale, words)
-    return {"row": row, "tone": tone(said), "verdict": said, "ends": ends, "mark": mark}
+    said, ends = (
+        tuning_summary.verdict(found) if row.fair else page.DASH,
+        f"{page.signed(found.low)} to {page.signed(found.high)}",
+    )
+    words = f"{page.signed(found.difference)} ({ends}), {said if row.fair else row.about}"
+    mark = page.mark_at(row.name, "bar", found.difference, found.low, found.high, scale, words)
+    return {"row": row, "tone": page.tone(said), "verdict": said, "ends": ends, "mark": mark}
 
 
 def _holdout_line(result: SearchResult) -> str:
@@ -116,7 +91,7 @@ def _holdout_line(result: SearchResult) -> str:
     return f"{counted(sealed, 'queries')} sealed; {this}."
 
 
-def _axes(result: SearchResult) -> tuple[Row, ...]:
+def _axes(result: SearchResult) -> tuple[page.Row, ...]:
     """The searched parameters; places are percent of the range, None where there is none."""
     space = result.planned.plan.space
     regions = {region.path: region for region in result.regions}
@@ -124,19 +99,19 @@ def _axes(result: SearchResult) -> tuple[Row, ...]:
     rows = []
     for axis, was, now in zip(space.axes, before, after, strict=True):
         region = regions.get(axis.path)
-        row: Row = {
+        row: page.Row = {
             "path": axis.path,
             "label": field_spec(axis.path).label,
             "baseline": short_value(was),
             "proposal": short_value(now),
             "same": was == now,
-            "stable": stable_words(region),
+            "stable": tuning_summary.stable_words(region),
             "range": ", ".join(map(short_value, axis.choices)),
             **dict.fromkeys(("was", "now")),
             **dict.fromkeys(("low", "width"), 0.0),
         }
         if not axis.choices:
-            scale = Scale(axis.low, axis.high if axis.high > axis.low else axis.low + 1)
+            scale = page.Scale(axis.low, axis.high if axis.high > axis.low else axis.low + 1)
             row["range"] = f"{axis.low:g} to {axis.high:g} in steps of {axis.step:g}"
             places = (("was", was), ("now", now))
             row |= {name: scale.share(float(value)) for name, value in places if isinstance(value, int | float)}
@@ -147,11 +122,15 @@ def _axes(result: SearchResult) -> tuple[Row, ...]:
     return tuple(rows)
 
 
-def _front(result: SearchResult) -> Row:
+def _front(result: SearchResult) -> page.Row:
     """The first objective up against the second across."""
-    names, reached, search = objective_names(result), all_reached(result), result.tuned.search
+    names, reached, search = (
+        tuning_summary.objective_names(result),
+        tuning_summary.all_reached(result),
+        result.tuned.search,
+    )
     x, y = _close_around(reached[:, 1]), _close_around(reached[:, 0])
-    rows, front = front_of(result), set(search.front)
+    rows, front = tuning_summary.front_of(result), set(search.front)
     paths = tuple(axis.path for axis in result.planned.plan.space.axes)
     proposal = next(i for i, trial in enumerate(search.trials) if trial is result.tuned.proposal)
     places = {i: row for row, i in enumerate(rows[:MAX_FRONT])}
@@ -161,13 +140,13 @@ def _front(result: SearchResult) -> Row:
 
     def cells(i: int) -> tuple[list[str], list[str]]:
         found = zip(names, reached[i].tolist(), strict=True)
-        values = [f"{value:.0f}" if name == COST else number(value) for name, value in found]
+        values = [f"{value:.0f}" if name == tuning_summary.COST else page.number(value) for name, value in found]
         return values, list(map(short_value, search.trials[i].values))
 
     def named(i: int) -> str:
         return ", ".join(f"{name} {value}" for name, value in zip((*names, *paths), chain(*cells(i)), strict=True))
 
-    def point(i: int, shape: str, colour: str, what: str) -> Row:
+    def point(i: int, shape: str, colour: str, what: str) -> page.Row:
         at = {"x": x.share(float(reached[i, 1])), "y": down(y.share(float(reached[i, 0])))}
         words, row = f"{what}: {named(i)}", None if shape == "dot" else places.get(i)
         return at | {"shape": shape, "colour": colour, "words": words, "row": row}
@@ -190,17 +169,17 @@ def _front(result: SearchResult) -> Row:
     }
 
 
-def _close_around(values: Floats) -> Scale:
+def _close_around(values: Floats) -> page.Scale:
     """A scale no wider than what was reached, with a little room: configs that were tried are often much alike."""
     low, high = float(values.min()), float(values.max())
     room = max((high - low) * 0.08, 0.005)
-    return Scale(low - room, high + room)
+    return page.Scale(low - room, high + room)
 
 
-def _origin(result: SearchResult) -> Facts:
+def _origin(result: SearchResult) -> page.Facts:
     planned, base, proposal = result.planned, result.planned.plan.space.baseline, result.tuned.config
     return (
-        *evidence_facts(planned.data.labelled),
+        *page.evidence_facts(planned.data.labelled),
         ("queries that count", str(len(planned.batch.queries))),
         ("seed", str(planned.plan.seed)),
         (f"baseline {base.name}", f"SHA-256 {config_hash(base)}"),

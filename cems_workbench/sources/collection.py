@@ -39,33 +39,16 @@ from cems_workbench.formats.base.payload import (
     value_at,
 )
 from cems_workbench.records import DELETED_MARK, OWN_TEXT, EmbeddedText, Relation
+from cems_workbench.sources import source as base
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.connect import ask
 from cems_workbench.sources.rows import SAMPLE_ROWS, Page, PagedSnapshot, embedded_texts, fields_note, usable_vector
-from cems_workbench.sources.source import (
-    BATCH_BYTES,
-    BATCH_ROWS,
-    NO_TRIAL,
-    Distance,
-    EngineHit,
-    EngineList,
-    EngineQuery,
-    ListName,
-    RowProblem,
-    SourceError,
-    SourceInfo,
-    TakenChunk,
-    TakenMemory,
-    Trial,
-    Vector,
-    too_long,
-)
 
 T = TypeVar("T")
 
 FIRST_PAGE_ROWS = 64
 """Rows of the first page, before the size of a row is known."""
-PAGE_BYTES = BATCH_BYTES // 4
+PAGE_BYTES = base.BATCH_BYTES // 4
 """Bytes of texts and vectors in a page. Smaller than a batch: while JSON is parsed, numbers take many times their size."""
 HAYSTACK_ID = "id"
 """Where Haystack keeps a document's id on Qdrant, whose points are named by UUIDs made of it."""
@@ -81,7 +64,7 @@ MARKER_VERSION = "3"
 """Part of every marker: another version makes every row count as changed."""
 
 
-SCORES: Mapping[Distance, Callable[[float], float]] = {
+SCORES: Mapping[base.Distance, Callable[[float], float]] = {
     "cosine": lambda distance: 1.0 - float(distance),
     "ip": lambda distance: 1.0 - float(distance),
     # Rounding can make the squared distance slightly negative.
@@ -97,7 +80,7 @@ class Row:
     id: str
     payload: Payload
     text: str | None = None
-    vector: Vector | None = None
+    vector: base.Vector | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +100,7 @@ class ClientHit:
     score: float
 
 
-class RefusedTextError(SourceError):
+class RefusedTextError(base.SourceError):
     """A text that the product does not search for: it costs this list of this query, and nothing else."""
 
 
@@ -142,7 +125,7 @@ class CollectionClient(ABC):
         """One line for an error of this product; None for one that it does not raise, which is a bug."""
 
     @abstractmethod
-    def describe(self) -> SourceInfo:
+    def describe(self) -> base.SourceInfo:
         """The collection; `memories` is the number of its rows."""
 
     @abstractmethod
@@ -161,7 +144,7 @@ class CollectionClient(ABC):
     def search(self, query: ClientQuery) -> Sequence[ClientHit]:
         """The product's own list `query.name`, best first. Raises SourceError for a trial that it cannot do, and RefusedTextError."""
 
-    def lists(self) -> tuple[ListName, ...]:
+    def lists(self) -> tuple[base.ListName, ...]:
         return ("vector",)
 
 
@@ -172,13 +155,13 @@ class ClientQuery:
     The payload's `scope_field` must be one of SHARED_WORDS for the scope "shared", anything else or missing for "personal".
     """
 
-    vector: Vector
+    vector: base.Vector
     rows: int
     names: Sequence[str] = ()
-    trial: Trial = NO_TRIAL
+    trial: base.Trial = base.NO_TRIAL
     scope: str | None = None
     scope_field: str = ""
-    name: ListName = "vector"
+    name: base.ListName = "vector"
     text: str = ""
     said: list[str] = field(default_factory=list)
     """Lines that the client adds about this list, for `EngineList.notes`."""
@@ -253,7 +236,7 @@ class CollectionSource:
     def close(self) -> None:
         self._client.close()
 
-    def probe(self) -> SourceInfo:
+    def probe(self) -> base.SourceInfo:
         """The collection; its fields are recognised from a sample. Raises SourceError."""
         found = self._described()
         missing, notes = list(found.missing), list(found.notes)
@@ -295,7 +278,7 @@ class CollectionSource:
             missing.append("no relations between memories but what superseded_by names, so no others are followed")
         return replace(found, memories=memories, missing=tuple(missing), notes=tuple(notes))
 
-    def _described(self) -> SourceInfo:
+    def _described(self) -> base.SourceInfo:
         found = self._ask(self._client.describe)
         if not self._embedded_here:
             return found
@@ -304,11 +287,11 @@ class CollectionSource:
     @contextmanager
     def snapshot(self) -> Iterator[CollectionSnapshot]:
         """Its memories; a vector database has no snapshots, so rows may change while others are read. Raises SourceError."""
-        problems: list[RowProblem] = []
+        problems: list[base.RowProblem] = []
         found = self._described()
         yield CollectionSnapshot(self, found, self._entries(problems), problems)
 
-    def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
+    def search(self, query: base.EngineQuery, trial: base.Trial = base.NO_TRIAL) -> tuple[base.EngineList, ...]:
         """The product's own lists. Raises SourceError."""
         wanted = {name: rows for name, rows in query.depths.items() if rows > 0}
         if not wanted:
@@ -326,7 +309,7 @@ class CollectionSource:
         """These rows with texts and vectors; rows that no longer exist are missing. Raises SourceError."""
         return self._ask(lambda: self._client.take(ids))
 
-    def _list(self, name: ListName, rows: int, query: EngineQuery, trial: Trial) -> EngineList:
+    def _list(self, name: base.ListName, rows: int, query: base.EngineQuery, trial: base.Trial) -> base.EngineList:
         use = self._use
         scope_field = use.fields.get("scope", "")
         started = time.perf_counter()
@@ -346,11 +329,11 @@ class CollectionSource:
         for each in near:
             place = chunk_key(each.payload, self._names) if use.chunked else None
             if place:
-                hits.append(EngineHit(place[0], each.score, place[1]))
+                hits.append(base.EngineHit(place[0], each.score, place[1]))
             else:
-                hits.append(EngineHit(self._id_of(each.id, each.payload), each.score))
+                hits.append(base.EngineHit(self._id_of(each.id, each.payload), each.score))
         notes = tuple(dict.fromkeys(said))
-        return EngineList(name, rows, tuple(hits), time.perf_counter() - started, hidden, notes)
+        return base.EngineList(name, rows, tuple(hits), time.perf_counter() - started, hidden, notes)
 
     def _visible(self, asked: ClientQuery) -> tuple[Sequence[ClientHit], int]:
         """The best rows without those that the library hides, for which more are asked, and how many it hides.
@@ -403,7 +386,7 @@ class CollectionSource:
             ),
         )
 
-    def _entries(self, problems: list[RowProblem]) -> list[_Entry]:
+    def _entries(self, problems: list[base.RowProblem]) -> list[_Entry]:
         """All memories; rows that duplicate another are added to `problems`."""
         use = self._use
         names = [use.fields[name] for name in ("document", "number")] if use.chunked else []
@@ -420,7 +403,7 @@ class CollectionSource:
                 if number in rows or (rows and (number is None) != (None in rows)):
                     what = f"chunk {number} of {document}" if number is not None else f"the row {document}"
                     reason = f"another row is {what} already; this one was not taken"
-                    problems.append(RowProblem(row_id, "id", reason, duplicate=True))
+                    problems.append(base.RowProblem(row_id, "id", reason, duplicate=True))
                     continue
                 rows[number] = row_id
         return [(name, sorted(rows.items(), key=lambda item: item[0] or 0)) for name, rows in documents.items()]
@@ -431,9 +414,9 @@ class CollectionSnapshot(PagedSnapshot):
     """The rows that existed when the collection was listed."""
 
     _source: CollectionSource
-    _found: SourceInfo
+    _found: base.SourceInfo
     _entries: Sequence[_Entry]
-    _problems: list[RowProblem]
+    _problems: list[base.RowProblem]
     _page_rows: int = FIRST_PAGE_ROWS
     _relations: list[Relation] = field(default_factory=list)
     """Of rows of this workbench."""
@@ -473,9 +456,14 @@ class CollectionSnapshot(PagedSnapshot):
             rows[row.id], digests[row.id], sizes = row, digest, sizes + size
         # At most doubled: the rows of one page may be unusually short.
         self._page_rows = max(
-            1, min(BATCH_ROWS, 2 * self._page_rows, PAGE_BYTES * len(rows) // max(sizes, 1) if rows else BATCH_ROWS)
+            1,
+            min(
+                base.BATCH_ROWS,
+                2 * self._page_rows,
+                PAGE_BYTES * len(rows) // max(sizes, 1) if rows else base.BATCH_ROWS,
+            ),
         )
-        problems: list[RowProblem] = []
+        problems: list[base.RowProblem] = []
         markers: list[str] = []
         kept: list[tuple[str, _Parts]] = []
         for memory_id, of_memory in entries:
@@ -490,15 +478,15 @@ class CollectionSnapshot(PagedSnapshot):
                 if source._use.own:
                     self._relations += _relations(memory_id, payload, problems)
 
-        def read(places: Sequence[int]) -> tuple[list[TakenMemory], list[RowProblem]]:
-            found: list[RowProblem] = []
+        def read(places: Sequence[int]) -> tuple[list[base.TakenMemory], list[base.RowProblem]]:
+            found: list[base.RowProblem] = []
             made = (self._made(*kept[place], markers[place], found) for place in places)
             return [each for each in made if each is not None], found
 
         return Page([memory_id for memory_id, _ in kept], markers, read, problems=problems)
 
     def _parts(
-        self, of_memory: Sequence[tuple[int | None, str]], rows: Mapping[str, Row], problems: list[RowProblem]
+        self, of_memory: Sequence[tuple[int | None, str]], rows: Mapping[str, Row], problems: list[base.RowProblem]
     ) -> _Parts:
         parts = []
         for number, row_id in of_memory:
@@ -509,47 +497,51 @@ class CollectionSnapshot(PagedSnapshot):
             text = text_of(row.text, row.payload, self._source._names)
             if text is None:
                 problems.append(
-                    RowProblem(row_id, "document" if not row.payload else "content", "has no text; it was not taken")
+                    base.RowProblem(
+                        row_id, "document" if not row.payload else "content", "has no text; it was not taken"
+                    )
                 )
             else:
                 parts.append((number, row, text))
         return parts
 
-    def _made(self, memory_id: str, parts: _Parts, marker: str, problems: list[RowProblem]) -> TakenMemory | None:
+    def _made(
+        self, memory_id: str, parts: _Parts, marker: str, problems: list[base.RowProblem]
+    ) -> base.TakenMemory | None:
         """The memory of these rows; None, with a problem, if it cannot be stored."""
         (number, first, _), own = parts[0], self._source._use.own
         texts = [_own_text(row, text) if own else text for _, row, text in parts]
         whole = first.payload.get("content") if own else None
         content = whole if isinstance(whole, str) else "\n".join(texts)
-        if problem := too_long(memory_id, len(content.encode())):
+        if problem := base.too_long(memory_id, len(content.encode())):
             problems.append(problem)
             return None
         try:
             memory, found = memory_of(memory_id, content, first.payload, self._source._names)
         except FieldError as error:
-            problems.append(RowProblem(memory_id, error.field, f"{error.reason}; it was not taken"))
+            problems.append(base.RowProblem(memory_id, error.field, f"{error.reason}; it was not taken"))
             return None
         problems += found
         if number is None:
             vector = self._vector(first, problems)
             embedded = _before(parts[0][2], content) if own else embedded_texts(first.payload, content)
-            return TakenMemory(memory, marker, vector=vector, embedded=embedded)
+            return base.TakenMemory(memory, marker, vector=vector, embedded=embedded)
         chunks, start = [], 0
         for (number, row, searched), text in zip(parts, texts, strict=True):
             place = row.payload.get("start") if own else start
             embedded = _before(searched, text) if own else embedded_texts(row.payload, text)
             vector = self._vector(row, problems)
-            chunks.append(TakenChunk(number or 0, text, vector, place, embedded, titled=text != searched))
+            chunks.append(base.TakenChunk(number or 0, text, vector, place, embedded, titled=text != searched))
             # The newline between two chunks.
             start += len(text) + 1
-        return TakenMemory(memory, marker, tuple(chunks))
+        return base.TakenMemory(memory, marker, tuple(chunks))
 
-    def _vector(self, row: Row, problems: list[RowProblem]) -> Vector | None:
+    def _vector(self, row: Row, problems: list[base.RowProblem]) -> base.Vector | None:
         if self._source._embedded_here:
             return None
         dimension = self._found.dimension
         if row.vector is not None and dimension is not None and row.vector.shape != (dimension,):
-            raise SourceError(
+            raise base.SourceError(
                 f"{self._source.address}: the vector of {row.id} has {row.vector.size} numbers, and the collection had "
                 f"{dimension} when it was opened; it was replaced meanwhile"
             )
@@ -577,14 +569,14 @@ def _own_text(row: Row, text: str) -> str:
     return text[-length:] if isinstance(length, int) and 0 < length < len(text) else text
 
 
-def _relations(memory_id: str, payload: Payload, problems: list[RowProblem]) -> Iterator[Relation]:
+def _relations(memory_id: str, payload: Payload, problems: list[base.RowProblem]) -> Iterator[Relation]:
     """The edges from the memory of such a row."""
     for edge in payload.get("relations") or ():
         try:
             kind, target, weight, author = json.loads(edge)
             yield Relation(memory_id, str(target), str(kind), float(weight), author)
         except (TypeError, ValueError):
-            problems.append(RowProblem(memory_id, "relations", "has an edge that cannot be read; it was left out"))
+            problems.append(base.RowProblem(memory_id, "relations", "has an edge that cannot be read; it was left out"))
 
 
 def _before(searched: str, text: str) -> dict[str, EmbeddedText]:

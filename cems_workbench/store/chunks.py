@@ -17,26 +17,8 @@ from cems_workbench.models.protocol import Embedder
 from cems_workbench.progress import Progress
 from cems_workbench.records import CHUNK_RULES, DEFAULT_CHUNK_RULE, Chunk, ChunkRule, Memory
 from cems_workbench.store import memories
+from cems_workbench.store import rows as tables
 from cems_workbench.store.database import Database
-from cems_workbench.store.rows import (
-    BROUGHT_BY,
-    EDITED,
-    FOREIGN,
-    FROM_SOURCE,
-    NOT_RECORDED,
-    Mark,
-    RowCounts,
-    bump_content_version,
-    column,
-    next_version,
-    read_content_version,
-    read_meta,
-    scalar,
-    staged,
-    table_of,
-    text_sha,
-    write_meta,
-)
 from cems_workbench.store.text_rule import chunk_text, parts_to_cut, rule_suffix, searched_text, text_rule
 
 if TYPE_CHECKING:
@@ -88,10 +70,10 @@ class Chunks:
         with self._database.transaction() as cursor:
             if rule(cursor) == chosen:
                 return False
-            write_meta(cursor, _RULE, chosen)
+            tables.write_meta(cursor, _RULE, chosen)
             # An empty store has no index that could become stale.
             if memories.count(cursor):
-                bump_content_version(cursor)
+                tables.bump_content_version(cursor)
         return True
 
     def read(self, ids: Iterable[str]) -> dict[str, tuple[Chunk, ...]]:
@@ -107,7 +89,7 @@ class Chunks:
             by, texts = _cutter(cursor, embedder), text_rule(cursor)
             row = cursor.execute(
                 "SELECT 1 FROM chunked WHERE memory_id = ? AND rule = ? AND text_sha = ?",
-                [memory.id, GIVEN, text_sha(memory.content)],
+                [memory.id, GIVEN, tables.text_sha(memory.content)],
             ).fetchall()
             given = read(cursor, [memory.id]).get(memory.id, ()) if row else ()
         if given:
@@ -137,7 +119,7 @@ def known_rule(name: str) -> ChunkRule:
 
 
 def rule(cursor: duckdb.DuckDBPyConnection) -> ChunkRule:
-    return known_rule(read_meta(cursor, _RULE) or DEFAULT_CHUNK_RULE)
+    return known_rule(tables.read_meta(cursor, _RULE) or DEFAULT_CHUNK_RULE)
 
 
 def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[str, tuple[Chunk, ...]]:
@@ -153,8 +135,12 @@ def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> dict[str, tup
 
 
 def give(
-    cursor: duckdb.DuckDBPyConnection, given: Sequence[Chunk], by: int | Mark | None = EDITED, *, replace: bool = True
-) -> tuple[RowCounts, dict[str, str]]:
+    cursor: duckdb.DuckDBPyConnection,
+    given: Sequence[Chunk],
+    by: int | tables.Mark | None = tables.EDITED,
+    *,
+    replace: bool = True,
+) -> tuple[tables.RowCounts, dict[str, str]]:
     """Store imported chunks unmodified, for memories that have a row; they replace the memories' earlier chunks.
 
     The chunks of a memory are renumbered from 0 in the order of their `seq`. The counts are of chunks. `by` as in `memories.upsert`; unless
@@ -173,35 +159,35 @@ def give(
     )
     known_as, theirs = dict[str, str](), dict[str, str]()
     for memory_id, sha, origin, brought_by in cursor.execute(
-        f"SELECT c.memory_id, c.text_sha, c.origin, {BROUGHT_BY} FROM chunked AS c LEFT JOIN imports AS i ON i.id = c.origin "
+        f"SELECT c.memory_id, c.text_sha, c.origin, {tables.BROUGHT_BY} FROM chunked AS c LEFT JOIN imports AS i ON i.id = c.origin "
         "WHERE c.rule = ? AND c.memory_id IN (SELECT unnest(?))",
         [GIVEN, list(wanted)],
     ).fetchall():
         known_as[memory_id] = sha
-        if isinstance(by, Mark) and origin not in by.own:
-            theirs[memory_id] = brought_by or NOT_RECORDED
+        if isinstance(by, tables.Mark) and origin not in by.own:
+            theirs[memory_id] = brought_by or tables.NOT_RECORDED
     new = [
         memory_id
         for memory_id, chunks in wanted.items()
-        if had.get(memory_id) != chunks or known_as.get(memory_id) != text_sha(contents[memory_id])
+        if had.get(memory_id) != chunks or known_as.get(memory_id) != tables.text_sha(contents[memory_id])
     ]
     left = {} if replace else {memory_id: theirs[memory_id] for memory_id in new if memory_id in theirs}
     new = [memory_id for memory_id in new if memory_id not in left]
-    if isinstance(by, Mark) and new:
+    if isinstance(by, tables.Mark) and new:
         _keep_before(cursor, by, new)
-    rows = [(chunk, True, False, text_sha(chunk.text)) for memory_id in new for chunk in wanted[memory_id]]
-    writer = by.id if isinstance(by, Mark) else by
-    marks = _marks([(memory_id, GIVEN, text_sha(contents[memory_id])) for memory_id in new], writer)
-    _replace(cursor, _table(rows), marks, next_version(cursor))
+    rows = [(chunk, True, False, tables.text_sha(chunk.text)) for memory_id in new for chunk in wanted[memory_id]]
+    writer = by.id if isinstance(by, tables.Mark) else by
+    marks = _marks([(memory_id, GIVEN, tables.text_sha(contents[memory_id])) for memory_id in new], writer)
+    _replace(cursor, _table(rows), marks, tables.next_version(cursor))
     added = sum(len(wanted[memory_id]) for memory_id in new if memory_id not in had)
     changed = {*new, *left}
     unchanged = sum(len(chunks) for memory_id, chunks in wanted.items() if memory_id not in changed)
-    return RowCounts(added, len(rows) - added, unchanged), left
+    return tables.RowCounts(added, len(rows) - added, unchanged), left
 
 
-def _keep_before(cursor: duckdb.DuckDBPyConnection, by: Mark, ids: Sequence[str]) -> None:
+def _keep_before(cursor: duckdb.DuckDBPyConnection, by: tables.Mark, ids: Sequence[str]) -> None:
     """Keep the imported chunks of these memories, for an undo; chunks that are cut here are cut again."""
-    foreign = "m.id IN (SELECT unnest(?)) AND (c.memory_id IS NULL OR " + FOREIGN.format("c") + ")"
+    foreign = "m.id IN (SELECT unnest(?)) AND (c.memory_id IS NULL OR " + tables.FOREIGN.format("c") + ")"
     values = [by.id, GIVEN, list(ids), by.inputs]
     cursor.execute(
         "INSERT INTO chunked_before (input, origin, memory_id, given, text_sha) "
@@ -219,7 +205,7 @@ def _keep_before(cursor: duckdb.DuckDBPyConnection, by: Mark, ids: Sequence[str]
 
 def take_back(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> None:
     """Remove the chunks of memories, so that the rule cuts them again."""
-    memories.mark_changed(cursor, ids, next_version(cursor))
+    memories.mark_changed(cursor, ids, tables.next_version(cursor))
     for table in ("chunks", "chunked"):
         cursor.execute(f"DELETE FROM {table} WHERE memory_id IN (SELECT unnest(?))", [list(ids)])
 
@@ -232,7 +218,7 @@ def given_tables(
     `shas` are of the contents of these memories.
     """
     rows = [(chunk, True, titled, sha) for own in given.values() for chunk, titled, sha in own]
-    return _table(rows), _marks([(memory_id, GIVEN, digest) for memory_id, digest in shas.items()], FROM_SOURCE)
+    return _table(rows), _marks([(memory_id, GIVEN, digest) for memory_id, digest in shas.items()], tables.FROM_SOURCE)
 
 
 def put_given(cursor: duckdb.DuckDBPyConnection, chunks: pa.Table, cut: pa.Table, *, new: bool = False) -> None:
@@ -240,12 +226,12 @@ def put_given(cursor: duckdb.DuckDBPyConnection, chunks: pa.Table, cut: pa.Table
 
     A memory without any is indexed whole under every rule, until its content changes. `new`: none of them had a row before.
     """
-    _replace(cursor, chunks, cut, next_version(cursor), new=new)
+    _replace(cursor, chunks, cut, tables.next_version(cursor), new=new)
 
 
 def cut_until(cursor: duckdb.DuckDBPyConnection) -> int:
     """The content version up to which all memories are chunked by the current rule, with the last embedder; -1 before the first time."""
-    return int(read_meta(cursor, _CUT) or BEFORE_FIRST_VERSION)
+    return int(tables.read_meta(cursor, _CUT) or BEFORE_FIRST_VERSION)
 
 
 def refresh_chunks(database: Database, embedder: Embedder, progress: Progress) -> tuple[str, ...]:
@@ -255,19 +241,19 @@ def refresh_chunks(database: Database, embedder: Embedder, progress: Progress) -
     """
     with database.reading() as cursor:
         by = _cutter(cursor, embedder)
-        before = read_meta(cursor, _LABEL)
-        version = read_content_version(cursor)
+        before = tables.read_meta(cursor, _LABEL)
+        version = tables.read_content_version(cursor)
         since = cut_until(cursor) if before == by.label else BEFORE_FIRST_VERSION
         waiting = _waiting(cursor, by, since)
         long = "SELECT count(*) FROM memories WHERE deleted_at IS NULL AND changed > ? AND length(content) > ?"
-        unread = int(scalar(cursor, long, [since, MAX_UNSPLIT_CHARS])) if by.note else 0
+        unread = int(tables.scalar(cursor, long, [since, MAX_UNSPLIT_CHARS])) if by.note else 0
     if before != by.label:
         with database.transaction() as cursor:
-            write_meta(cursor, _LABEL, by.label)
+            tables.write_meta(cursor, _LABEL, by.label)
             if before is not None and waiting:
                 # A concurrent change since `version` must stay newer than the refresh.
-                alone = read_content_version(cursor) == version
-                bumped = bump_content_version(cursor)
+                alone = tables.read_content_version(cursor) == version
+                bumped = tables.bump_content_version(cursor)
                 version = bumped if alone else version
     for start in range(0, len(waiting), BATCH_MEMORIES):
         progress("cutting chunks", start, len(waiting))
@@ -276,7 +262,7 @@ def refresh_chunks(database: Database, embedder: Embedder, progress: Progress) -
         progress("cutting chunks", len(waiting), len(waiting))
     if since != version:
         with database.transaction() as cursor:
-            write_meta(cursor, _CUT, str(version))
+            tables.write_meta(cursor, _CUT, str(version))
     return (f"{unread} memories are long, and {by.note}",) if unread else ()
 
 
@@ -295,7 +281,7 @@ def _waiting(
 
     Only memories changed after the content version `since`, and only those in `among` if given.
     """
-    return column(
+    return tables.column(
         cursor,
         "SELECT m.id FROM memories AS m LEFT JOIN chunked AS k ON k.memory_id = m.id "
         "WHERE m.deleted_at IS NULL AND m.changed > ? AND CASE "
@@ -326,13 +312,13 @@ def _cut(database: Database, ids: Sequence[str], by: Cutter) -> None:
                 Chunk(memory_id, i, piece.text, piece.start),
                 False,
                 by.titled,
-                text_sha(chunk_text(text.memory, piece.text, rule_of_texts) if by.titled else piece.text),
+                tables.text_sha(chunk_text(text.memory, piece.text, rule_of_texts) if by.titled else piece.text),
             )
             for memory_id, text, pieces in pairs
             for i, piece in enumerate(pieces)
         ]
         marks = _marks([(memory_id, by.label, text.sha) for memory_id, text, _ in pairs])
-        _replace(cursor, _table(rows), marks, read_content_version(cursor), all_changed=False)
+        _replace(cursor, _table(rows), marks, tables.read_content_version(cursor), all_changed=False)
 
 
 def _replace(
@@ -354,26 +340,26 @@ def _replace(
     if not new:
         ids = cut["memory_id"].to_pylist()
         deleted = "DELETE FROM chunks WHERE memory_id IN (SELECT unnest(?)) RETURNING memory_id"
-        had = {*column(cursor, deleted, [ids])}
+        had = {*tables.column(cursor, deleted, [ids])}
         changed = ids if all_changed else sorted(had | set(chunks["memory_id"].to_pylist()))
         memories.mark_changed(cursor, changed, version)
     if chunks.num_rows:
-        with staged(cursor, "staged_chunks", chunks):
+        with tables.staged(cursor, "staged_chunks", chunks):
             cursor.execute("INSERT INTO chunks SELECT * FROM staged_chunks")
-    with staged(cursor, "staged_chunked", cut):
+    with tables.staged(cursor, "staged_chunked", cut):
         cursor.execute(f"INSERT {'' if new else 'OR REPLACE '}INTO chunked BY NAME SELECT * FROM staged_chunked")
 
 
 def _marks(cut: Sequence[tuple[str, str, str]], origin: int | None = None) -> pa.Table:
     """(id, rule, sha of the chunked text) of each memory, and who gave the chunks; None: they are cut here."""
     columns = "memory_id large_string, rule large_string, text_sha large_string, origin int64"
-    return table_of(columns, [(*row, origin) for row in cut])
+    return tables.table_of(columns, [(*row, origin) for row in cut])
 
 
 def _table(rows: Sequence[tuple[Chunk, bool, bool, str]]) -> pa.Table:
     """Chunks of the table `chunks`: (chunk, given, titled, sha) each."""
     columns = "memory_id large_string, seq int64, start int64, content large_string, given bool, titled bool, text_sha large_string"
-    return table_of(
+    return tables.table_of(
         columns,
         [
             (chunk.memory_id, chunk.seq, chunk.start, chunk.text, given, titled, sha)

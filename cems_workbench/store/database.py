@@ -21,16 +21,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from cems_workbench.errors import StoreError, StoreLockedError, one_line
 from cems_workbench.platform.process_lock import SharedLock
-from cems_workbench.store.duckdb_file import (
-    CATALOG_TIMEOUT_S,
-    MEMORY_LIMIT,
-    CheckedFiles,
-    FileId,
-    file_id,
-    find_code,
-    interrupt_after,
-    open_file,
-)
+from cems_workbench.store import duckdb_file
 from cems_workbench.store.rows import COMMITS, SCHEMA, STORE_ID, count_commit, read_content_version, read_meta
 from cems_workbench.store.schema.migrations import prepare
 
@@ -68,11 +59,11 @@ class _DatabaseFile:
         self.listeners: list[ChangeListener] = []
         """Called with a cursor after other processes have written."""
         self._connection: duckdb.DuckDBPyConnection | None = None
-        self._identity: FileId | None = None
+        self._identity: duckdb_file.FileId | None = None
         self._schema: str | None = None
         # A connection refuses concurrent calls, even cursor() during close().
         self._calling = threading.Lock()
-        self.settings = {"memory_limit": MEMORY_LIMIT}
+        self.settings = {"memory_limit": duckdb_file.MEMORY_LIMIT}
         """Settings applied each time the file is opened."""
 
     def cursor(self) -> duckdb.DuckDBPyConnection:
@@ -103,7 +94,7 @@ class _DatabaseFile:
 
     def check_identity(self) -> None:
         """Raise StoreError if the file was removed or replaced: writes would be lost."""
-        if file_id(self.directory / FILE_NAME) != self._identity:
+        if duckdb_file.file_id(self.directory / FILE_NAME) != self._identity:
             raise StoreError(
                 f"store {self.directory} was removed, moved or replaced while it was open; nothing was stored. "
                 "Put it back or restart"
@@ -116,7 +107,7 @@ class _DatabaseFile:
         # The catalog is checked once per process: whatever changed it since held the lock.
         self._connection = connect(self.directory, known=again)
         try:
-            self._identity = self._identity or file_id(self.directory / FILE_NAME)
+            self._identity = self._identity or duckdb_file.file_id(self.directory / FILE_NAME)
             for name, value in self.settings.items():
                 self._apply(name, value)
             if again:
@@ -169,7 +160,7 @@ class _DatabaseFile:
 
 
 _files: dict[Path, _DatabaseFile] = {}
-_checked_files = CheckedFiles()
+_checked_files = duckdb_file.CheckedFiles()
 _opening = threading.Lock()
 
 
@@ -397,7 +388,7 @@ class Database:
 
     def full_memory(self) -> AbstractContextManager[None]:
         """Inside `bulk_write`: allow the full memory limit of the store during the block, for statements that need it."""
-        return self._memory_limit(MEMORY_LIMIT)
+        return self._memory_limit(duckdb_file.MEMORY_LIMIT)
 
     @contextmanager
     def _memory_limit(self, memory: str) -> Iterator[None]:
@@ -448,14 +439,16 @@ def connect(directory: Path, *, known: bool = False) -> duckdb.DuckDBPyConnectio
         known = known or _checked_files.contains(file)
         if there and not file.stat().st_size:  # DuckDB would create a new database in it
             raise StoreError(f"store {directory} is damaged: {FILE_NAME} is empty; {BACKUP_ADVICE}")
-        connection = open_file(file, memory_limit=MEMORY_LIMIT, changing=("memory_limit", "checkpoint_threshold"))
+        connection = duckdb_file.open_file(
+            file, memory_limit=duckdb_file.MEMORY_LIMIT, changing=("memory_limit", "checkpoint_threshold")
+        )
     except (duckdb.Error, OSError, RuntimeError, ValueError) as error:
         raise _store_error(error, directory) from error
     if known or not there:
         return connection
     try:
-        with interrupt_after(connection, CATALOG_TIMEOUT_S):
-            found = find_code(connection)
+        with duckdb_file.interrupt_after(connection, duckdb_file.CATALOG_TIMEOUT_S):
+            found = duckdb_file.find_code(connection)
         if found is not None:
             raise StoreError(f"store {directory} is not opened: its database has {found}, which no store has")
     except duckdb.Error as error:

@@ -19,22 +19,10 @@ from cems_workbench.errors import InputError, counted
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Chunk, ParsedInput
 from cems_workbench.store import chunks, label_events, memories, queries, query_sets
+from cems_workbench.store import rows as tables
 from cems_workbench.store.database import Database
 from cems_workbench.store.judgments import WORKBENCH
 from cems_workbench.store.query_sets import Member
-from cems_workbench.store.rows import (
-    STORE_ID,
-    Mark,
-    RowCounts,
-    bump_content_version,
-    in_team,
-    next_version,
-    read_meta,
-    staged,
-    table_of,
-    to_aware,
-    to_naive,
-)
 from cems_workbench.store.team import Session, TeamTables, read_of
 from cems_workbench.store.text_rule import text_rule
 
@@ -62,7 +50,7 @@ class ImportedInput:
 
     name: str
     format: str
-    counts: Mapping[str, RowCounts] | None
+    counts: Mapping[str, tables.RowCounts] | None
     options: Mapping[str, Any]
 
 
@@ -133,10 +121,10 @@ class Recorder:
         folder = path.resolve().parent.name if path.exists() else path.parent.name
         self._source, self._format = parsed.source, parsed.format
         self._folder, self._name = folder, path.name
-        self._options, self._when = json.dumps(options, ensure_ascii=False), to_naive(when) or when
+        self._options, self._when = json.dumps(options, ensure_ascii=False), tables.to_naive(when) or when
         self._there = False
 
-    def mark(self, cursor: duckdb.DuckDBPyConnection) -> Mark:
+    def mark(self, cursor: duckdb.DuckDBPyConnection) -> tables.Mark:
         """The mark of this input's rows. It holds in this transaction, and from `keep` on."""
         rows = cursor.execute(
             "SELECT id, event, source FROM imports WHERE imported_at = ? AND undone_at IS NULL ORDER BY id",
@@ -153,11 +141,11 @@ class Recorder:
             {"name": self._name, "folder": self._folder},
         ).fetchall()
         inputs = sorted({number, *(row[0] for row in rows)})
-        store = read_meta(cursor, STORE_ID) or ""
+        store = tables.read_meta(cursor, tables.STORE_ID) or ""
         own_inputs = [number, *(row[0] for row in own)]
-        return Mark(number, event, inputs, own_inputs, store, self._when, self._folder, self._name)
+        return tables.Mark(number, event, inputs, own_inputs, store, self._when, self._folder, self._name)
 
-    def keep(self, cursor: duckdb.DuckDBPyConnection, mark: Mark) -> None:
+    def keep(self, cursor: duckdb.DuckDBPyConnection, mark: tables.Mark) -> None:
         if not self._there:
             cursor.execute(
                 "INSERT INTO imports (id, event, imported_at, source, folder, name, format, options) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -166,7 +154,11 @@ class Recorder:
             self._there = True
 
     def finish(
-        self, cursor: duckdb.DuckDBPyConnection, mark: Mark, counts: Mapping[str, RowCounts], changed: bool
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        mark: tables.Mark,
+        counts: Mapping[str, tables.RowCounts],
+        changed: bool,
     ) -> int:
         """Save the counts of the import; returns the event's number, 0 if nothing changed: that is no event."""
         if changed:
@@ -176,14 +168,14 @@ class Recorder:
             cursor.execute("DELETE FROM imports WHERE id = ?", [mark.id])
             return 0
         known = _counts(before) or {}  # a file that is written in several portions
-        total = {kind: known.get(kind, RowCounts()) + counts[kind] for kind in counts}
+        total = {kind: known.get(kind, tables.RowCounts()) + counts[kind] for kind in counts}
         text = json.dumps({kind: [one.added, one.updated, one.unchanged] for kind, one in total.items() if one.total})
         cursor.execute("UPDATE imports SET counts = ? WHERE id = ?", [text, mark.id])
         return mark.event
 
 
-def _counts(text: str | None) -> dict[str, RowCounts] | None:
-    return None if text is None else {kind: RowCounts(*numbers) for kind, numbers in json.loads(text).items()}
+def _counts(text: str | None) -> dict[str, tables.RowCounts] | None:
+    return None if text is None else {kind: tables.RowCounts(*numbers) for kind, numbers in json.loads(text).items()}
 
 
 class Imports:
@@ -204,7 +196,7 @@ class Imports:
         for event, at, folder, name, form, options, counts, undone_at in rows:
             one = ImportedInput(f"{folder}/{name}" if folder else name, form, _counts(counts), json.loads(options))
             earlier = events[event].inputs if event in events else ()
-            events[event] = ImportEvent(event, at.replace(tzinfo=UTC), (*earlier, one), to_aware(undone_at))
+            events[event] = ImportEvent(event, at.replace(tzinfo=UTC), (*earlier, one), tables.to_aware(undone_at))
         return list(events.values())
 
     def get(self, number: int | None = None) -> ImportEvent:
@@ -262,15 +254,15 @@ class Imports:
                 with self._database.transaction() as cursor:
                     count = portion(cursor, event.number)
                     if count:
-                        bump_content_version(cursor)
+                        tables.bump_content_version(cursor)
                 done += count
                 if not count:
                     break
         with self._database.transaction() as cursor:
             if _undo_own(cursor, event.number):
-                bump_content_version(cursor)
+                tables.bump_content_version(cursor)
             cursor.execute(
-                "UPDATE imports SET undone_at = ? WHERE event = ?", [to_naive(datetime.now(UTC)), event.number]
+                "UPDATE imports SET undone_at = ? WHERE event = ?", [tables.to_naive(datetime.now(UTC)), event.number]
             )
         with self._database.reading() as cursor:
             self._memories.reload_hidden(cursor)
@@ -279,7 +271,7 @@ class Imports:
 
     def _marks(self, cursor: duckdb.DuckDBPyConnection, event: int) -> list[str]:
         rows = cursor.execute("SELECT id, imported_at FROM imports WHERE event = ?", [event]).fetchall()
-        return [in_team(self._store_id, number, when) for number, when in rows]
+        return [tables.in_team(self._store_id, number, when) for number, when in rows]
 
 
 # The store's own tables
@@ -344,7 +336,7 @@ def _remove_memories(cursor: duckdb.DuckDBPyConnection, event: int) -> int:
     ).fetchall()
     ids = [memory_id for (memory_id,) in rows]
     if ids:
-        version = next_version(cursor)
+        version = tables.next_version(cursor)
         cursor.execute("DELETE FROM removed_memories WHERE memory_id IN (SELECT unnest(?))", [ids])
         cursor.execute("INSERT INTO removed_memories SELECT unnest(?), ?", [ids, version])
         for table, key in (("chunks", "memory_id"), ("chunked", "memory_id"), ("memories", "id")):
@@ -363,8 +355,8 @@ def _restore_memories(cursor: duckdb.DuckDBPyConnection, event: int) -> int:
     if before:
         rows = [memories.record(row[1:]) for row in before.values()]
         memories.upsert(cursor, memories.staging(rows, rule=text_rule(cursor)))
-        origins = table_of("id string, origin int64", [(key, row[0]) for key, row in before.items()])
-        with staged(cursor, "staged_origins", origins):
+        origins = tables.table_of("id string, origin int64", [(key, row[0]) for key, row in before.items()])
+        with tables.staged(cursor, "staged_origins", origins):
             cursor.execute("UPDATE memories SET origin = s.origin FROM staged_origins AS s WHERE memories.id = s.id")
     return len(before)
 
@@ -518,7 +510,7 @@ def _sets_before(session: Session, event: ImportEvent) -> dict[str, tuple[list[M
     made = session.rows(
         "SELECT name, version, (SELECT max(version) FROM query_sets AS l WHERE l.name = s.name) FROM query_sets AS s "
         "WHERE created_at = ? ORDER BY name",
-        [to_naive(event.imported_at)],
+        [tables.to_naive(event.imported_at)],
     )
     for name, version, last in made:
         before, after, now = (query_sets.get(session, name, each) for each in (version - 1, version, last))

@@ -17,16 +17,8 @@ from typing import TYPE_CHECKING
 from cems_workbench.errors import InputError, did_you_mean
 from cems_workbench.records import CJK, ENGLISH, LANGUAGES, STOPWORD_LANGUAGES, Memory, TextRule
 from cems_workbench.store import memories
+from cems_workbench.store import rows as tables
 from cems_workbench.store.database import Database
-from cems_workbench.store.rows import (
-    bump_content_version,
-    next_version,
-    read_meta,
-    staged,
-    table_of,
-    text_sha,
-    write_meta,
-)
 from cems_workbench.store.search.entries import WHOLE_MEMORY
 from cems_workbench.store.text_rule import TEXT_RULE, searched_text, text_rule
 
@@ -76,11 +68,11 @@ class Language:
     @property
     def given(self) -> bool:
         """Whether it was chosen or detected; otherwise the first memories decide it."""
-        return self._database.read(read_meta, _LANGUAGE) is not None
+        return self._database.read(tables.read_meta, _LANGUAGE) is not None
 
     def choice(self) -> Choice:
         with self._database.reading() as cursor:
-            return Choice(language(cursor), read_meta(cursor, _REASON) or "the default")
+            return Choice(language(cursor), tables.read_meta(cursor, _REASON) or "the default")
 
     def choose(self, name: str) -> bool:
         """Set the language; False if it is already set. Raises InputError for an unknown one.
@@ -95,7 +87,7 @@ class Language:
             before = language(cursor)
             record(cursor, Choice(chosen, "as chosen"))
             if before != chosen and memories.count(cursor):
-                bump_content_version(cursor)
+                tables.bump_content_version(cursor)
         return before != chosen
 
 
@@ -108,18 +100,18 @@ def known_language(name: str) -> str:
 
 
 def language(cursor: duckdb.DuckDBPyConnection) -> str:
-    return known_language(read_meta(cursor, _LANGUAGE) or ENGLISH)
+    return known_language(tables.read_meta(cursor, _LANGUAGE) or ENGLISH)
 
 
 def record(cursor: duckdb.DuckDBPyConnection, choice: Choice) -> None:
     """Save a language with its reason, in the caller's transaction."""
-    write_meta(cursor, _LANGUAGE, choice.language)
-    write_meta(cursor, _REASON, choice.reason)
+    tables.write_meta(cursor, _LANGUAGE, choice.language)
+    tables.write_meta(cursor, _REASON, choice.reason)
 
 
 def detect_once(cursor: duckdb.DuckDBPyConnection, texts: Iterable[str]) -> None:
     """Detect the language of a store without memories and without a language from its first memories."""
-    if read_meta(cursor, _LANGUAGE) is None and not memories.count(cursor):
+    if tables.read_meta(cursor, _LANGUAGE) is None and not memories.count(cursor):
         record(cursor, detect(texts))
 
 
@@ -180,24 +172,24 @@ class TextRules:
         with self._database.transaction() as cursor:
             if text_rule(cursor) == rule:
                 return False
-            write_meta(cursor, TEXT_RULE, json.dumps(asdict(rule)))
+            tables.write_meta(cursor, TEXT_RULE, json.dumps(asdict(rule)))
             if memories.count(cursor):
                 _hash_again(cursor, rule)
-                bump_content_version(cursor)
+                tables.bump_content_version(cursor)
         return True
 
 
 def _hash_again(cursor: duckdb.DuckDBPyConnection, rule: TextRule) -> None:
     """Write `text_sha` of every memory, deleted ones included, as the rule makes its text."""
-    version, columns = next_version(cursor), ", ".join(memories.FIELDS)
+    version, columns = tables.next_version(cursor), ", ".join(memories.FIELDS)
     (last,) = cursor.execute("SELECT coalesce(max(rowid), -1) FROM memories").fetchall()[0]
     for start in range(0, last + 1, BATCH_ROWS):
         rows = cursor.execute(
             f"SELECT text_sha, {columns} FROM memories WHERE rowid >= ? AND rowid < ?", [start, start + BATCH_ROWS]
         ).fetchall()
-        found = [(row[1], row[0], text_sha(searched_text(memories.record(row[1:]), rule))) for row in rows]
+        found = [(row[1], row[0], tables.text_sha(searched_text(memories.record(row[1:]), rule))) for row in rows]
         changed = [row for row in found if row[1] != row[2]]
-        with staged(cursor, "staged_texts", table_of("id string, was string, is_now string", changed)):
+        with tables.staged(cursor, "staged_texts", tables.table_of("id string, was string, is_now string", changed)):
             cursor.execute(
                 "UPDATE memories SET text_sha = s.is_now, changed = ? FROM staged_texts AS s WHERE memories.id = s.id",
                 [version],

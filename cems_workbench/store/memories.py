@@ -19,29 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cems_workbench.errors import StoreError, nearest
 from cems_workbench.records import DEFAULT_TEXT_RULE, TIMES, Memory, TextRule
+from cems_workbench.store import rows as tables
 from cems_workbench.store import statistics
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.rows import (
-    AN_EDIT,
-    BROUGHT_BY,
-    EDITED,
-    FOREIGN,
-    NOT_RECORDED,
-    Mark,
-    RowCounts,
-    VersionedCache,
-    bump_content_version,
-    column,
-    next_version,
-    portions,
-    scalar,
-    staged,
-    table_of,
-    text_sha,
-    to_aware,
-    to_naive,
-)
 from cems_workbench.store.statistics import Duplicates, Selection, Statistics
 from cems_workbench.store.text_rule import searched_text, text_rule
 
@@ -110,7 +91,7 @@ class Memories:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._cache = VersionedCache(database)
+        self._cache = tables.VersionedCache(database)
         with database.reading() as cursor:
             self.hidden = hidden_ids(cursor)
             """Ids of the deleted memories, and of those that an undo removed; open indexes share this set and filter their hits by it until
@@ -157,14 +138,14 @@ class Memories:
 
     def ids(self) -> list[str]:
         """Ids of the live memories, sorted."""
-        return self._database.read(column, "SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY id")
+        return self._database.read(tables.column, "SELECT id FROM memories WHERE deleted_at IS NULL ORDER BY id")
 
     def origins(self) -> list[Origin]:
         """When and where each live memory was written, sorted by id; no texts are read."""
         rows = self._database.rows(
             "SELECT id, created_at, project, session, author FROM memories WHERE deleted_at IS NULL ORDER BY id"
         )
-        return [Origin(row[0], to_aware(row[1]), *row[2:]) for row in rows]
+        return [Origin(row[0], tables.to_aware(row[1]), *row[2:]) for row in rows]
 
     def iterate(self, project: str | None = None) -> Iterator[Memory]:
         """The live memories sorted by id, of one project or all, those of one moment; the database lock is released between batches.
@@ -173,8 +154,8 @@ class Memories:
         lock is released.
         """
         of_project = "SELECT id FROM memories WHERE deleted_at IS NULL AND coalesce(project = ?, ? IS NULL) ORDER BY id"
-        ids = self._database.read(column, of_project, [project, project])
-        for some in portions(ids, BATCH_ROWS):
+        ids = self._database.read(tables.column, of_project, [project, project])
+        for some in tables.portions(ids, BATCH_ROWS):
             yield from self.read(some).values()
 
     def count(self) -> int:
@@ -200,7 +181,7 @@ class Memories:
         def page(cursor: duckdb.DuckDBPyConnection) -> Page:
             # Ids only, because sorting whole rows would move every text.
             ids = f"SELECT id FROM memories WHERE {condition} ORDER BY {selection.order()} LIMIT ? OFFSET ?"
-            found = read(cursor, column(cursor, ids, [*parameters, limit, offset]))
+            found = read(cursor, tables.column(cursor, ids, [*parameters, limit, offset]))
             return Page(tuple(found.values()), self.matching(selection))
 
         condition, parameters = selection.sql()
@@ -213,7 +194,9 @@ class Memories:
         unordered = replace(selection, sort="id", descending=False)
         condition, parameters = selection.sql()
         of_selection = f"SELECT count(*) FROM memories WHERE {condition}"
-        return self._cache.get(("matching", unordered), lambda cursor: int(scalar(cursor, of_selection, parameters)))
+        return self._cache.get(
+            ("matching", unordered), lambda cursor: int(tables.scalar(cursor, of_selection, parameters))
+        )
 
     def facets(self, most: int = 500) -> Facets:
         """The categories, projects and sessions in use with their number of memories; the `most` frequent of each."""
@@ -254,7 +237,7 @@ class Memories:
         condition, parameters = where.sql()
         order = f"ORDER BY {moment} DESC NULLS LAST, id LIMIT ?"
         newest = f"SELECT id FROM memories WHERE deleted_at IS NULL AND {condition} {order}"
-        return self._database.read(column, newest, [*parameters, size])
+        return self._database.read(tables.column, newest, [*parameters, size])
 
     def statistics(self) -> Statistics:
         """Counts by category, project, month and length."""
@@ -281,7 +264,7 @@ class Memories:
             if present == memory:
                 return False
             upsert(cursor, staging([memory], rule=text_rule(cursor)))
-            bump_content_version(cursor)
+            tables.bump_content_version(cursor)
         return True
 
     def count_feedback(self, counts: Mapping[str, tuple[int, int]]) -> int:
@@ -291,15 +274,17 @@ class Memories:
         """
         if not counts:
             return 0
-        table = table_of("id string, relevant int64, noise int64", [(key, *each) for key, each in counts.items()])
-        with self._database.transaction() as cursor, staged(cursor, "staged_feedback", table):
-            changed = scalar(
+        table = tables.table_of(
+            "id string, relevant int64, noise int64", [(key, *each) for key, each in counts.items()]
+        )
+        with self._database.transaction() as cursor, tables.staged(cursor, "staged_feedback", table):
+            changed = tables.scalar(
                 cursor,
                 "UPDATE memories AS m SET relevant_count = s.relevant, noise_count = s.noise FROM staged_feedback AS s "
                 "WHERE m.id = s.id AND m.deleted_at IS NULL AND (m.relevant_count <> s.relevant OR m.noise_count <> s.noise)",
             )
             if changed:
-                bump_content_version(cursor)
+                tables.bump_content_version(cursor)
         return int(changed)
 
     def delete(self, memory_id: str) -> bool:
@@ -315,9 +300,11 @@ class Memories:
         state = "IS NULL" if when is not None else "IS NOT NULL"
         with self._database.transaction() as cursor:
             set_deleted = f"UPDATE memories SET deleted_at = ?, changed = ? WHERE id = ? AND deleted_at {state}"
-            changed = scalar(cursor, set_deleted, [to_naive(when), next_version(cursor), memory_id])
+            changed = tables.scalar(
+                cursor, set_deleted, [tables.to_naive(when), tables.next_version(cursor), memory_id]
+            )
             if changed:
-                bump_content_version(cursor)
+                tables.bump_content_version(cursor)
         if changed and when is None:
             self.hidden.discard(memory_id)
         elif changed:
@@ -327,7 +314,7 @@ class Memories:
     def deleted(self, limit: int, offset: int = 0) -> tuple[list[DeletedMemory], int]:
         """`limit` deleted memories from `offset` on, latest deletion first, and their total number."""
         with self._database.reading() as cursor:
-            total = scalar(cursor, "SELECT count(*) FROM memories WHERE deleted_at IS NOT NULL")
+            total = tables.scalar(cursor, "SELECT count(*) FROM memories WHERE deleted_at IS NOT NULL")
             rows = cursor.execute(
                 f"SELECT deleted_at, {', '.join(FIELDS)} FROM memories WHERE deleted_at IS NOT NULL "
                 "ORDER BY deleted_at DESC, id LIMIT ? OFFSET ?",
@@ -337,7 +324,7 @@ class Memories:
 
 
 def staging(
-    memories: Sequence[Memory], sha: Callable[[str], str] = text_sha, rule: TextRule = DEFAULT_TEXT_RULE
+    memories: Sequence[Memory], sha: Callable[[str], str] = tables.text_sha, rule: TextRule = DEFAULT_TEXT_RULE
 ) -> pa.Table:
     """The rows as an Arrow table with COLUMNS; `sha` is `text_sha` or a caching version of it, `rule` that of the store."""
     import pyarrow as pa
@@ -370,8 +357,13 @@ def folded(memory_id: str, title: str | None, content: str, tags: Sequence[str])
 
 
 def upsert(
-    cursor: duckdb.DuckDBPyConnection, rows: pa.Table, *, new: bool = False, same: bool = False, by: int | Mark = EDITED
-) -> RowCounts:
+    cursor: duckdb.DuckDBPyConnection,
+    rows: pa.Table,
+    *,
+    new: bool = False,
+    same: bool = False,
+    by: int | tables.Mark = tables.EDITED,
+) -> tables.RowCounts:
     """Insert new rows of `staging` and update those that differ; their ids must be distinct.
 
     `new`: none of them has a row yet; `same`: none differs from its row.
@@ -382,33 +374,35 @@ def upsert(
     rule = text_rule(cursor)
     if (rows.schema.metadata or {}).get(_RULE.encode(), str(rule).encode()) != str(rule).encode():
         raise StoreError("the text that is searched was changed while memories were imported; import them again")
-    version, columns = next_version(cursor), ", ".join(COLUMNS)
-    writer = by.id if isinstance(by, Mark) else by
+    version, columns = tables.next_version(cursor), ", ".join(COLUMNS)
+    writer = by.id if isinstance(by, tables.Mark) else by
     insert = (
         f"INSERT INTO memories ({columns}, changed, origin, added_by) SELECT {columns}, ?, ?, ? FROM staged_memories"
     )
-    with staged(cursor, "staged_memories", rows):
+    with tables.staged(cursor, "staged_memories", rows):
         # Without known rows a plain INSERT is enough. It keeps the input order, which is that of a server's
         # table; INSERT OR IGNORE would not keep it.
         if new or not cursor.execute("SELECT 1 FROM memories SEMI JOIN staged_memories USING (id) LIMIT 1").fetchall():
             cursor.execute(insert, [version, writer, writer])
-            return RowCounts(added=rows.num_rows)
+            return tables.RowCounts(added=rows.num_rows)
         updated = 0 if same else _update(cursor, rows, rule, version, by)
-        added = scalar(cursor, f"{insert} WHERE id NOT IN (SELECT id FROM memories)", [version, writer, writer])
-    return RowCounts(added, updated, rows.num_rows - added - updated)
+        added = tables.scalar(cursor, f"{insert} WHERE id NOT IN (SELECT id FROM memories)", [version, writer, writer])
+    return tables.RowCounts(added, updated, rows.num_rows - added - updated)
 
 
-def _update(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, rule: TextRule, version: int, by: int | Mark) -> int:
+def _update(
+    cursor: duckdb.DuckDBPyConnection, rows: pa.Table, rule: TextRule, version: int, by: int | tables.Mark
+) -> int:
     """Update the memories from which staged rows differ; an input keeps their values before. Returns their number."""
-    if isinstance(by, Mark):
+    if isinstance(by, tables.Mark):
         cursor.execute(
             f"INSERT INTO memories_before (input, origin, {', '.join(FIELDS)}) "
             f"SELECT ?, m.origin, {', '.join(f'm.{name}' for name in FIELDS)} FROM memories AS m "
-            f"JOIN staged_memories AS s USING (id) WHERE ({_changes(rows, rule)}) AND {FOREIGN.format('m')}",
+            f"JOIN staged_memories AS s USING (id) WHERE ({_changes(rows, rule)}) AND {tables.FOREIGN.format('m')}",
             [by.id, by.inputs],
         )
-    writer = by.id if isinstance(by, Mark) else by
-    updated = scalar(
+    writer = by.id if isinstance(by, tables.Mark) else by
+    updated = tables.scalar(
         cursor,
         f"UPDATE memories AS m SET {_SET}, origin = ?, changed = CASE WHEN {_INDEXED_DIFFERS} THEN ? ELSE m.changed END "
         f"FROM staged_memories AS s WHERE m.id = s.id AND ({_DIFFERS})",
@@ -416,7 +410,7 @@ def _update(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, rule: TextRule, v
     )
     # The indexed text is the same whether the content repeats the title or not, and past its first tokens: `text_sha` misses this.
     if rows["title"].null_count < rows.num_rows or rule.first_tokens is not None:
-        updated += scalar(
+        updated += tables.scalar(
             cursor,
             f"UPDATE memories AS m SET {_SET}, origin = ?, changed = ? FROM staged_memories AS s "
             "WHERE m.id = s.id AND (s.title <> '' OR ?) AND m.content <> s.content",
@@ -442,25 +436,25 @@ class Differing(NamedTuple):
 
 def differing(cursor: duckdb.DuckDBPyConnection, rows: pa.Table, own: Sequence[int]) -> Differing | None:
     """The rows of `staging` that differ from their memory, which one of the inputs `own` wrote or another; None if all rows are new."""
-    with staged(cursor, "staged_memories", rows):
+    with tables.staged(cursor, "staged_memories", rows):
         if not cursor.execute("SELECT 1 FROM memories SEMI JOIN staged_memories USING (id) LIMIT 1").fetchall():
             return None
         found = cursor.execute(
-            f"SELECT m.id, {FOREIGN.format('m')}, m.origin, i.brought_by FROM memories AS m JOIN staged_memories AS s USING (id) "
-            f"LEFT JOIN (SELECT id, {BROUGHT_BY} AS brought_by FROM imports) AS i ON i.id = m.origin "
+            f"SELECT m.id, {tables.FOREIGN.format('m')}, m.origin, i.brought_by FROM memories AS m JOIN staged_memories AS s USING (id) "
+            f"LEFT JOIN (SELECT id, {tables.BROUGHT_BY} AS brought_by FROM imports) AS i ON i.id = m.origin "
             f"WHERE {_changes(rows, text_rule(cursor))} ORDER BY m.id",
             [list(own)],
         ).fetchall()
         others = {
-            memory_id: AN_EDIT if origin == EDITED else brought_by or NOT_RECORDED
+            memory_id: tables.AN_EDIT if origin == tables.EDITED else brought_by or tables.NOT_RECORDED
             for memory_id, of_others, origin, brought_by in found
             if of_others
         }
-        if NOT_RECORDED in others.values():
+        if tables.NOT_RECORDED in others.values():
             others |= cursor.execute(
                 "SELECT r.memory_id, o.address FROM source_rows AS r JOIN sources AS o ON o.id = r.source_id "
                 "WHERE r.marker IS NOT NULL AND r.memory_id IN (SELECT unnest(?)) ORDER BY o.id",
-                [[memory_id for memory_id, who in others.items() if who == NOT_RECORDED]],
+                [[memory_id for memory_id, who in others.items() if who == tables.NOT_RECORDED]],
             ).fetchall()
     return Differing(others, len(others) < len(found))
 
@@ -469,7 +463,7 @@ def known_ids(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> set[str]
     """Those of `ids` that have a row, deleted ones included."""
     if len(ids) >= MANY_IDS:
         return _but_those_not_in(cursor, ids, "memories")
-    return {*column(cursor, "SELECT id FROM memories WHERE id IN (SELECT unnest(?))", [list(ids)])}
+    return {*tables.column(cursor, "SELECT id FROM memories WHERE id IN (SELECT unnest(?))", [list(ids)])}
 
 
 _PATH = r"regexp_replace(lower(regexp_replace({}, '^(qmd://|\./|/)|\.(md|mdx|markdown|txt)$', '', 'g')), '[^\pL\pN/]+', '-', 'g')"
@@ -490,8 +484,8 @@ def of_paths(cursor: duckdb.DuckDBPyConnection, paths: Collection[str]) -> dict[
 
 def _but_those_not_in(cursor: duckdb.DuckDBPyConnection, ids: Collection[str], table: str) -> set[str]:
     """Those of many ids that a table has. Nearly all are, and to read the others takes half the time (3.4 instead of 7.1 ms for 5,000)."""
-    with staged(cursor, "asked_ids", table_of("id string", [(each,) for each in ids])):
-        return set(ids) - {*column(cursor, f"SELECT id FROM asked_ids ANTI JOIN {table} AS m USING (id)")}
+    with tables.staged(cursor, "asked_ids", tables.table_of("id string", [(each,) for each in ids])):
+        return set(ids) - {*tables.column(cursor, f"SELECT id FROM asked_ids ANTI JOIN {table} AS m USING (id)")}
 
 
 def live(database: Database, ids: Collection[str]) -> set[str]:
@@ -499,32 +493,32 @@ def live(database: Database, ids: Collection[str]) -> set[str]:
     if not ids:
         return set()
     with database.reading() as cursor:
-        rows = scalar(cursor, "SELECT count(*) FROM memories") if len(ids) >= MANY_IDS else 0
+        rows = tables.scalar(cursor, "SELECT count(*) FROM memories") if len(ids) >= MANY_IDS else 0
         if len(ids) * ROWS_PER_LOOKUP <= rows or len(ids) < MANY_IDS:
             return live_ids(cursor, ids)
         return _but_those_not_in(cursor, ids, "(SELECT id FROM memories WHERE deleted_at IS NULL)")
 
 
 def deleted_ids(cursor: duckdb.DuckDBPyConnection) -> set[str]:
-    return {*column(cursor, "SELECT id FROM memories WHERE deleted_at IS NOT NULL")}
+    return {*tables.column(cursor, "SELECT id FROM memories WHERE deleted_at IS NOT NULL")}
 
 
 def hidden_ids(cursor: duckdb.DuckDBPyConnection) -> set[str]:
     """The ids that an index may still have and that no search returns: of deleted memories, and of those that an undo removed."""
-    gone = column(cursor, "SELECT memory_id FROM removed_memories ANTI JOIN memories ON id = memory_id")
+    gone = tables.column(cursor, "SELECT memory_id FROM removed_memories ANTI JOIN memories ON id = memory_id")
     return deleted_ids(cursor).union(gone)
 
 
 def forget_removed(cursor: duckdb.DuckDBPyConnection, version: int) -> list[str]:
     """Drop the record of memories that were removed up to a content version, as no index has them any more; returns their ids."""
-    return column(cursor, "DELETE FROM removed_memories WHERE changed <= ? RETURNING memory_id", [version])
+    return tables.column(cursor, "DELETE FROM removed_memories WHERE changed <= ? RETURNING memory_id", [version])
 
 
 def changed_since(cursor: duckdb.DuckDBPyConnection, version: int) -> list[str]:
     """Sorted ids of the memories, deleted and removed ones included, whose indexed data changed after a content version."""
     removed = "SELECT memory_id FROM removed_memories WHERE changed > $since"
     changed = f"SELECT id FROM memories WHERE changed > $since UNION {removed} ORDER BY 1"
-    return column(cursor, changed, {"since": version})
+    return tables.column(cursor, changed, {"since": version})
 
 
 def mark_changed(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str], version: int) -> None:
@@ -533,7 +527,7 @@ def mark_changed(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str], version:
 
 
 def count(cursor: duckdb.DuckDBPyConnection) -> int:
-    return int(scalar(cursor, "SELECT count(*) FROM memories WHERE deleted_at IS NULL"))
+    return int(tables.scalar(cursor, "SELECT count(*) FROM memories WHERE deleted_at IS NULL"))
 
 
 def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str] | None = None) -> dict[str, Memory]:
@@ -576,7 +570,7 @@ def partial_record(columns: Sequence[str], values: Sequence[Any]) -> Memory:
     if "tags" in found:
         found["tags"] = tuple(json.loads(found["tags"]))
     if "created_at" in found:
-        found["created_at"] = to_aware(found["created_at"])
+        found["created_at"] = tables.to_aware(found["created_at"])
     return Memory(**found)
 
 
@@ -585,7 +579,7 @@ def _before(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory], edite
         "ids": [memory.id for memory in memories],
         "projects": [memory.project or "" for memory in memories],
         "sessions": [memory.session for memory in memories],
-        "times": [to_naive(memory.created_at) for memory in memories],
+        "times": [tables.to_naive(memory.created_at) for memory in memories],
         "scopes": [memory.scope for memory in memories],
     }
     said = (
@@ -596,7 +590,7 @@ def _before(cursor: duckdb.DuckDBPyConnection, memories: Sequence[Memory], edite
         # -1 is no row number: it stands for the edited memory.
         said += " AND id <> $id UNION ALL SELECT -1, $project, $session, $created_at::TIMESTAMP, $scope"
         given |= {name: getattr(edited, name) for name in ("id", "project", "session", "scope")}
-        given["created_at"] = to_naive(edited.created_at)
+        given["created_at"] = tables.to_naive(edited.created_at)
     # Row numbers first, as in `read`, so that the texts of whole sessions are not read. Lists, because an Arrow table would import pandas.
     places = cursor.execute(
         "WITH placed AS ("
@@ -624,9 +618,9 @@ def live_ids(cursor: duckdb.DuckDBPyConnection, ids: Iterable[str]) -> set[str]:
 
 def rows_of(cursor: duckdb.DuckDBPyConnection, columns: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
     """These columns of the live memories with these ids, unordered."""
-    if len(ids) * ROWS_PER_LOOKUP <= scalar(cursor, "SELECT count(*) FROM memories"):
+    if len(ids) * ROWS_PER_LOOKUP <= tables.scalar(cursor, "SELECT count(*) FROM memories"):
         rows: list[tuple[Any, ...]] = []
-        for some in portions(ids, LOOKUP_BATCH):
+        for some in tables.portions(ids, LOOKUP_BATCH):
             # With another condition, or a list as one parameter, DuckDB would scan all rows.
             found = cursor.execute(
                 f"SELECT {columns}, deleted_at FROM memories WHERE id IN ({', '.join('?' * len(some))})", some
@@ -647,7 +641,7 @@ def record(row: Sequence[Any]) -> Memory:
     values = list(row)
     values[_TAGS] = () if row[_TAGS] == "[]" else tuple(json.loads(row[_TAGS]))
     for place in _MOMENTS:
-        values[place] = to_aware(row[place])
+        values[place] = tables.to_aware(row[place])
     return Memory(*values)
 
 

@@ -8,17 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.records import Query
-from cems_workbench.store.rows import (
-    AN_EDIT,
-    EDITED,
-    NOT_RECORDED,
-    TEAM_FOREIGN,
-    Mark,
-    RowCounts,
-    table_of,
-    to_aware,
-    to_naive,
-)
+from cems_workbench.store import rows as tables
 from cems_workbench.store.team import Session, TeamTables, persistent, rows_of
 
 if TYPE_CHECKING:
@@ -51,7 +41,7 @@ class Queries:
 
 def from_row(row: Sequence[Any]) -> Query:
     """The query of a row (qid, *COLUMNS)."""
-    return Query(row[0], row[1], row[2], to_aware(row[3]), row[4], row[5], **given_from(row[6]))
+    return Query(row[0], row[1], row[2], tables.to_aware(row[3]), row[4], row[5], **given_from(row[6]))
 
 
 def given_text(query: Query) -> str | None:
@@ -65,20 +55,20 @@ def given_from(text: str | None) -> dict[str, Any]:
     return values | ({"wordings": tuple(values["wordings"])} if "wordings" in values else {})
 
 
-def upsert(session: Session, queries: Sequence[Query], by: Mark | str = "") -> RowCounts:
+def upsert(session: Session, queries: Sequence[Query], by: tables.Mark | str = "") -> tables.RowCounts:
     """Insert queries and update those that differ; qids must be distinct in `queries`.
 
     `by` is the input on record that brings them, which keeps what it replaces, or the name of a file; empty: a person wrote them here.
     """
     if not queries:
-        return RowCounts()
-    mark, name = (by.in_team, by.brought_by) if isinstance(by, Mark) else (str(EDITED), by)
+        return tables.RowCounts()
+    mark, name = (by.in_team, by.brought_by) if isinstance(by, tables.Mark) else (str(tables.EDITED), by)
     with session.staged("staged_queries", staging(queries)):
-        if isinstance(by, Mark):
+        if isinstance(by, tables.Mark):
             session.change(
                 f"INSERT INTO queries_before (input, origin, brought_by, qid, {', '.join(COLUMNS)}) "
                 f"SELECT ?, q.origin, q.brought_by, q.qid, {', '.join(f'q.{name}' for name in COLUMNS)} FROM queries AS q "
-                f"JOIN staged_queries AS s ON {_CHANGES} WHERE {TEAM_FOREIGN.format('q')}",
+                f"JOIN staged_queries AS s ON {_CHANGES} WHERE {tables.TEAM_FOREIGN.format('q')}",
                 [mark, by.inputs_in_team],
             )
         updated = session.change(
@@ -91,7 +81,7 @@ def upsert(session: Session, queries: Sequence[Query], by: Mark | str = "") -> R
             f"SELECT qid, {', '.join(COLUMNS)}, ?, ?, ? FROM staged_queries WHERE qid NOT IN (SELECT qid FROM queries)",
             [mark, mark, name],
         )
-    return RowCounts(added, updated, len(queries) - added - updated)
+    return tables.RowCounts(added, updated, len(queries) - added - updated)
 
 
 _CHANGES = f"q.qid = s.qid AND ({' OR '.join(f'q.{name} IS DISTINCT FROM s.{name}' for name in COLUMNS)})"
@@ -111,7 +101,7 @@ class OtherQuery:
     contradicted: bool
 
 
-def would_replace(session: Session, queries: Sequence[Query], by: Mark) -> dict[str, OtherQuery]:
+def would_replace(session: Session, queries: Sequence[Query], by: tables.Mark) -> dict[str, OtherQuery]:
     """The queries that would change one which no input of this file wrote, by qid with what is stored."""
     given = {query.qid: query for query in queries}
     found = {}
@@ -121,7 +111,7 @@ def would_replace(session: Session, queries: Sequence[Query], by: Mark) -> dict[
     ):
         query, new = from_row(row), given[row[0]]
         if query != new and not by.is_own(brought_by):
-            who = NOT_RECORDED if brought_by is None else brought_by or AN_EDIT
+            who = tables.NOT_RECORDED if brought_by is None else brought_by or tables.AN_EDIT
             said = [(getattr(query, name), getattr(new, name)) for name in COLUMNS]
             contradicted = any(theirs not in (None, {}, ours) for ours, theirs in said)
             found[query.qid] = OtherQuery(query, who, query.query == new.query, contradicted)
@@ -130,10 +120,10 @@ def would_replace(session: Session, queries: Sequence[Query], by: Mark) -> dict[
 
 def staging(queries: Sequence[Query]) -> pa.Table:
     """Queries as rows of the tables `queries` and `query_set_members`."""
-    return table_of(
+    return tables.table_of(
         "qid string, query string, project string, as_of timestamp[us], type string, answerable bool, given string",
         [
-            (one.qid, one.query, one.project, to_naive(one.as_of), one.type, one.answerable, given_text(one))
+            (one.qid, one.query, one.project, tables.to_naive(one.as_of), one.type, one.answerable, given_text(one))
             for one in queries
         ],
     )

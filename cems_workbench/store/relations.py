@@ -17,23 +17,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from cems_workbench.errors import InputError
 from cems_workbench.records import NEWER_FIRST, OLDER_FIRST, SUPERSEDES, Relation
 from cems_workbench.store import memories
+from cems_workbench.store import rows as tables
 from cems_workbench.store.database import Database
 from cems_workbench.store.memories import LOOKUP_BATCH
-from cems_workbench.store.rows import (
-    EDITED,
-    FOREIGN,
-    Mark,
-    RowCounts,
-    VersionedCache,
-    bump_content_version,
-    check_name,
-    portions,
-    scalar,
-    staged,
-    table_of,
-    to_aware,
-    to_naive,
-)
 from cems_workbench.store.team import Session, TeamTables, persistent, rows_of
 
 if TYPE_CHECKING:
@@ -59,7 +45,7 @@ class Relations:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._cache = VersionedCache(database)
+        self._cache = tables.VersionedCache(database)
 
     def read(self) -> list[Relation]:
         """All edges between live memories, by source, target and kind."""
@@ -159,13 +145,13 @@ def _about(
 ) -> dict[str, tuple[datetime | None, str | None, str, bool]]:
     """When some memories were created, their project and scope, and whether they are live."""
     about: dict[str, tuple[datetime | None, str | None, str, bool]] = {}
-    for some in portions(ids, LOOKUP_BATCH):
+    for some in tables.portions(ids, LOOKUP_BATCH):
         # With a list as one parameter, DuckDB would scan all rows.
         rows = cursor.execute(
             f"SELECT id, created_at, project, scope, deleted_at FROM memories WHERE id IN ({', '.join('?' * len(some))})",
             some,
         ).fetchall()
-        about |= {row[0]: (to_aware(row[1]), row[2], row[3], row[4] is None) for row in rows}
+        about |= {row[0]: (tables.to_aware(row[1]), row[2], row[3], row[4] is None) for row in rows}
     return about
 
 
@@ -197,40 +183,42 @@ QUALIFY row_number() OVER (PARTITION BY seed ORDER BY best DESC, other) <= ?
 """
 
 
-def upsert(cursor: duckdb.DuckDBPyConnection, relations: Sequence[Relation], *, by: int | Mark = EDITED) -> RowCounts:
+def upsert(
+    cursor: duckdb.DuckDBPyConnection, relations: Sequence[Relation], *, by: int | tables.Mark = tables.EDITED
+) -> tables.RowCounts:
     """Insert edges and update weight and author of known ones; (source, target, kind) must be distinct in `relations`.
 
     An edge without an author keeps the one it has in the store. `by` as in `memories.upsert`.
     """
-    table = table_of(
+    table = tables.table_of(
         "source_id string, target_id string, kind string, weight double, author string",
         [(edge.source_id, edge.target_id, edge.kind, edge.weight, edge.author) for edge in relations],
     )
     same = "r.source_id = s.source_id AND r.target_id = s.target_id AND r.kind = s.kind"
     changes = f"{same} AND (r.weight <> s.weight OR r.author IS DISTINCT FROM coalesce(s.author, r.author))"
-    writer = by.id if isinstance(by, Mark) else by
-    with staged(cursor, "staged_relations", table):
-        if isinstance(by, Mark):
+    writer = by.id if isinstance(by, tables.Mark) else by
+    with tables.staged(cursor, "staged_relations", table):
+        if isinstance(by, tables.Mark):
             cursor.execute(
                 "INSERT INTO relations_before (input, origin, source_id, target_id, kind, weight, author) "
                 "SELECT ?, r.origin, r.source_id, r.target_id, r.kind, r.weight, r.author FROM relations AS r "
-                f"JOIN staged_relations AS s ON {changes} WHERE {FOREIGN.format('r')}",
+                f"JOIN staged_relations AS s ON {changes} WHERE {tables.FOREIGN.format('r')}",
                 [by.id, by.inputs],
             )
-        updated = scalar(
+        updated = tables.scalar(
             cursor,
             "UPDATE relations AS r SET weight = s.weight, author = coalesce(s.author, r.author), origin = ? "
             f"FROM staged_relations AS s WHERE {changes}",
             [writer],
         )
-        added = scalar(
+        added = tables.scalar(
             cursor,
             "INSERT INTO relations (source_id, target_id, kind, weight, author, origin, added_by) "
             "SELECT source_id, target_id, kind, weight, author, ?, ? FROM staged_relations AS s "
             f"WHERE NOT EXISTS (FROM relations AS r WHERE {same})",
             [writer, writer],
         )
-    return RowCounts(added, updated, len(relations) - added - updated)
+    return tables.RowCounts(added, updated, len(relations) - added - updated)
 
 
 Verdict = Literal["accepted", "rejected", "skipped"]
@@ -268,7 +256,7 @@ class Supersessions:
 
         A skip replaces no verdict. Raises InputError for a person without a name, an unknown memory, or a memory with itself.
         """
-        check_name(author)
+        tables.check_name(author)
         if newer == older:
             raise InputError(f"memory {newer} cannot supersede itself")
         decision = SupersessionDecision(newer, older, verdict, author, datetime.now(UTC), why)
@@ -286,7 +274,7 @@ class Supersessions:
         with self._team.transaction(of=decision.author) as session:
             session.change(
                 f"INSERT INTO supersession_decisions ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-                [*verdict, to_naive(moment), why],
+                [*verdict, tables.to_naive(moment), why],
             )
 
     def undo(self, author: str) -> SupersessionDecision | None:
@@ -309,7 +297,13 @@ class Supersessions:
             session.change(
                 "UPDATE supersession_decisions SET undone_at = ? "
                 "WHERE newer_id = ? AND older_id = ? AND decided_by = ? AND decided_at = ?",
-                [to_naive(datetime.now(UTC)), last.newer, last.older, last.author, to_naive(last.decided_at)],
+                [
+                    tables.to_naive(datetime.now(UTC)),
+                    last.newer,
+                    last.older,
+                    last.author,
+                    tables.to_naive(last.decided_at),
+                ],
             )
             return last
 
@@ -358,7 +352,7 @@ class Supersessions:
             if new:
                 upsert(cursor, new)
             if changed or new:
-                bump_content_version(cursor)
+                tables.bump_content_version(cursor)
         return changed + len(new)
 
     @persistent

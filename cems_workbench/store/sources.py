@@ -32,24 +32,9 @@ from cems_workbench.records import (
     TextRule,
 )
 from cems_workbench.store import memories, relations
+from cems_workbench.store import rows as tables
 from cems_workbench.store.chunks import given_tables, put_given
 from cems_workbench.store.database import Database
-from cems_workbench.store.rows import (
-    FROM_SOURCE,
-    RowCounts,
-    bump_content_version,
-    column,
-    delete_meta,
-    next_version,
-    read_meta,
-    scalar,
-    staged,
-    table_of,
-    text_sha,
-    to_aware,
-    to_naive,
-    write_meta,
-)
 from cems_workbench.store.search.entries import WHOLE_MEMORY, EntryId, entry_id
 from cems_workbench.store.text_rule import chunk_text, searched_text
 
@@ -207,7 +192,7 @@ class ImportRows:
 
         Chunks are numbered from 0 in the order of the source's numbers; a memory without chunks is marked, so that it is not chunked.
         """
-        sha = cache(text_sha)  # a document of one chunk has the same text twice
+        sha = cache(tables.text_sha)  # a document of one chunk has the same text twice
         ids = [each.memory.id for each in taken]
         texts = [text for each in taken for text in (each.memory.content, *(chunk.text for chunk in each.chunks))]
         chunks, cut = given_tables(
@@ -239,10 +224,10 @@ class _MemoryNeed:
 
     def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
         longest = f"SELECT strlen(content) AS size FROM {{}} ORDER BY size DESC LIMIT {DUCKDB_VECTOR_ROWS}"
-        sizes = [size for table in ("memories", "chunks") for size in column(cursor, longest.format(table))]
+        sizes = [size for table in ("memories", "chunks") for size in tables.column(cursor, longest.format(table))]
         self._longest = np.sort(np.array(sizes, np.int64))[-DUCKDB_VECTOR_ROWS:]
         """Bytes of the longest texts: at worst DuckDB puts them into one of its vectors."""
-        self._memories = int(scalar(cursor, "SELECT count(*) FROM memories"))
+        self._memories = int(tables.scalar(cursor, "SELECT count(*) FROM memories"))
         self._changing = self._memories > 0
         self.allow: Callable[[int], None] = lambda _: None
 
@@ -323,7 +308,14 @@ class Sources:
                     "connect it with another --store"
                 )
             known = cursor.execute("SELECT id FROM sources WHERE address = ?", [address]).fetchall()
-            values = [text, json.dumps(probe, ensure_ascii=False), secret_from, dimension, to_naive(when), address]
+            values = [
+                text,
+                json.dumps(probe, ensure_ascii=False),
+                secret_from,
+                dimension,
+                tables.to_naive(when),
+                address,
+            ]
             if known:
                 cursor.execute(
                     "UPDATE sources SET mapping = ?, probe = ?, secret_from = ?, dimension = coalesce(?, dimension), begun_at = ? "
@@ -333,7 +325,7 @@ class Sources:
                 return int(known[0][0])
             columns = "mapping, probe, secret_from, dimension, begun_at, address"
             return int(
-                scalar(cursor, f"INSERT INTO sources ({columns}) VALUES (?, ?, ?, ?, ?, ?) RETURNING id", values)
+                tables.scalar(cursor, f"INSERT INTO sources ({columns}) VALUES (?, ?, ?, ?, ?, ?) RETURNING id", values)
             )
 
     @contextmanager
@@ -350,7 +342,7 @@ class Sources:
     def finish(self, source_id: int, when: datetime) -> None:
         """Save that the snapshot started at `when` is complete."""
         with self._database.transaction() as cursor:
-            cursor.execute("UPDATE sources SET taken_at = ? WHERE id = ?", [to_naive(when), source_id])
+            cursor.execute("UPDATE sources SET taken_at = ? WHERE id = ?", [tables.to_naive(when), source_id])
 
     def name_embedder(self, source_id: int, embedder: str, model_id: str, text_form: str | None = None) -> None:
         """Save the embedder of a source's vectors: its setting and its model, and which text it embedded (`SourceRecord.text_form`)."""
@@ -359,16 +351,16 @@ class Sources:
                 "UPDATE sources SET embedder = ?, model_id = ?, text_form = ? WHERE id = ?",
                 [embedder, model_id, text_form, source_id],
             )
-            bump_content_version(cursor)
+            tables.bump_content_version(cursor)
 
     def forget(self, source_id: int) -> int:
         """Remove a source and its memories; returns their number."""
         with self._database.transaction() as cursor:
-            ids = column(cursor, "SELECT memory_id FROM source_rows WHERE source_id = ?", [source_id])
+            ids = tables.column(cursor, "SELECT memory_id FROM source_rows WHERE source_id = ?", [source_id])
             # Its rows stay, without a marker: a later import restores the memories.
             count = self._delete(cursor, ids)
             cursor.execute("DELETE FROM sources WHERE id = ?", [source_id])
-            delete_meta(cursor, f"{ORIGINS}{source_id}")
+            tables.delete_meta(cursor, f"{ORIGINS}{source_id}")
         return count
 
     def changed(self, source_id: int, ids: Sequence[str], markers: Sequence[str]) -> list[str]:
@@ -377,8 +369,8 @@ class Sources:
             "SELECT s.id FROM staged_markers AS s JOIN source_rows AS r ON r.memory_id = s.id "
             "WHERE r.source_id = ? AND r.marker = s.marker"
         )
-        with self._database.reading() as cursor, staged(cursor, "staged_markers", _markers_table(ids, markers)):
-            known = {*column(cursor, same, [source_id])}
+        with self._database.reading() as cursor, tables.staged(cursor, "staged_markers", _markers_table(ids, markers)):
+            known = {*tables.column(cursor, same, [source_id])}
         return [each for each in ids if each not in known]
 
     def addresses(self, ids: Sequence[str]) -> dict[str, str]:
@@ -390,12 +382,12 @@ class Sources:
         )
         return dict(rows)
 
-    def put(self, source_id: int, rows: ImportRows) -> RowCounts:
+    def put(self, source_id: int, rows: ImportRows) -> tables.RowCounts:
         """Write memories of a source in one transaction; they replace memories with the same ids."""
         import duckdb
 
         if not rows.ids:
-            return RowCounts()
+            return tables.RowCounts()
         if self._needed:
             self._needed.grow(len(rows.ids), rows.sizes)
         try:
@@ -404,11 +396,11 @@ class Sources:
             with self._database.full_memory():
                 return self._put(source_id, rows)
 
-    def _put(self, source_id: int, rows: ImportRows) -> RowCounts:
+    def _put(self, source_id: int, rows: ImportRows) -> tables.RowCounts:
         with self._database.transaction() as cursor:
-            with staged(cursor, "staged_ids", rows.markers):
-                existing = {*column(cursor, "SELECT id FROM staged_ids SEMI JOIN memories USING (id)")}
-            counts = memories.upsert(cursor, rows.memories, new=not existing, by=FROM_SOURCE)
+            with tables.staged(cursor, "staged_ids", rows.markers):
+                existing = {*tables.column(cursor, "SELECT id FROM staged_ids SEMI JOIN memories USING (id)")}
+            counts = memories.upsert(cursor, rows.memories, new=not existing, by=tables.FROM_SOURCE)
             # What the source keeps as deleted, unless a user has restored it since.
             newly_deleted = _mark_deleted(cursor, sorted(set(rows.ids) - set(rows.kept)))
             restore = (
@@ -416,20 +408,20 @@ class Sources:
                 "(SELECT memory_id FROM source_rows WHERE (marker IS NULL OR starts_with(marker, ?)) AND memory_id IN "
                 "(SELECT unnest(?))) RETURNING id"
             )
-            kept = [next_version(cursor), DELETED_MARK, rows.kept]
-            restored = column(cursor, restore, kept) if existing else []
+            kept = [tables.next_version(cursor), DELETED_MARK, rows.kept]
+            restored = tables.column(cursor, restore, kept) if existing else []
             put_given(cursor, rows.chunks, rows.cut, new=not existing)
             _write_vectors(cursor, rows.vectors, existing)
             for table in ("source_texts", "source_rows"):
                 if existing:
                     cursor.execute(f"DELETE FROM {table} WHERE memory_id IN (SELECT unnest(?))", [list(existing)])
             if rows.texts.num_rows:
-                with staged(cursor, "staged_texts", rows.texts):
+                with tables.staged(cursor, "staged_texts", rows.texts):
                     cursor.execute("INSERT INTO source_texts SELECT * FROM staged_texts")
-            with staged(cursor, "staged_rows", rows.markers):
+            with tables.staged(cursor, "staged_rows", rows.markers):
                 cursor.execute("INSERT INTO source_rows SELECT id, ?, marker FROM staged_rows", [source_id])
-            delete_meta(cursor, f"{ORIGINS}{source_id}")
-            bump_content_version(cursor)
+            tables.delete_meta(cursor, f"{ORIGINS}{source_id}")
+            tables.bump_content_version(cursor)
         # Only after the commit: the open indexes share this set.
         self._hidden.difference_update(restored, set(rows.kept) - existing)
         self._hidden.update(newly_deleted)
@@ -440,7 +432,7 @@ class Sources:
         expired, deleted = self._database.rows(
             "SELECT count(*) FILTER (m.deleted_at IS NULL AND m.valid_until <= ?), count(*) FILTER (starts_with(s.marker, ?)) "
             "FROM source_rows AS s JOIN memories AS m ON m.id = s.memory_id WHERE s.source_id = ? AND s.marker IS NOT NULL",
-            [to_naive(when), DELETED_MARK, source_id],
+            [tables.to_naive(when), DELETED_MARK, source_id],
         )[0]
         return int(expired), int(deleted)
 
@@ -450,8 +442,8 @@ class Sources:
 
         table = pa.table({"id": pa.chunked_array([*seen], pa.string())})
         with self._database.transaction() as cursor:
-            with staged(cursor, "staged_seen", table):
-                gone = column(
+            with tables.staged(cursor, "staged_seen", table):
+                gone = tables.column(
                     cursor,
                     "SELECT memory_id FROM source_rows WHERE source_id = ? AND marker IS NOT NULL "
                     "AND memory_id NOT IN (SELECT id FROM staged_seen)",
@@ -468,11 +460,11 @@ class Sources:
             cursor.execute(f"DELETE FROM {table} WHERE memory_id IN (SELECT unnest(?))", [ids])
         deleted = _mark_deleted(cursor, ids)
         if deleted:
-            bump_content_version(cursor)
+            tables.bump_content_version(cursor)
             self._hidden.update(deleted)
         return len(deleted)
 
-    def put_relations(self, source_id: int, edges: Iterable[Sequence[Relation]]) -> tuple[RowCounts, int]:
+    def put_relations(self, source_id: int, edges: Iterable[Sequence[Relation]]) -> tuple[tables.RowCounts, int]:
         """Replace the relations of a source; returns counts, and how many were deleted."""
         added = updated = total = 0
         seen: list[pa.Table] = []
@@ -482,14 +474,14 @@ class Sources:
                     cursor, list({end for edge in portion for end in (edge.source_id, edge.target_id)})
                 )
                 good = [edge for edge in portion if edge.source_id in ends and edge.target_id in ends]
-                counts = relations.upsert(cursor, good, by=FROM_SOURCE) if good else RowCounts()
+                counts = relations.upsert(cursor, good, by=tables.FROM_SOURCE) if good else tables.RowCounts()
                 if counts.added or counts.updated:
-                    bump_content_version(cursor)
+                    tables.bump_content_version(cursor)
             added, updated, total = added + counts.added, updated + counts.updated, total + len(good)
             seen.append(_keys(good))
         with self._database.transaction() as cursor:
             gone = self._unrelate(cursor, source_id, seen)
-        return RowCounts(added, updated, total - added - updated), gone
+        return tables.RowCounts(added, updated, total - added - updated), gone
 
     def _unrelate(self, cursor: duckdb.DuckDBPyConnection, source_id: int, seen: Sequence[pa.Table]) -> int:
         """Delete the relations from memories of the source that were not seen."""
@@ -497,8 +489,8 @@ class Sources:
 
         # The empty table gives the columns if nothing was seen.
         table = pa.concat_tables([*seen, _keys(())])
-        with staged(cursor, "staged_edges", table):
-            gone = scalar(
+        with tables.staged(cursor, "staged_edges", table):
+            gone = tables.scalar(
                 cursor,
                 "DELETE FROM relations AS r WHERE r.source_id IN (SELECT memory_id FROM source_rows WHERE source_id = ?) "
                 # An edge that a person accepted here is not in the source.
@@ -507,7 +499,7 @@ class Sources:
                 [source_id],
             )
         if gone:
-            bump_content_version(cursor)
+            tables.bump_content_version(cursor)
         return int(gone)
 
     def vector_lengths(self, source_id: int) -> VectorLengths:
@@ -523,7 +515,7 @@ class Sources:
     def with_zero_vector(self, ids: Set[str]) -> set[str]:
         """Those of these memories that have a vector of zeros."""
         zero = "SELECT memory_id FROM source_vectors WHERE length = 0 AND memory_id IN (SELECT unnest(?))"
-        return {*self._database.read(column, zero, [list(ids)])}
+        return {*self._database.read(tables.column, zero, [list(ids)])}
 
     def chunk_numbers(self, ids: Set[str]) -> dict[tuple[str, int], int]:
         """(memory id, source's number) -> store's number of each chunk with a vector."""
@@ -611,13 +603,13 @@ class Sources:
         """Keep what was found of the origins of a source's vectors (`analysis/vector_origins.py`); None forgets it."""
         with self._database.transaction() as cursor:
             if found is None:
-                delete_meta(cursor, f"{ORIGINS}{source_id}")
+                tables.delete_meta(cursor, f"{ORIGINS}{source_id}")
             else:
-                write_meta(cursor, f"{ORIGINS}{source_id}", json.dumps(found, ensure_ascii=False))
+                tables.write_meta(cursor, f"{ORIGINS}{source_id}", json.dumps(found, ensure_ascii=False))
 
     def kept_origins(self, source_id: int) -> dict[str, Any] | None:
         """What `keep_origins` kept; None if nothing was found since the last import."""
-        kept = self._database.read(read_meta, f"{ORIGINS}{source_id}")
+        kept = self._database.read(tables.read_meta, f"{ORIGINS}{source_id}")
         return None if kept is None else dict(json.loads(kept))
 
     def re_embed(self, ids: Sequence[str]) -> int:
@@ -627,11 +619,11 @@ class Sources:
         """
         with self._database.transaction() as cursor:
             forget = "UPDATE {} SET text_sha = '' WHERE text_sha <> '' AND memory_id IN (SELECT unnest(?)) RETURNING memory_id"
-            found = sorted({*column(cursor, forget.format("source_vectors"), [ids])})
+            found = sorted({*tables.column(cursor, forget.format("source_vectors"), [ids])})
             if found:
                 cursor.execute(forget.format("embedded"), [found])
-                memories.mark_changed(cursor, found, next_version(cursor))
-                bump_content_version(cursor)
+                memories.mark_changed(cursor, found, tables.next_version(cursor))
+                tables.bump_content_version(cursor)
         return len(found)
 
     def embedded_texts(self, parts: Sequence[TextPart]) -> list[str]:
@@ -698,7 +690,7 @@ def given_vectors(
     whose text was edited here, and every one of a source without any vectors, is in neither result, and is embedded.
     """
     ids = list({memory_id for memory_id, _ in texts})
-    imported = column(
+    imported = tables.column(
         cursor,
         "SELECT r.memory_id FROM source_rows AS r JOIN sources AS s ON s.id = r.source_id "
         "WHERE s.dimension IS NOT NULL AND r.marker IS NOT NULL AND r.memory_id IN (SELECT unnest(?))",
@@ -752,10 +744,12 @@ def check_embedder(cursor: duckdb.DuckDBPyConnection, model_id: str) -> None:
 
 def _record(row: tuple[Any, ...], counts: tuple[int, int]) -> SourceRecord:
     id_, address, mapping, probe, secret_from, dimension, embedder, model_id, begun_at, taken_at, text_form = row
-    begun, read = to_aware(begun_at), None if mapping is None else json.loads(mapping)
+    begun, read = tables.to_aware(begun_at), None if mapping is None else json.loads(mapping)
     assert begun is not None
     made_by = secret_from, dimension, embedder, model_id
-    return SourceRecord(id_, address, read, json.loads(probe), *made_by, begun, to_aware(taken_at), *counts, text_form)
+    return SourceRecord(
+        id_, address, read, json.loads(probe), *made_by, begun, tables.to_aware(taken_at), *counts, text_form
+    )
 
 
 def _searched(taken: TakenMemory, chunk: TakenChunk, rule: TextRule) -> str:
@@ -778,7 +772,7 @@ def _vectors(
 
 
 def _markers_table(ids: Sequence[str], markers: Sequence[str]) -> pa.Table:
-    return table_of("id string, marker string", list(zip(ids, markers, strict=True)))
+    return tables.table_of("id string, marker string", list(zip(ids, markers, strict=True)))
 
 
 def _vectors_table(rows: Sequence[tuple[str, int, int | None, str, NDArray[np.float32]]]) -> pa.Table:
@@ -794,7 +788,7 @@ def _vectors_table(rows: Sequence[tuple[str, int, int | None, str, NDArray[np.fl
     else:
         lengths = np.array([np.linalg.norm(vector) for vector in vectors], np.float64)
         blobs = pa.array([np.ascontiguousarray(vector, "<f4").tobytes() for vector in vectors], pa.large_binary())
-    keys = table_of("memory_id string, seq int64, source_seq int64, text_sha string", [row[:-1] for row in rows])
+    keys = tables.table_of("memory_id string, seq int64, source_seq int64, text_sha string", [row[:-1] for row in rows])
     return keys.append_column("vector", blobs).append_column("length", pa.array(lengths, pa.float32()))
 
 
@@ -820,22 +814,26 @@ def _texts_table(taken: Sequence[TakenMemory]) -> pa.Table:
             if texts:
                 parts = {name: [text.before, text.after, text.escape] for name, text in texts.items()}
                 rows.append((each.memory.id, seq, json.dumps(parts, ensure_ascii=False)))
-    return table_of("memory_id string, seq int64, texts large_string", rows)
+    return tables.table_of("memory_id string, seq int64, texts large_string", rows)
 
 
 def _vector_rows(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[int]:
     """The row numbers of the vectors of memories, read first: one query would read every vector of the table."""
-    return column(cursor, "SELECT rowid FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [ids])
+    return tables.column(cursor, "SELECT rowid FROM source_vectors WHERE memory_id IN (SELECT unnest(?))", [ids])
 
 
 def _mark_deleted(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> list[str]:
     """Mark memories deleted; returns the ids of those that were not."""
     mark = "UPDATE memories SET deleted_at = ?, changed = ? WHERE deleted_at IS NULL AND id IN (SELECT unnest(?)) RETURNING id"
-    return column(cursor, mark, [to_naive(datetime.now(UTC)), next_version(cursor), ids]) if ids else []
+    return (
+        tables.column(cursor, mark, [tables.to_naive(datetime.now(UTC)), tables.next_version(cursor), ids])
+        if ids
+        else []
+    )
 
 
 def _write_vectors(cursor: duckdb.DuckDBPyConnection, table: pa.Table, existing: Set[str]) -> None:
-    with staged(cursor, "staged_vectors", table):
+    with tables.staged(cursor, "staged_vectors", table):
         if existing:
             # Mark changed vectors as stale in the vector index.
             cursor.execute(
@@ -851,4 +849,4 @@ def _write_vectors(cursor: duckdb.DuckDBPyConnection, table: pa.Table, existing:
 
 def _keys(edges: Sequence[Relation]) -> pa.Table:
     columns = "source_id string, target_id string, kind string"
-    return table_of(columns, [(edge.source_id, edge.target_id, edge.kind) for edge in edges])
+    return tables.table_of(columns, [(edge.source_id, edge.target_id, edge.kind) for edge in edges])

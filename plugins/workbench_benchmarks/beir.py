@@ -24,7 +24,7 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats import judgments, memories, queries
-from cems_workbench.formats.base import fields
+from cems_workbench.formats.base import fields, format
 from cems_workbench.formats.base.files import (
     Sample,
     as_object,
@@ -33,16 +33,6 @@ from cems_workbench.formats.base.files import (
     read_records,
     take_sample,
     unpacked,
-)
-from cems_workbench.formats.base.format import (
-    DataSet,
-    DatasetWriter,
-    Exported,
-    Losses,
-    described,
-    json_line,
-    nothing_to_write,
-    put_rows,
 )
 from cems_workbench.formats.base.judgments import one_grade_each
 from cems_workbench.formats.base.names import renamed
@@ -269,9 +259,9 @@ def _split_notes(files: list[str], whole: ParsedInput) -> Iterator[str]:
         yield f"{unjudged} of {len(whole.queries)} queries have no judgment in {files[0]}"
 
 
-def _write(dataset: DataSet, path: Path, progress: Progress, mteb: bool) -> Exported:
+def _write(dataset: format.DataSet, path: Path, progress: Progress, mteb: bool) -> format.Exported:
     """Write the folder of BEIR, or that of MTEB with its card; raises InputError when no memory can be written."""
-    losses = Losses()
+    losses = format.Losses()
     ids: dict[str, list[str]] = {"memories": [], "queries": []}
     """Of each kind the first id, and the first that is no date."""
 
@@ -279,7 +269,9 @@ def _write(dataset: DataSet, path: Path, progress: Progress, mteb: bool) -> Expo
         if len(ids[kind]) < 2 and (not ids[kind] or _DATE.fullmatch(name) is None):
             ids[kind].append(name)
         more = row.get("metadata")
-        return json_line({**row, "metadata": json.dumps(more, ensure_ascii=False) if more else ""} if mteb else row)
+        return format.json_line(
+            {**row, "metadata": json.dumps(more, ensure_ascii=False) if more else ""} if mteb else row
+        )
 
     def document(memory: Memory) -> tuple[str, Memory]:
         row = memory_row(memory)
@@ -290,22 +282,22 @@ def _write(dataset: DataSet, path: Path, progress: Progress, mteb: bool) -> Expo
         return line("queries", query.qid, row), parse_query(_with_ours(row))
 
     with output_path(path, directory=True) as place:
-        corpus = put_rows(dataset.counted(progress, path.name), document, losses, place / "corpus.jsonl")
+        corpus = format.put_rows(dataset.counted(progress, path.name), document, losses, place / "corpus.jsonl")
         if not corpus:
-            raise nothing_to_write(path, "memories", losses)
-        queries = put_rows(dataset.queries, question, losses, place / "queries.jsonl")
+            raise format.nothing_to_write(path, "memories", losses)
+        queries = format.put_rows(dataset.queries, question, losses, place / "queries.jsonl")
         (place / "qrels").mkdir()
         labels = one_grade_each(dataset.judgments, losses.left_out)
         if mteb:
-            judgments = put_rows(labels, _json_grade, losses, place / CONFIGS["default"][1])
+            judgments = format.put_rows(labels, _json_grade, losses, place / CONFIGS["default"][1])
         else:
-            judgments = put_rows(labels, _grade, losses, place / "qrels" / "test.tsv", "\t".join(HEADER) + "\n")
+            judgments = format.put_rows(labels, _grade, losses, place / "qrels" / "test.tsv", "\t".join(HEADER) + "\n")
         if not judgments:
             (place / "qrels").rmdir()
         if mteb:
             counts = {"default": judgments, "corpus": corpus, "queries": queries}
             write_text(place / "README.md", _card(name for name, count in counts.items() if count))
-    done = Exported.of({"memories": corpus, "queries": queries, "judgments": judgments}, losses)
+    done = format.Exported.of({"memories": corpus, "queries": queries, "judgments": judgments}, losses)
     dates = [
         f"every id of the {kind} is a date, such as {seen[0]}: mteb reads it as a moment, with its time"
         for kind, seen in ids.items()
@@ -326,7 +318,7 @@ def _grade(judgment: Judgment) -> tuple[str, Judgment]:
 
 def _json_grade(judgment: Judgment) -> tuple[str, Judgment]:
     row = dict(zip(HEADER, (judgment.qid, judgment.memory_id, judgment.grade), strict=True))
-    return json_line(row), judgments.parse_judgment(renamed(row))
+    return format.json_line(row), judgments.parse_judgment(renamed(row))
 
 
 def _card(configs: Iterable[str]) -> str:
@@ -351,18 +343,18 @@ def sniff(sample: Sample) -> bool:
     return _is_header(sample.header) or sample.mostly(lambda row: "_id" in row and "text" in row)
 
 
-BEIR = described(
+BEIR = format.described(
     __file__,
     NAME,
     sniff,
     read,
     folder=folder,
-    dataset=DatasetWriter(partial(_write, mteb=False), ("memories", "queries", "judgments"), place=5),
+    dataset=format.DatasetWriter(partial(_write, mteb=False), ("memories", "queries", "judgments"), place=5),
 )
-MTEB = described(
+MTEB = format.described(
     __file__,
     "mteb",
     lambda sample: False,
     lambda path, progress: replace(read(path, progress), format="mteb"),
-    dataset=DatasetWriter(partial(_write, mteb=True), ("memories", "queries", "judgments"), place=6),
+    dataset=format.DatasetWriter(partial(_write, mteb=True), ("memories", "queries", "judgments"), place=6),
 )

@@ -27,19 +27,7 @@ from cems_workbench.formats.base.files import Sample, take_sample
 from cems_workbench.formats.base.format import described
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Query, RowError
-from workbench_benchmarks.conversations import (
-    FORMS,
-    TIME_FORMS,
-    TIMES,
-    Reading,
-    an_object,
-    first_of,
-    is_said,
-    name_of,
-    rows_of,
-    said_at,
-    turns_of,
-)
+from workbench_benchmarks import conversations
 
 NAME = "locomo"
 TYPES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
@@ -49,20 +37,20 @@ _NUMBERED = re.compile(r"(?:session|s|D)?[\s_-]*(\d{1,6})", re.IGNORECASE)
 _TURN = re.compile(r"D\s*:?\s*([0-9]{1,6})\s*:\s*([0-9]{1,6})", re.IGNORECASE)
 _BETWEEN = re.compile(r"""[\s;,()\[\]{}'"]+""")
 
-FIELDS: Mapping[str, Sequence[str]] = FORMS[NAME]["fields"]
+FIELDS: Mapping[str, Sequence[str]] = conversations.FORMS[NAME]["fields"]
 """Names of fields, likelier ones first."""
 NAMES, ASKED, NUMBERS = (FIELDS[each] for each in ("names", "asked", "numbers"))
 TURN_IDS, SPEAKERS, TEXTS = (FIELDS[each] for each in ("turn_ids", "speakers", "texts"))
 QUESTION_IDS, CATEGORIES = FIELDS["question_ids"], FIELDS["categories"]
 QUESTION_FIELDS = (*QUESTION_IDS, *CATEGORIES, "question", "evidence")
 WRAPPERS = ("data", "samples", "conversations")
-NOT_READ: Mapping[str, Sequence[str]] = FORMS[NAME]["not_read"]
+NOT_READ: Mapping[str, Sequence[str]] = conversations.FORMS[NAME]["not_read"]
 """What is known of the benchmark's files and is neither a turn nor a question."""
 CONVERSATIONS, QUESTIONS = "conversations.jsonl", "questions.jsonl"
 
 
 @dataclass
-class _Reading(Reading):
+class _Reading(conversations.Reading):
     """What has been read of one conversation; what was counted and the unknown fields are those of the whole input."""
 
     not_read: dict[str, dict[str, None]] = field(default_factory=lambda: {kind: {} for kind in NOT_READ})
@@ -86,7 +74,7 @@ class _Reading(Reading):
             of_session = _OF_SESSION.fullmatch(name)
             if of_session is None:
                 fields[name] = value
-            elif of_session[1] and of_session[1][1:] not in TIMES:
+            elif of_session[1] and of_session[1][1:] not in conversations.TIMES:
                 self.not_read["conversations"][f"session_N{of_session[1]}"] = None
         if isinstance(row.get("question"), str):  # a row for each question: those fields are the question's
             asked = (*QUESTION_FIELDS, *NOT_READ["questions"])
@@ -116,7 +104,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     given = [
         (str(file), number, row)
         for file in files
-        for number, row in rows_of(file, lambda document: _rows(document, path), errors, progress)
+        for number, row in conversations.rows_of(file, lambda document: _rows(document, path), errors, progress)
     ]
     if not given and not errors:
         raise InputError(f"{path} is an empty list")
@@ -186,7 +174,7 @@ def _read_row(reading: _Reading, number: int, row: dict[str, Any]) -> None:
 def _name(row: dict[str, Any], default: str) -> str:
     """The name of a conversation, or of that of a question, whose own id is another."""
     names = NAMES if _is_conversation(row) else NAMES[:-1]
-    return name_of(next((row[name] for name in names if row.get(name) is not None), None), default)
+    return conversations.name_of(next((row[name] for name in names if row.get(name) is not None), None), default)
 
 
 def _sessions(row: dict[str, Any]) -> list[_Session]:
@@ -200,7 +188,7 @@ def _sessions(row: dict[str, Any]) -> list[_Session]:
     else:
         listed = inner
     if not sessions and isinstance(listed, list) and listed:
-        if any(map(turns_of, listed)):
+        if any(map(conversations.turns_of, listed)):
             sessions = _listed_sessions(listed)
         elif any(map(_is_turn, listed)):
             sessions = _split(listed)
@@ -208,11 +196,11 @@ def _sessions(row: dict[str, Any]) -> list[_Session]:
 
 
 def _numbered_session(conversation: dict[str, Any], number: int, value: Any) -> _Session:
-    key = first_of(conversation, [f"session_{number}_{name}" for name in TIMES])
+    key = conversations.first_of(conversation, [f"session_{number}_{name}" for name in conversations.TIMES])
     started = conversation.get(key)
     if started is None and isinstance(value, dict):
-        started = value.get(first_of(value, TIMES))
-    return _Session(number, key, started, turns_of(value))
+        started = value.get(conversations.first_of(value, conversations.TIMES))
+    return _Session(number, key, started, conversations.turns_of(value))
 
 
 def _listed_sessions(listed: list[Any]) -> Iterator[_Session]:
@@ -222,13 +210,13 @@ def _listed_sessions(listed: list[Any]) -> Iterator[_Session]:
     if None in numbers or len(set(numbers)) < len(numbers):
         numbers = list(range(1, len(items) + 1))
     for number, item in zip(numbers, items, strict=True):
-        field = first_of(item, TIMES)
-        yield _Session(number or 0, field, item.get(field), turns_of(item))
+        field = conversations.first_of(item, conversations.TIMES)
+        yield _Session(number or 0, field, item.get(field), conversations.turns_of(item))
 
 
 def _session_number(row: dict[str, Any], names: Sequence[str]) -> int | None:
     """The number of a session by the first of these fields that the row has, as itself or in text such as session_3."""
-    value = row.get(first_of(row, names))
+    value = row.get(conversations.first_of(row, names))
     said = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
     match = _NUMBERED.fullmatch(said)
     return int(match[1]) if match else None
@@ -252,7 +240,7 @@ def _split(turns: list[Any]) -> Iterator[_Session]:
         runs = [(number, run) for number, (_, run) in enumerate(runs, start=1)]
     for number, run in runs:
         first = next((turn for turn in run if isinstance(turn, dict)), {})
-        field = first_of(first, TIMES)
+        field = conversations.first_of(first, conversations.TIMES)
         yield _Session(int(number), field, first.get(field), run)
 
 
@@ -260,32 +248,34 @@ def _session_of(turn: dict[str, Any]) -> int | str:
     """The number of a turn's session, else its timestamp."""
     match = _TURN.fullmatch(str(turn.get("dia_id", "")).strip())
     number = int(match[1]) if match else _session_number(turn, NUMBERS[:-2])
-    return str(turn.get(first_of(turn, TIMES))) if number is None else number
+    return str(turn.get(conversations.first_of(turn, conversations.TIMES))) if number is None else number
 
 
 def _read_sessions(reading: _Reading, row: dict[str, Any]) -> None:
     position = 0
     for session in _sessions(row):
-        started = said_at(session.started)
+        started = conversations.said_at(session.started)
         if started is not None:
             reading.latest(started)
-        elif is_said(session.started):
+        elif conversations.is_said(session.started):
             reading.report(
-                session.number, session.time_field, f"must be a time such as {TIME_FORMS}; its turns have no date"
+                session.number,
+                session.time_field,
+                f"must be a time such as {conversations.TIME_FORMS}; its turns have no date",
             )
         else:
             reading.counted["undated"].append(reading.name)
         for number, turn in enumerate(session.turns, start=1):
             position += 1
             with reading.reporting(position, f"session_{session.number}[{number}]"):
-                _read_turn(reading, an_object(turn), session, number, started)
+                _read_turn(reading, conversations.an_object(turn), session, number, started)
 
 
 def _read_turn(
     reading: _Reading, turn: dict[str, Any], session: _Session, number: int, started: datetime | None
 ) -> None:
     turn_id = _turn_id(turn) or f"D{session.number}:{number}"
-    speaker, field = required_text(turn, first_of(turn, SPEAKERS)), first_of(turn, TEXTS)
+    speaker, field = required_text(turn, conversations.first_of(turn, SPEAKERS)), conversations.first_of(turn, TEXTS)
     said, caption = text(turn, field), text(turn, "blip_caption")
     if said is None and caption is None:
         raise FieldError(field, "is missing")
@@ -306,7 +296,7 @@ def _read_turn(
 
 def _turn_id(turn: dict[str, Any]) -> str | None:
     """The id that a turn has, a number as its digits; None if it has none."""
-    field = first_of(turn, TURN_IDS)
+    field = conversations.first_of(turn, TURN_IDS)
     value = turn.get(field)
     if field != "dia_id" and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
@@ -317,13 +307,13 @@ def _time_of(
     reading: _Reading, turn: dict[str, Any], session: _Session, number: int, started: datetime | None
 ) -> datetime | None:
     """When a turn was said: its own time, where it has another than its session, else its place in the session in seconds."""
-    own = turn.get(first_of(turn, TIMES))
-    if is_said(own) and own != session.started:
-        when = said_at(own)
+    own = turn.get(conversations.first_of(turn, conversations.TIMES))
+    if conversations.is_said(own) and own != session.started:
+        when = conversations.said_at(own)
         if when is not None:
             return reading.latest(when)
-        where = f"session_{session.number}[{number}].{first_of(turn, TIMES)}"
-        reading.report(number, where, f"must be a time such as {TIME_FORMS}")
+        where = f"session_{session.number}[{number}].{conversations.first_of(turn, conversations.TIMES)}"
+        reading.report(number, where, f"must be a time such as {conversations.TIME_FORMS}")
     return None if started is None else started + timedelta(seconds=number)
 
 
@@ -335,10 +325,10 @@ def _questions(row: dict[str, Any]) -> list[Any]:
 
 
 def _read_question(reading: _Reading, given: Any, number: int, where: str) -> None:
-    row = an_object(given)
+    row = conversations.an_object(given)
     question, qid = required_text(row, "question"), _qid(reading, row, reading.asked)
     if f"?{qid}" in reading.ids:
-        raise FieldError(first_of(row, QUESTION_IDS), f"{qid!r} stands already in the conversation")
+        raise FieldError(conversations.first_of(row, QUESTION_IDS), f"{qid!r} stands already in the conversation")
     query = Query(qid, question, reading.project(), reading.last, _type(row))
     reading.ids.add(f"?{qid}")
     if not _is_conversation(row):
@@ -350,7 +340,7 @@ def _read_question(reading: _Reading, given: Any, number: int, where: str) -> No
 def _qid(reading: _Reading, row: dict[str, Any], place: int) -> str:
     """The id of a question, beginning with its conversation's name; its place among them if it has none."""
     names = QUESTION_IDS[:-1] if _is_conversation(row) else QUESTION_IDS  # there the id may be the conversation's
-    field = first_of(row, names)
+    field = conversations.first_of(row, names)
     own = row.get(field)
     if isinstance(own, bool) or not isinstance(own, str | int) or not str(own).strip():
         return f"{reading.name}/q{place:03d}"
@@ -362,7 +352,7 @@ def _qid(reading: _Reading, row: dict[str, Any], place: int) -> str:
 
 def _type(row: dict[str, Any]) -> str | None:
     """The benchmark's name of a question's category, be it given as a number, as its digits or in words; another category as it is."""
-    field = first_of(row, CATEGORIES)
+    field = conversations.first_of(row, CATEGORIES)
     value = row.get(field)
     if value is None or isinstance(value, bool | list | dict):
         return None
@@ -428,10 +418,16 @@ def _is_conversation(row: Any) -> bool:
     if not isinstance(row, dict):
         return False
     inner = row.get("conversation", row)
-    if isinstance(inner, dict) and any(_SESSION.fullmatch(key) and turns_of(value) for key, value in inner.items()):
+    if isinstance(inner, dict) and any(
+        _SESSION.fullmatch(key) and conversations.turns_of(value) for key, value in inner.items()
+    ):
         return True
     listed = inner.get("sessions", row.get("sessions")) if isinstance(inner, dict) else inner
-    turns = [turn for item in listed for turn in (turns_of(item) or [item])] if isinstance(listed, list) else []
+    turns = (
+        [turn for item in listed for turn in (conversations.turns_of(item) or [item])]
+        if isinstance(listed, list)
+        else []
+    )
     return any(_is_turn(turn) and ("dia_id" in turn or bool(_questions(row))) for turn in turns)
 
 

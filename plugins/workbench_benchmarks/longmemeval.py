@@ -28,25 +28,12 @@ from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.memory_fields import is_false, is_true
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Query, RowError
-from workbench_benchmarks.conversations import (
-    FORMS,
-    SHOWN,
-    TIME_FORMS,
-    TIMES,
-    Reading,
-    Rows,
-    an_object,
-    first_of,
-    is_said,
-    rows_of,
-    said_at,
-    turns_of,
-)
+from workbench_benchmarks import conversations
 
 NAME = "longmemeval"
 ABSTENTION = "abstention"
 WRAPPERS = ("data", "samples", "questions")
-V2_FILES = FORMS[NAME]["v2_files"]
+V2_FILES = conversations.FORMS[NAME]["v2_files"]
 """What the files and folders of LongMemEval-V2 are (xiaowu0162/LongMemEval-V2, data/public_data.py)."""
 V2 = "LongMemEval-V2, which names no memory that answers a question and is not read"
 
@@ -68,7 +55,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         told = "; ".join(f"{name} is {V2_FILES[name]}" for name in sorted(names))
         raise InputError(f"{path}: {V2}: {told}")
     errors: list[RowError] = []
-    return _parse(rows_of(path, _rows, errors, progress), path, errors)
+    return _parse(conversations.rows_of(path, _rows, errors, progress), path, errors)
 
 
 def _rows(document: Any) -> list[Any]:
@@ -77,8 +64,8 @@ def _rows(document: Any) -> list[Any]:
     return document if isinstance(document, list) else [document]
 
 
-def _parse(rows: Rows, path: Path, errors: list[RowError]) -> ParsedInput:
-    reading = Reading(NAME, str(path), errors=errors)
+def _parse(rows: conversations.Rows, path: Path, errors: list[RowError]) -> ParsedInput:
+    reading = conversations.Reading(NAME, str(path), errors=errors)
     seen: dict[str, int] = {}
     some, v2 = False, None
     for number, row in rows:
@@ -95,7 +82,7 @@ def _parse(rows: Rows, path: Path, errors: list[RowError]) -> ParsedInput:
     return reading.parsed()
 
 
-def _read_question(reading: Reading, number: int, qid: str, row: dict[str, Any]) -> None:
+def _read_question(reading: conversations.Reading, number: int, qid: str, row: dict[str, Any]) -> None:
     """Add one question with its haystack; raises FieldError when there is no question."""
     question, project = required_text(row, "question"), reading.project(qid)
     kind = None
@@ -105,9 +92,11 @@ def _read_question(reading: Reading, number: int, qid: str, row: dict[str, Any])
     reading.unknown["questions"].see(row)
     reading.counted["answers"] += [qid] * ("answer" in row)
     asked = row.get("question_date")
-    as_of = said_at(asked)
-    if as_of is None and is_said(asked):
-        reading.report(number, "question_date", f"must be a time such as {TIME_FORMS}, found {_shown(asked)}")
+    as_of = conversations.said_at(asked)
+    if as_of is None and conversations.is_said(asked):
+        reading.report(
+            number, "question_date", f"must be a time such as {conversations.TIME_FORMS}, found {_shown(asked)}"
+        )
     kind, answerable = (ABSTENTION, False) if abstains else (kind, None)
     query = Query(qid, question, project, as_of, kind, answerable)
     sessions = list(_read_sessions(reading, number, qid, row))
@@ -128,7 +117,7 @@ def _read_question(reading: Reading, number: int, qid: str, row: dict[str, Any])
     reading.counted["by session"] += [qid] * bool(whole)
 
 
-def _read_sessions(reading: Reading, number: int, qid: str, row: dict[str, Any]) -> Iterator[_Session]:
+def _read_sessions(reading: conversations.Reading, number: int, qid: str, row: dict[str, Any]) -> Iterator[_Session]:
     """The sessions of a question's haystack, whose turns are added as memories."""
     listed = row.get("haystack_sessions")
     if not isinstance(listed, list):
@@ -139,29 +128,35 @@ def _read_sessions(reading: Reading, number: int, qid: str, row: dict[str, Any])
     unread: list[Any] = []
     for place, item in enumerate(listed):
         inner = item if isinstance(item, dict) else {}  # adapters keep a session's name and time beside its turns
-        turns = turns_of(item) if inner else item
-        given = _given(names[place] if place < len(names) else inner.get(first_of(inner, ("session_id", "id"))))
+        turns = conversations.turns_of(item) if inner else item
+        given = _given(
+            names[place] if place < len(names) else inner.get(conversations.first_of(inner, ("session_id", "id")))
+        )
         session = _Session(given, _unused(given or f"session_{place + 1}", used))
-        date = dates[place] if place < len(dates) else inner.get(first_of(inner, TIMES))
-        started = said_at(date)
+        date = dates[place] if place < len(dates) else inner.get(conversations.first_of(inner, conversations.TIMES))
+        started = conversations.said_at(date)
         if started is None:
-            unread += [date] * is_said(date)
-            reading.counted["undated"] += [session.name] * (not is_said(date))
+            unread += [date] * conversations.is_said(date)
+            reading.counted["undated"] += [session.name] * (not conversations.is_said(date))
         if not isinstance(turns, list) or (inner and not turns):
             reading.report(number, f"haystack_sessions[{place + 1}]", "must be a list of turns")
             continue
         for position, turn in enumerate(turns, start=1):
             when = None if started is None else started + timedelta(seconds=position)
             with reading.reporting(number, f"haystack_sessions[{place + 1}][{position}]"):
-                _read_turn(reading, an_object(turn), (qid, session, position), when)
+                _read_turn(reading, conversations.an_object(turn), (qid, session, position), when)
         yield session
     if unread:
-        told = ", ".join(map(_shown, islice(unread, SHOWN))) + (", …" if len(unread) > SHOWN else "")
-        reason = f"{len(unread)} of {len(listed)} are no times such as {TIME_FORMS}: {told}; their turns have no date"
+        told = ", ".join(map(_shown, islice(unread, conversations.SHOWN))) + (
+            ", …" if len(unread) > conversations.SHOWN else ""
+        )
+        reason = f"{len(unread)} of {len(listed)} are no times such as {conversations.TIME_FORMS}: {told}; their turns have no date"
         reading.report(number, "haystack_dates", reason)
 
 
-def _read_turn(reading: Reading, turn: dict[str, Any], place: tuple[str, _Session, int], when: datetime | None) -> None:
+def _read_turn(
+    reading: conversations.Reading, turn: dict[str, Any], place: tuple[str, _Session, int], when: datetime | None
+) -> None:
     qid, session, position = place
     role, content = text(turn, "role") or "user", required_text(turn, "content")
     name = f"{qid}/{session.name}/{position}"
@@ -175,7 +170,9 @@ def _read_turn(reading: Reading, turn: dict[str, Any], place: tuple[str, _Sessio
         session.denied = session.denied or is_false(mark)
 
 
-def _named_sessions(reading: Reading, number: int, row: dict[str, Any], sessions: list[_Session]) -> list[_Session]:
+def _named_sessions(
+    reading: conversations.Reading, number: int, row: dict[str, Any], sessions: list[_Session]
+) -> list[_Session]:
     """The sessions that answer_session_ids names; what names none is reported."""
     given = row.get("answer_session_ids")
     names = [_given(name) for name in (given if isinstance(given, list) else [] if given is None else [given])]

@@ -24,19 +24,8 @@ from cems_workbench.ui.kit.html import excerpt, full_label, plain, tick
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import remembered, switch
+from workbench_inspect import sweeps
 from workbench_inspect.breakpoints import ConstantInterval
-from workbench_inspect.sweeps import (
-    HIT_DEPTH,
-    Curve,
-    Sweep,
-    by_members,
-    inside,
-    is_number,
-    labelled_curve,
-    neighbours,
-    shown_memories,
-    sweep,
-)
 from workbench_inspect.weight_map import SIZES, draw_map
 
 if TYPE_CHECKING:
@@ -64,7 +53,7 @@ METHODS = {
 }
 
 
-def difference(swept: Sweep, segment: ConstantInterval) -> str:
+def difference(swept: sweeps.Sweep, segment: ConstantInterval) -> str:
     """The kind of difference from the current results, as in the legend."""
     now = swept.present.results
     if segment.results == now:
@@ -73,7 +62,11 @@ def difference(swept: Sweep, segment: ConstantInterval) -> str:
 
 
 def sweep_figure(
-    swept: Sweep, memories: Sequence[str], texts: Mapping[str, str], marked: Mapping[str, str], curve: Curve | None
+    swept: sweeps.Sweep,
+    memories: Sequence[str],
+    texts: Mapping[str, str],
+    marked: Mapping[str, str],
+    curve: sweeps.Curve | None,
 ) -> Figure:
     """Intervals, rank lines, and metrics if there is a curve, over a common axis.
 
@@ -88,7 +81,7 @@ def sweep_figure(
         _line(figure, swept, memory_id, texts.get(memory_id, ""), marked, i)
     if curve:
         hit, ndcg = {"color": "#009E73", "dash": "solid"}, {"color": "#CC79A7", "dash": "dot"}
-        for name, y, line in ((f"hit@{HIT_DEPTH}", curve.hit, hit), ("nDCG@10", curve.ndcg, ndcg)):
+        for name, y, line in ((f"hit@{sweeps.HIT_DEPTH}", curve.hit, hit), ("nDCG@10", curve.ndcg, ndcg)):
             said = f"{name}, {curve.queries} judged queries"
             points: dict[str, Any] = {"x": curve.values, "y": y, "mode": "lines+markers", "name": said, "line": line}
             figure.add_scatter(**points, hovertemplate=hover(f"{name} %{{y:.3f}} at %{{x:.4g}}"), row=3, col=1)
@@ -115,13 +108,13 @@ def sweep_figure(
     return figure
 
 
-def _edges(swept: Sweep, segment: ConstantInterval) -> tuple[float, float]:
+def _edges(swept: sweeps.Sweep, segment: ConstantInterval) -> tuple[float, float]:
     """Start and end of an interval's bar; an integer covers half a step on either side."""
     half = 0.5 if swept.spec.by_ones else 0.0
     return segment.first - half, segment.last + half
 
 
-def _bands(figure: Figure, swept: Sweep) -> None:
+def _bands(figure: Figure, swept: sweeps.Sweep) -> None:
     for name, (colour, pattern) in BANDS.items():
         rows = [segment for segment in swept.segments if difference(swept, segment) == name]
         edges = [_edges(swept, segment) for segment in rows]
@@ -149,7 +142,7 @@ def _label(memory_id: str, marked: Mapping[str, str]) -> str:
     return marked.get(memory_id, "") + short_id(memory_id, 12)
 
 
-def _line(figure: Figure, swept: Sweep, memory_id: str, text: str, marked: Mapping[str, str], i: int) -> None:
+def _line(figure: Figure, swept: sweeps.Sweep, memory_id: str, text: str, marked: Mapping[str, str], i: int) -> None:
     """One memory's rank over the range; a gap where it is not among the first k."""
     xs: list[float | None] = []
     ys: list[int | None] = []
@@ -205,9 +198,12 @@ def draw(context: InspectContext) -> None:
         draw_map(context, path, second, size)
         return
     swept = context.remembered(
-        "sensitivity:sweep", lambda _: sweep(trace.evidence, trace.config, path, k, context.variants_off), path, k
+        "sensitivity:sweep",
+        lambda _: sweeps.sweep(trace.evidence, trace.config, path, k, context.variants_off),
+        path,
+        k,
     )
-    shown = by_members(swept) if counted == NEW_MEMBER else swept
+    shown = sweeps.by_members(swept) if counted == NEW_MEMBER else swept
     _draw_summary(shown)
     if swept.numeric:
         _draw_steps(shown)
@@ -225,7 +221,7 @@ def _choose(config: PipelineConfig) -> tuple[str, str | None]:
     help = "Parameters that need no new search. For a depth, only values below the current one."
     one = remembered("inspect:sensitivity:path", help)
     path = st.selectbox("Parameter", paths, first, label_of, width=330, **one)
-    numbers = [spec.path for spec in specs if is_number(spec)]
+    numbers = [spec.path for spec in specs if sweeps.is_number(spec)]
     if path not in numbers:
         return path, None
     help = "With one, a map: which memory comes first, and does the query succeed, for each pair of values?"
@@ -235,7 +231,7 @@ def _choose(config: PipelineConfig) -> tuple[str, str | None]:
     return path, second
 
 
-def _draw_summary(swept: Sweep) -> None:
+def _draw_summary(swept: sweeps.Sweep) -> None:
     name, meaning = METHODS[swept.method]
     tolerance = f" Accuracy of a breakpoint: {swept.tolerance:.2g}." if swept.tolerance else ""
     count, segments = len(swept.breakpoints), swept.segments
@@ -260,13 +256,13 @@ def _number(value: Any) -> str:
     return short_value(float(f"{value:.5g}")) if isinstance(value, float) else short_value(value)
 
 
-def _draw_steps(swept: Sweep) -> None:
+def _draw_steps(swept: sweeps.Sweep) -> None:
     """Draw buttons that set the parameter to a neighbouring interval."""
-    sides = zip(neighbours(swept), (("below", "back"), ("above", "forward")), strict=True)
+    sides = zip(sweeps.neighbours(swept), (("below", "back"), ("above", "forward")), strict=True)
     with st.container(horizontal=True, gap="small"):
         for segment, (side, arrow) in sides:
             if segment is not None:
-                value, parts = inside(swept, segment), _changes(swept.present.results, segment.results)
+                value, parts = sweeps.inside(swept, segment), _changes(swept.present.results, segment.results)
                 said = ", ".join([*parts[:MAX_NAMED], *(["…"] if len(parts) > MAX_NAMED else [])]) or "current results"
                 st.button(
                     f"Set to {_number(value)}: {plain(said)}",
@@ -289,7 +285,7 @@ def _changes(before: Sequence[str], after: Sequence[str]) -> list[str]:
     return parts
 
 
-def _curve(context: InspectContext, swept: Sweep) -> Curve | None:
+def _curve(context: InspectContext, swept: sweeps.Sweep) -> sweeps.Curve | None:
     """The metrics of the labelled set over the range, if requested."""
     labelled = None
     help = "Adds hit@5 (the share of judged queries with a relevant memory in the first 5) and nDCG@10 below the chart."
@@ -297,14 +293,14 @@ def _curve(context: InspectContext, swept: Sweep) -> Curve | None:
         labelled = offer_labelled(context, "inspect:sensitivity:gather")
     if labelled is None:
         return None
-    made = partial(labelled_curve, labelled, context.trace.config, swept)
+    made = partial(sweeps.labelled_curve, labelled, context.trace.config, swept)
     return context.remembered("sensitivity:curve", lambda progress: made(progress=progress), labelled, swept.spec.path)
 
 
-def _draw_chart(context: InspectContext, swept: Sweep, curve: Curve | None) -> None:
+def _draw_chart(context: InspectContext, swept: sweeps.Sweep, curve: sweeps.Curve | None) -> None:
     relevant = context.relevant
     first = [*([context.followed] if context.followed else []), *sorted(relevant)]
-    memories = shown_memories(swept, first, MAX_LINES)
+    memories = sweeps.shown_memories(swept, first, MAX_LINES)
     texts = {key: context.trace.evidence.memories[key].content for key in memories}
     signs = {key: f"{'◆ ' if key == context.followed else ''}{'✓ ' if key in relevant else ''}" for key in memories}
     figure = sweep_figure(swept, memories, texts, {key: sign for key, sign in signs.items() if sign}, curve)
@@ -314,7 +310,7 @@ def _draw_chart(context: InspectContext, swept: Sweep, curve: Curve | None) -> N
     st.caption(f"Ranks of the memories over the range; a line ends where its memory leaves the first {swept.k}.{bold}")
 
 
-def _draw_table(context: InspectContext, swept: Sweep) -> None:
+def _draw_table(context: InspectContext, swept: sweeps.Sweep) -> None:
     changes = [", ".join(_changes(point.before, point.after)) for point in swept.breakpoints]
     rows, relevant = list(zip(swept.segments, ["", *changes], strict=True)), context.relevant
     first = "Rank of the first memory judged relevant; –: none"
@@ -339,7 +335,7 @@ def _ids(keys: Sequence[str]) -> str:
     return "  ".join(short_id(key) for key in keys)
 
 
-def _draw_choices(context: InspectContext, swept: Sweep) -> None:
+def _draw_choices(context: InspectContext, swept: sweeps.Sweep) -> None:
     for segment in swept.segments:
         left, middle, right = st.columns([3, 7, 2], vertical_alignment="center")
         now = segment is swept.present

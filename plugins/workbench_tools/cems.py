@@ -29,6 +29,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cems_workbench import records
 from cems_workbench.errors import counted
 from cems_workbench.formats.base import fields
 from cems_workbench.formats.base.fields import FieldError
@@ -39,17 +40,6 @@ from cems_workbench.formats.judgments import JUDGE
 from cems_workbench.formats.logs import parsed_log
 from cems_workbench.formats.responses import rows_of_answer
 from cems_workbench.progress import Progress
-from cems_workbench.records import (
-    CEMS_SCOPES,
-    Chunk,
-    Judgment,
-    Memory,
-    ParsedInput,
-    RecordedAnswer,
-    RowError,
-    place_of_chunk,
-    project_of,
-)
 
 _NAMES: Mapping[str, Any] = data_beside(__file__, "names.json")["cems"]
 USED: tuple[str, ...] = _NAMES["used"]
@@ -70,27 +60,27 @@ class _Export:
     """The documents and chunks of a file, before they are joined."""
 
     source: str
-    errors: list[RowError] = field(default_factory=list)
+    errors: list[records.RowError] = field(default_factory=list)
     documents: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     chunks: dict[str, list[_Chunk]] = field(default_factory=dict)
     deleted: int = 0
     from_chunks: int = 0
 
     def report(self, number: int, where: str, reason: str) -> None:
-        self.errors.append(RowError(self.source, number, reason, where or None))
+        self.errors.append(records.RowError(self.source, number, reason, where or None))
 
 
-def parse_document(row: dict[str, Any]) -> Memory:
+def parse_document(row: dict[str, Any]) -> records.Memory:
     """One document with content; raises FieldError."""
     name, content = fields.identifier(row, "id"), fields.required_text(row, "content")
     source_ref, user = fields.text(row, "source_ref"), row.get("user_id")
     created, updated, shown = (fields.moment(row, name) for name in ("created_at", "updated_at", "last_shown_at"))
-    return Memory(
+    return records.Memory(
         name,
         content,
         title=fields.text(row, "title"),
         category=fields.text(row, "category"),
-        project=project_of(source_ref),
+        project=records.project_of(source_ref),
         author=None if user in (None, "") else fields.identifier(row, "user_id"),
         tags=fields.tags(row, "tags"),
         created_at=created,
@@ -98,13 +88,13 @@ def parse_document(row: dict[str, Any]) -> Memory:
         access_count=fields.count(row, "shown_count"),
         relevant_count=fields.count(row, "relevant_count"),
         noise_count=fields.count(row, "noise_count"),
-        scope=CEMS_SCOPES[fields.choice(row, "scope", CEMS_SCOPES, "personal")],
+        scope=records.CEMS_SCOPES[fields.choice(row, "scope", records.CEMS_SCOPES, "personal")],
         source_ref=source_ref,
         updated_at=updated,
     )
 
 
-def _read_export(path: Path, progress: Progress) -> ParsedInput:
+def _read_export(path: Path, progress: Progress) -> records.ParsedInput:
     export = _Export(str(path))
     for number, row in read_records(path, export.errors, progress):
         _sort_in(export, number, row)
@@ -203,9 +193,9 @@ def _text(chunk: _Chunk, position: int) -> tuple[int, str]:
     return place, fields.required_text(row, "content")
 
 
-def _given(export: _Export, documents: Sequence[Memory]) -> tuple[tuple[Chunk, ...], int]:
+def _given(export: _Export, documents: Sequence[records.Memory]) -> tuple[tuple[records.Chunk, ...], int]:
     """The chunks of the documents, in order; and how many documents have none because one of theirs cannot be used."""
-    found: list[Chunk] = []
+    found: list[records.Chunk] = []
     cut_anew = 0
     for memory in documents:
         try:
@@ -215,8 +205,8 @@ def _given(export: _Export, documents: Sequence[Memory]) -> tuple[tuple[Chunk, .
             continue
         start: int | None = 0
         for seq, (_, text) in enumerate(sorted(texts, key=lambda text: text[0])):
-            start = place_of_chunk(memory.content, text, start or 0)
-            found.append(Chunk(memory.id, seq, text, start))
+            start = records.place_of_chunk(memory.content, text, start or 0)
+            found.append(records.Chunk(memory.id, seq, text, start))
     return tuple(found), cut_anew
 
 
@@ -256,11 +246,11 @@ def searched(typed: str) -> str:
     return typed.strip() if len(cleaned) < MIN_QUERY_CHARS else cleaned
 
 
-def _read_events(path: Path, progress: Progress) -> ParsedInput:
-    errors: list[RowError] = []
-    answers: list[RecordedAnswer] = []
-    last: dict[str, RecordedAnswer] = {}
-    noise: dict[int, RecordedAnswer] = {}
+def _read_events(path: Path, progress: Progress) -> records.ParsedInput:
+    errors: list[records.RowError] = []
+    answers: list[records.RecordedAnswer] = []
+    last: dict[str, records.RecordedAnswer] = {}
+    noise: dict[int, records.RecordedAnswer] = {}
     others = open_feedback = 0
     for number, row in read_objects(path, errors, progress):
         event, session = row.get("event"), str(row.get("session_id"))
@@ -284,7 +274,7 @@ def _read_events(path: Path, progress: Progress) -> ParsedInput:
     parsed = parsed_log(path, "cems-hook-events", answers, errors, notes, ID_LENGTH, DETAILS)
     qids = {answer.row: answer.qid for answer in parsed.answers}
     judged = [
-        (number, Judgment(qids[shown.row], row.memory_id, 0, JUDGE, "model"))
+        (number, records.Judgment(qids[shown.row], row.memory_id, 0, JUDGE, "model"))
         for number, shown in noise.items()
         for row in shown.returned
         if row.memory_id is not None
@@ -292,7 +282,7 @@ def _read_events(path: Path, progress: Progress) -> ParsedInput:
     return parsed.with_rows(judgments=judged)
 
 
-def _answer(number: int, row: Mapping[str, Any], source: str, errors: list[RowError]) -> RecordedAnswer:
+def _answer(number: int, row: Mapping[str, Any], source: str, errors: list[records.RowError]) -> records.RecordedAnswer:
     """One retrieval; raises FieldError for an event that has none, and reports results that cannot be used."""
     details = row.get(DETAILS)
     if not isinstance(details, list):
@@ -300,7 +290,7 @@ def _answer(number: int, row: Mapping[str, Any], source: str, errors: list[RowEr
     query = searched(fields.required_text(row, "query"))
     moment = fields.moment(row, "ts")
     returned = rows_of_answer(details, number, source, errors, DETAILS)
-    return RecordedAnswer(number, "", query, None, returned, asked_at=moment)
+    return records.RecordedAnswer(number, "", query, None, returned, asked_at=moment)
 
 
 def _sniff_events(sample: Sample) -> bool:

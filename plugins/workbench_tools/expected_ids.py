@@ -21,26 +21,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cems_workbench.formats.base import names as known
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of, open_table, read_rows
 from cems_workbench.formats.base.fields import FieldError, UnknownFields, identifier, required_text
 from cems_workbench.formats.base.files import Sample, is_document, read_document, read_objects
 from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.judgments import clean_words
-from cems_workbench.formats.base.names import (
-    ANY_ROW,
-    ASKED,
-    NAMES,
-    QIDS,
-    RETURNED,
-    SURE,
-    UNWANTED,
-    WANTED,
-    first_of,
-    items_of,
-    named,
-    only_ids,
-    plain,
-)
 from cems_workbench.formats.base.records import collect_judgments, derived_id, graded, judgment_of, reported
 from cems_workbench.formats.queries import parse_query
 from cems_workbench.progress import Progress
@@ -83,7 +69,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
                 first = asked.setdefault(one.qid, (number, one.query))
                 if first[1].query != one.query.query:
                     reason = f"{one.qid!r} stands already in row {first[0]} with other words"
-                    raise FieldError(first_of(row, QIDS)[0], reason)
+                    raise FieldError(known.first_of(row, known.QIDS)[0], reason)
                 own |= {one.qid} if one.own_id else set()
             texts += [
                 (number, field, graded(field, grade, lambda whole, qid=one.qid: Judgment(qid, "", whole)), text)  # type: ignore[misc]
@@ -92,7 +78,7 @@ def read(path: Path, progress: Progress) -> ParsedInput:
             rated += [(number, (one.qid, field, memory_id, grade)) for field, memory_id, grade in one.ids]
             if not one.ids and not one.texts and (one.query is None or one.query.answerable is None):
                 empty[one.qid] = None
-            ranked += named(row, RETURNED)[: 1 - len(ranked)]
+            ranked += known.named(row, known.RETURNED)[: 1 - len(ranked)]
             unknown.see(row, [name for name in row if not _is_read(name)])
     collected = collect_judgments(str(path), rated, lambda given: judgment_of(*given), errors)
     return ParsedInput(
@@ -124,29 +110,29 @@ def _notes(path: Path, empty: Mapping[str, None], ranked: list[str]) -> Iterator
 
 
 def _is_read(name: str) -> bool:
-    known = plain(name) in (*QIDS, *ASKED, *TYPES, "project", "as_of", "answerable", "note")
-    return known or any(role.fullmatch(plain(name)) for role in (WANTED, UNWANTED, RETURNED))
+    listed = known.plain(name) in (*known.QIDS, *known.ASKED, *TYPES, "project", "as_of", "answerable", "note")
+    return listed or any(role.fullmatch(known.plain(name)) for role in (known.WANTED, known.UNWANTED, known.RETURNED))
 
 
 def _parse(row: Row) -> _Expected:
-    field, words = first_of(row, ASKED)
-    id_field, given = first_of(row, QIDS)
+    field, words = known.first_of(row, known.ASKED)
+    id_field, given = known.first_of(row, known.QIDS)
     query, qid = None, "" if given is None else identifier({id_field: given}, id_field)
     if field:
         text = clean_words(required_text({field: words}, field))
         of_query = {name: row.get(name) for name in ("project", "as_of", "answerable")}
-        kind = first_of(row, TYPES)[1]
+        kind = known.first_of(row, TYPES)[1]
         qid = qid or derived_id("q", text)
         query = parse_query({"qid": qid, "query": text, **of_query, "type": None if kind is None else str(kind)})
     elif not qid:
-        raise FieldError(ASKED[0], "is missing")
+        raise FieldError(known.ASKED[0], "is missing")
     items = [
         (name, *item)
-        for role, grade in ((WANTED, GRADE), (UNWANTED, 0))
-        for name in named(row, role)
-        for item in items_of(name, row[name], grade)
+        for role, grade in ((known.WANTED, GRADE), (known.UNWANTED, 0))
+        for name in known.named(row, role)
+        for item in known.items_of(name, row[name], grade)
     ]
-    sure = any(only_ids(name) for name, *_ in items)
+    sure = any(known.only_ids(name) for name, *_ in items)
     texts = () if sure else tuple(item for item in items if _is_text(item[1]))
     ids = tuple(item for item in items if sure or not _is_text(item[1]))
     return _Expected(qid, query, ids, texts, given is not None)
@@ -188,7 +174,10 @@ def _in_document(document: Any, depth: int = 0) -> list[Any] | None:
     by_qid = [{"qid": qid, **row} for qid, row in document.items() if isinstance(row, dict)]
     if by_qid and len(by_qid) == len(document) and all(map(expects, by_qid)):
         return list(by_qid)
-    words, wanted = document.get("queries"), next((document[name] for name in named(document, WANTED)), None)
+    words, wanted = (
+        document.get("queries"),
+        next((document[name] for name in known.named(document, known.WANTED)), None),
+    )
     if isinstance(words, dict) and isinstance(wanted, dict):
         return [{"qid": qid, "query": text, "relevant_ids": wanted.get(qid)} for qid, text in words.items()]
     inner = (_in_document(value, depth + 1) for value in document.values() if isinstance(value, list | dict))
@@ -197,18 +186,20 @@ def _in_document(document: Any, depth: int = 0) -> list[Any] | None:
 
 def expects(row: Row) -> bool:
     """Whether a row names a query, by its words or an id, and memories that should come to it, by what may be ids."""
-    keys = {plain(first_of(row, names)[0]) for names in (ASKED, QIDS)} - {""}
-    if not keys or is_sample({plain(name) for name in row}):
+    keys = {known.plain(known.first_of(row, names)[0]) for names in (known.ASKED, known.QIDS)} - {""}
+    if not keys or is_sample({known.plain(name) for name in row}):
         return False
-    sure, names = bool(keys - ANY_ROW), [] if "content" in row else named(row, WANTED)
-    return any((sure or SURE.fullmatch(plain(name))) and _may_be_ids(name, row[name]) for name in names)
+    sure, names = bool(keys - known.ANY_ROW), [] if "content" in row else known.named(row, known.WANTED)
+    return any((sure or known.SURE.fullmatch(known.plain(name))) and _may_be_ids(name, row[name]) for name in names)
 
 
 def _may_be_ids(name: str, value: Any) -> bool:
     """Whether a value may be ids: under a name that does not say so a list or an object."""
     if isinstance(value, list):
         return all(isinstance(item, str | int | dict) for item in value)
-    return isinstance(value, dict) or (isinstance(value, str | int) and not isinstance(value, bool) and only_ids(name))
+    return isinstance(value, dict) or (
+        isinstance(value, str | int) and not isinstance(value, bool) and known.only_ids(name)
+    )
 
 
 def sniff(sample: Sample) -> bool:
@@ -220,7 +211,7 @@ def sniff(sample: Sample) -> bool:
     else:
         rows = _first_cells(sample)
     rows = [row for row in rows if isinstance(row, dict)]
-    feedback = any("noise_ids" in row for row in rows) and not any(first_of(row, ASKED)[0] for row in rows)
+    feedback = any("noise_ids" in row for row in rows) and not any(known.first_of(row, known.ASKED)[0] for row in rows)
     return bool(rows) and not feedback and sum(map(expects, rows)) * 2 >= len(rows)
 
 
@@ -228,7 +219,7 @@ def _first_cells(sample: Sample) -> list[dict[str, Any]]:
     """The first rows of a table; none if its header has a separate document, beside which `relevant` is a grade."""
     for mark in DELIMITERS:
         names = columns_of(sample.header, mark)
-        if named(names, WANTED) and not {plain(name) for name in names} & {*NAMES["memory_id"]}:
+        if known.named(names, known.WANTED) and not {known.plain(name) for name in names} & {*known.NAMES["memory_id"]}:
             lines = sample.lines[sample.lines.index(sample.header) + 1 :]
             rows = [dict(zip(names, columns_of(line, mark), strict=False)) for line in lines]
             return [{name: _cell(name, row[name]) for name in names} for row in rows if len(row) == len(names)]
@@ -237,10 +228,10 @@ def _first_cells(sample: Sample) -> list[dict[str, Any]]:
 
 def _cell(name: str, cell: str) -> Any:
     """A cell; where it may be ids under a name that does not say so, those ids."""
-    if only_ids(name) or not named([name], WANTED):
+    if known.only_ids(name) or not known.named([name], known.WANTED):
         return cell
     try:
-        items = [item for item, _ in items_of(name, cell, GRADE)]
+        items = [item for item, _ in known.items_of(name, cell, GRADE)]
     except FieldError:
         return cell
     return cell if any(map(_is_text, items)) else items

@@ -14,18 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cems_workbench.errors import InputError, one_line, suggestion
+from cems_workbench.formats.base import files
 from cems_workbench.formats.base.csv_table import DELIMITERS, columns_of
-from cems_workbench.formats.base.files import (
-    OBJECTS,
-    TABLES,
-    Sample,
-    is_comment,
-    parse_json,
-    regular_file,
-    take_sample,
-    type_name,
-    unpacked,
-)
 from cems_workbench.formats.base.format import (
     FORMATS,
     DataSet,
@@ -58,7 +48,7 @@ class Recognised:
     note: str = ""
 
 
-def recognise(sample: Sample) -> Recognised:
+def recognise(sample: files.Sample) -> Recognised:
     """The one format that a file fits. Raises InputError when it fits two of the same breadth, or none."""
     fitting = _fitting(sample)
     if len(fitting) > 1:
@@ -75,7 +65,7 @@ def recognise(sample: Sample) -> Recognised:
     raise InputError(f"{sample.path}: {_none(sample)}")
 
 
-def _fitting(sample: Sample) -> list[Format]:
+def _fitting(sample: files.Sample) -> list[Format]:
     """The formats of the narrowest breadth that say yes."""
     found: list[Format] = []
     for form in sorted(FORMATS.values(), key=lambda form: form.breadth):
@@ -87,7 +77,7 @@ def _fitting(sample: Sample) -> list[Format]:
     return found
 
 
-def _two(sample: Sample, fitting: Sequence[Format]) -> str:
+def _two(sample: files.Sample, fitting: Sequence[Format]) -> str:
     """What a file says that fits several formats, and where they differ: in its rows, or in what each would read of all."""
     firsts = {form.name: _first_row(sample, form) for form in fitting}
     names = " and ".join(f"{form.name} ({form.shape})" if form.shape else form.name for form in fitting)
@@ -98,17 +88,19 @@ def _two(sample: Sample, fitting: Sequence[Format]) -> str:
     return f"fits {names}: {DECIDE}"
 
 
-def _first_row(sample: Sample, form: Format) -> int | None:
+def _first_row(sample: files.Sample, form: Format) -> int | None:
     """The first row, counted from 1, that makes a file one of this format; None if no row alone does."""
     for number, row in enumerate(sample.rows, start=1):
-        alone = Sample(sample.path, objects=(row,)) if sample.objects else Sample(sample.path, document=[row])
+        alone = (
+            files.Sample(sample.path, objects=(row,)) if sample.objects else files.Sample(sample.path, document=[row])
+        )
         with FORMATS.guarded(form.name, InputError):
             if form.sniff(alone):
                 return number
     return None
 
 
-def _none(sample: Sample) -> str:
+def _none(sample: files.Sample) -> str:
     """Why no format takes a file: what was found in it, and what the formats nearest to it need beside that."""
     with sample.path.open("rb") as file:
         head = file.read(1_000)
@@ -126,7 +118,7 @@ def _none(sample: Sample) -> str:
     return f"the format is not recognised{f': {said}' if said else ''}{f'; {near}' if near else ''}; {DECIDE}"
 
 
-def _is_run(sample: Sample, names: Sequence[str]) -> str:
+def _is_run(sample: files.Sample, names: Sequence[str]) -> str:
     """What to say of the results of a system, which have the names of judgments and are none."""
     lines = [line for line in sample.lines if not line.lstrip().startswith("#")]
     if lines and all(map(_RUN.fullmatch, lines)):
@@ -137,21 +129,21 @@ def _is_run(sample: Sample, names: Sequence[str]) -> str:
     return ""
 
 
-def _header(sample: Sample) -> list[str]:
+def _header(sample: files.Sample) -> list[str]:
     """The names in the first line of a table, if a format knows at least one of them or the file's name says that it is a table."""
     line = sample.header
     tried = [line.split() if len(line) < 1_000 else [], *(columns_of(line, mark) for mark in DELIMITERS)]
     known = {plain(name) for form in FORMATS.values() for names in form.needs for name in names}
     counted = [(len({plain(name) for name in names} & known), names) for names in tried]
     best, names = max(counted, key=lambda pair: (pair[0], len(pair[1])))
-    return [name for name in names if name.strip()] if best or sample.path.suffix.lower() in TABLES else []
+    return [name for name in names if name.strip()] if best or sample.path.suffix.lower() in files.TABLES else []
 
 
-def _said(sample: Sample, names: Sequence[str]) -> str:
+def _said(sample: files.Sample, names: Sequence[str]) -> str:
     if names or sample.rows:
         where = "its first object has" if sample.rows else "its header has"
         return f"{where} {one_line(', '.join(names[:MAX_NAMES])) or 'no field'}{' …' if names[MAX_NAMES:] else ''}"
-    if sample.lines and all(map(is_comment, sample.lines)):
+    if sample.lines and all(map(files.is_comment, sample.lines)):
         return "it has nothing but comments"
     if not sample.lines:
         return "" if sample.document is not None else "it has no line of text"
@@ -160,15 +152,15 @@ def _said(sample: Sample, names: Sequence[str]) -> str:
         width = widths.pop() if len(widths) == 1 and len(sample.lines) > 1 else 0
         return f"its lines have {width} columns without a header" if width > 1 else ""
     try:
-        return f"its first line is {type_name(parse_json(sample.lines[0]))}, not an object"
+        return f"its first line is {files.type_name(files.parse_json(sample.lines[0]))}, not an object"
     except ValueError as error:
         return f"its first line {error}"
 
 
-def _nearest(sample: Sample, names: Iterable[str]) -> list[str]:
+def _nearest(sample: files.Sample, names: Iterable[str]) -> list[str]:
     """The formats of which the fewest names are missing, each with what is missing of it."""
     there = {plain(name) for name in names}
-    carriers = {*(OBJECTS if sample.rows else TABLES)}
+    carriers = {*(files.OBJECTS if sample.rows else files.TABLES)}
     kind = "field" if sample.rows else "column"
     instead = "a table instead of objects" if sample.rows else "JSON objects instead of a table"
     found = []
@@ -193,8 +185,8 @@ def detect(path: Path) -> str:
 
     Raises InputError for a file that cannot be read, that fits two formats, or that none recognises, with what the nearest need.
     """
-    with unpacked(Path(path)) as plain:
-        return recognise(take_sample(plain)).form.name
+    with files.unpacked(Path(path)) as plain:
+        return recognise(files.take_sample(plain)).form.name
 
 
 def log_format(path: Path) -> str | None:
@@ -251,8 +243,8 @@ def _read(found: Recognised | None, path: Path, progress: Progress) -> ParsedInp
     """What a file or data set holds, read in a format, or in the one that it is recognised as."""
     if os.path.isdir(path) and found is not None:
         return _read_plain(found, path, progress)
-    with unpacked(path) as plain:
-        parsed = _read_plain(found or recognise(take_sample(plain)), plain, progress)
+    with files.unpacked(path) as plain:
+        parsed = _read_plain(found or recognise(files.take_sample(plain)), plain, progress)
     if plain == path:
         return parsed
     errors = (replace(error, source=str(path)) for error in parsed.errors)
@@ -296,7 +288,7 @@ def _sources(
         try:
             _check_name(entry)
             if not entry.is_dir():
-                regular_file(entry)
+                files.regular_file(entry)
         except InputError as error:
             errors.append(RowError(_encodable(entry), 0, _without_path(error, Path(_encodable(entry)))))
             continue
@@ -308,8 +300,8 @@ def _sources(
                 skipped.append((entry.name, f"is a directory{_inside(entry)}; import it by its own path"))
             continue
         try:
-            with unpacked(entry) as plain:
-                found = recognise(take_sample(plain))
+            with files.unpacked(entry) as plain:
+                found = recognise(files.take_sample(plain))
         except InputError as error:
             skipped.append((entry.name, _without_path(error, entry).removesuffix(f"; {DECIDE}")))
             continue

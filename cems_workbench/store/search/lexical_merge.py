@@ -18,16 +18,7 @@ from numpy.typing import NDArray
 
 from cems_workbench.progress import Progress
 from cems_workbench.records import ENGLISH
-from cems_workbench.store.search import tokenizer
-from cems_workbench.store.search.columns import (
-    Column,
-    SortedTexts,
-    compact,
-    create_columns,
-    from_arrow,
-    smallest_dtype,
-    spans,
-)
+from cems_workbench.store.search import columns, tokenizer
 from cems_workbench.store.search.directory import Manifest, Segment, delete_more, new_segment, publish
 from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.lexical_segment import LexicalSegment, SegmentDraft, text_tables
@@ -46,15 +37,19 @@ def merge(path: Path, parts: Sequence[LiveSegment[LexicalSegment]]) -> None:
     postings = np.concatenate(([0], np.cumsum(terms.counts)))
     word_ends = np.cumsum(whole.in_order(whole.word_sizes))
     occurrences = int(terms.counts.sum())
-    made = create_columns(
+    made = columns.create_columns(
         path,
         whole.columns()
         | text_tables(whole.of_rows([part.lengths for part in whole.segments]), terms.texts, words.texts)
-        | {"postings": compact(postings), "word_counts": compact(words.counts), "memory_word_ends": compact(word_ends)},
+        | {
+            "postings": columns.compact(postings),
+            "word_counts": columns.compact(words.counts),
+            "memory_word_ends": columns.compact(word_ends),
+        },
         {
             "documents": (np.int32, [occurrences]),
             "counts": (np.result_type(np.uint8, *kinds), [occurrences]),
-            "memory_words": (smallest_dtype(len(words)), [int(words.counts.sum())]),
+            "memory_words": (columns.smallest_dtype(len(words)), [int(words.counts.sum())]),
         },
     )
     for first, last in _blocks(postings):
@@ -102,7 +97,7 @@ def _count_terms(segment: LexicalSegment, rows: NDArray[np.int64]) -> NDArray[np
 class _Union:
     """The distinct terms, or words, of several segments that live memories still use."""
 
-    def __init__(self, texts: Sequence[SortedTexts], counts: Sequence[NDArray[np.int64]]) -> None:
+    def __init__(self, texts: Sequence[columns.SortedTexts], counts: Sequence[NDArray[np.int64]]) -> None:
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -113,7 +108,7 @@ class _Union:
         ]
         found = pc.unique(pa.concat_arrays(kept))
         found = found.take(pc.sort_indices(found))
-        self.texts = from_arrow(found)
+        self.texts = columns.from_arrow(found)
         self.counts = np.zeros(len(found), np.int64)
         self.numbers: list[NDArray[np.int64]] = []
         """For each segment the number of each of its texts in the union; -1 if unused."""
@@ -138,7 +133,7 @@ def _blocks(postings: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _merge_postings(whole: _MergedTexts, first: int, last: int, made: dict[str, Column]) -> None:
+def _merge_postings(whole: _MergedTexts, first: int, last: int, made: dict[str, columns.Column]) -> None:
     """Write the postings of the terms from `first` up to `last`."""
     keys, counts = [], []
     for part, numbers, text_numbers in zip(whole.segments, whole.terms.numbers, whole.text_numbers, strict=True):
@@ -162,7 +157,7 @@ def _merge_postings(whole: _MergedTexts, first: int, last: int, made: dict[str, 
     made["counts"][place : place + len(key)] = np.concatenate(counts)[order]
 
 
-def _copy_words(whole: _MergedTexts, place: int, ends: NDArray[np.int64], made: Column) -> None:
+def _copy_words(whole: _MergedTexts, place: int, ends: NDArray[np.int64], made: columns.Column) -> None:
     """Write the words of a part's memories to their new positions."""
     sizes, live, numbers = whole.word_sizes[place], whole.memories[place], whole.words.numbers[place]
     # By the longest memory, so that no block exceeds BLOCK_POSTINGS words.
@@ -170,7 +165,7 @@ def _copy_words(whole: _MergedTexts, place: int, ends: NDArray[np.int64], made: 
     for start in range(0, len(live), step):
         some = slice(start, start + step)
         end = ends[whole.numbers[place][some]]
-        made[spans(end - sizes[some], end)] = numbers[whole.segments[place].words_of(live[some])]
+        made[columns.spans(end - sizes[some], end)] = numbers[whole.segments[place].words_of(live[some])]
 
 
 PROGRESS_LABEL = "indexing words"

@@ -14,16 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.records import ENGLISH
-from cems_workbench.store.search.columns import (
-    Column,
-    SortedTexts,
-    Texts,
-    compact,
-    create_columns,
-    smallest_dtype,
-    spans,
-    text_columns,
-)
+from cems_workbench.store.search import columns as arrays
 from cems_workbench.store.search.directory import Segment, new_segment
 from cems_workbench.store.search.entries import WHOLE_MEMORY, Document, Labels
 from cems_workbench.store.search.segments import SHARED_COLUMNS, SegmentFile, shared_columns
@@ -51,25 +42,25 @@ class LexicalSegment(SegmentFile):
         "memory_word_ends": "where the words of each memory end",
     }
 
-    def __init__(self, path: Path, columns: Mapping[str, Column] | None = None) -> None:
+    def __init__(self, path: Path, columns: Mapping[str, arrays.Column] | None = None) -> None:
         super().__init__(path, columns)
-        self.terms = SortedTexts(self.columns["terms"], self.columns["term_ends"])
-        self.words = SortedTexts(self.columns["words"], self.columns["word_ends"])
-        self.lengths: Column = self.columns["lengths"]
+        self.terms = arrays.SortedTexts(self.columns["terms"], self.columns["term_ends"])
+        self.words = arrays.SortedTexts(self.columns["words"], self.columns["word_ends"])
+        self.lengths: arrays.Column = self.columns["lengths"]
         self.documents: NDArray[np.int32] = self.columns["documents"]
-        self.counts: Column = self.columns["counts"]
+        self.counts: arrays.Column = self.columns["counts"]
 
     def posting(self, term: str) -> slice:
         """The slice of a term's postings; empty if no text has it."""
         number = self.terms.find(term)
         return slice(0, 0) if number < 0 else slice(*map(int, self.columns["postings"][number : number + 2]))
 
-    def words_of(self, memories: NDArray[np.int64]) -> Column:
+    def words_of(self, memories: NDArray[np.int64]) -> arrays.Column:
         """The words of these memories, once per memory."""
         ends = self.columns["memory_word_ends"]
         # For memory 0 the index is -1, and its value is not used.
         begins = np.where(memories > 0, ends[memories - 1], 0)
-        found: Column = self.columns["memory_words"][spans(begins, ends[memories])]
+        found: arrays.Column = self.columns["memory_words"][arrays.spans(begins, ends[memories])]
         return found
 
     def count_words(self, live: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -155,17 +146,17 @@ class SegmentDraft:
     def write(self, directory: Path) -> Segment:
         """Write the segment to a new file. Raises OSError."""
         segment = new_segment()
-        create_columns(directory / segment.name, self._inverted())
+        arrays.create_columns(directory / segment.name, self._inverted())
         return segment
 
     def in_memory(self) -> LexicalSegment:
         return LexicalSegment(Path("in memory"), self._inverted())
 
-    def _inverted(self) -> dict[str, Column]:
+    def _inverted(self) -> dict[str, arrays.Column]:
         order = np.array(sorted(range(len(self._ids)), key=self._ids.__getitem__), np.int64)
         sizes = _array(self._sizes)
         begins = np.cumsum(sizes) - sizes
-        texts = spans(begins[order], (begins + sizes)[order])  # the texts in their new order
+        texts = arrays.spans(begins[order], (begins + sizes)[order])  # the texts in their new order
         lengths, seqs = _array(self._lengths), _array(self._seqs)
         place = np.empty(len(texts), np.int64)
         place[texts] = np.arange(len(texts))
@@ -176,28 +167,35 @@ class SegmentDraft:
         memory[order] = np.arange(len(order))
         owner = np.repeat(memory, _array(self._word_sizes))
         pairs, _ = _count_pairs(owner, word_rank[_array(self._word_tokens)], len(words))
-        used = (pairs % max(1, len(words))).astype(smallest_dtype(len(words)))
+        used = (pairs % max(1, len(words))).astype(arrays.smallest_dtype(len(words)))
         filters = np.repeat(_array(self._filters).reshape(-1, 2)[order], sizes[order], axis=0)
-        ids = text_columns(self._ids[i] for i in order.tolist())
+        ids = arrays.text_columns(self._ids[i] for i in order.tolist())
         columns = shared_columns(ids, sizes[order], seqs[texts], filters, self._labels)
         return (
             columns
-            | text_tables(lengths[texts], text_columns(terms), text_columns(words))
+            | text_tables(lengths[texts], arrays.text_columns(terms), arrays.text_columns(words))
             | {
-                "postings": compact(np.searchsorted(keys, np.arange(len(terms) + 1) * max(1, len(texts)))),
+                "postings": arrays.compact(np.searchsorted(keys, np.arange(len(terms) + 1) * max(1, len(texts)))),
                 "documents": (keys % max(1, len(texts))).astype(np.int32),
-                "counts": compact(counts),
-                "word_counts": compact(np.bincount(used, minlength=len(words))),
+                "counts": arrays.compact(counts),
+                "word_counts": arrays.compact(np.bincount(used, minlength=len(words))),
                 "memory_words": used,
-                "memory_word_ends": compact(np.searchsorted(pairs, np.arange(1, len(order) + 1) * max(1, len(words)))),
+                "memory_word_ends": arrays.compact(
+                    np.searchsorted(pairs, np.arange(1, len(order) + 1) * max(1, len(words)))
+                ),
             }
         )
 
 
-def text_tables(lengths: Column, terms: Texts, words: Texts) -> dict[str, Column]:
+def text_tables(lengths: arrays.Column, terms: arrays.Texts, words: arrays.Texts) -> dict[str, arrays.Column]:
     """The columns of the texts' lengths, of the terms and of the words."""
-    tables = {"terms": terms[0], "term_ends": compact(terms[1]), "words": words[0], "word_ends": compact(words[1])}
-    return {"lengths": compact(lengths), **tables}
+    tables = {
+        "terms": terms[0],
+        "term_ends": arrays.compact(terms[1]),
+        "words": words[0],
+        "word_ends": arrays.compact(words[1]),
+    }
+    return {"lengths": arrays.compact(lengths), **tables}
 
 
 def _rank_texts(numbers: dict[str, int]) -> tuple[list[str], NDArray[np.int64]]:

@@ -17,16 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import StoreError
-from cems_workbench.store.search.columns import (
-    Column,
-    SortedTexts,
-    Texts,
-    as_bytes,
-    compact,
-    from_arrow,
-    read_columns,
-    spans,
-)
+from cems_workbench.store.search import columns as arrays
 from cems_workbench.store.search.directory import Segment, read_deleted
 from cems_workbench.store.search.entries import WHOLE_MEMORY, EntryId, FilterMasks, Labels, entry_id
 
@@ -49,18 +40,18 @@ class SegmentFile:
     KIND: ClassVar[str]
     """What a message calls it."""
 
-    def __init__(self, path: Path, columns: Mapping[str, Column] | None = None) -> None:
+    def __init__(self, path: Path, columns: Mapping[str, arrays.Column] | None = None) -> None:
         """Open a segment's file, or take its columns. Raises StoreError if the file is missing or damaged."""
         self.path = path
         try:
-            columns = read_columns(path) if columns is None else columns
-            self.columns: dict[str, Column] = {name: columns[name] for name in self.COLUMNS}
+            columns = arrays.read_columns(path) if columns is None else columns
+            self.columns: dict[str, arrays.Column] = {name: columns[name] for name in self.COLUMNS}
             self.labels: dict[str, list[str | None]] = json.loads(self.columns["labels"].tobytes())
             self.masks = FilterMasks(self.columns["filters"], self.labels)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{self.KIND} {path} is damaged ({error}); doctor --repair rebuilds it") from error
-        self.ids = SortedTexts(self.columns["ids"], self.columns["id_ends"])
-        self.starts: Column | None = self.columns["starts"] if len(self.columns["starts"]) else None
+        self.ids = arrays.SortedTexts(self.columns["ids"], self.columns["id_ends"])
+        self.starts: arrays.Column | None = self.columns["starts"] if len(self.columns["starts"]) else None
         self.size = len(self.columns["filters"])
         """Number of rows."""
 
@@ -70,7 +61,7 @@ class SegmentFile:
 
     def all_rows(self, memories: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows of these memories, in the same order."""
-        return memories if self.starts is None else spans(self.starts[memories], self.starts[memories + 1])
+        return memories if self.starts is None else arrays.spans(self.starts[memories], self.starts[memories + 1])
 
     def sizes(self, memories: NDArray[np.int64]) -> NDArray[np.int64]:
         if self.starts is None:
@@ -137,17 +128,19 @@ def live_segment(kind: type[File], directory: Path, segment: Segment) -> LiveSeg
     return LiveSegment(open_segment(kind, directory / segment.name), read_deleted(directory, segment))
 
 
-def shared_columns(ids: Texts, sizes: Column, seqs: Column, filters: Column, labels: Labels) -> dict[str, Column]:
+def shared_columns(
+    ids: arrays.Texts, sizes: arrays.Column, seqs: arrays.Column, filters: arrays.Column, labels: Labels
+) -> dict[str, arrays.Column]:
     """The SHARED_COLUMNS of a segment; `sizes` is the number of rows of each memory, `filters` has the numbers of `labels`."""
     nothing = np.zeros(0, np.int32)
     starts = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
     return {
         "ids": ids[0],
-        "id_ends": compact(ids[1]),
+        "id_ends": arrays.compact(ids[1]),
         "starts": nothing if len(sizes) == len(seqs) else starts,
         "seqs": nothing if (seqs == WHOLE_MEMORY).all() else seqs.astype(np.int32),
-        "filters": compact(filters.reshape(-1, 2)),
-        "labels": as_bytes(json.dumps(labels.listed, ensure_ascii=False)),
+        "filters": arrays.compact(filters.reshape(-1, 2)),
+        "labels": arrays.as_bytes(json.dumps(labels.listed, ensure_ascii=False)),
     }
 
 
@@ -165,7 +158,7 @@ class Merge(Generic[File]):
         ids: pa.Array[Any] = pa.concat_arrays([part.ids.arrow().take(pa.array(own)) for part, own in live])
         self.order = pc.sort_indices(ids).to_numpy(zero_copy_only=False).astype(np.int64)
         """Sorts the concatenated memories of all parts by id."""
-        self.ids = from_arrow(ids.take(pa.array(self.order)))
+        self.ids = arrays.from_arrow(ids.take(pa.array(self.order)))
         self.sizes = self.in_order([part.sizes(own) for part, own in live])
         starts = np.cumsum(self.sizes) - self.sizes
         numbers = np.empty(len(self.order), np.int64)
@@ -175,7 +168,7 @@ class Merge(Generic[File]):
         """The new numbers of these memories."""
         self.rows = [part.all_rows(own) for part, own in live]
         """The live rows of each part."""
-        self.new_rows = [spans(starts[new], starts[new] + self.sizes[new]) for new in self.numbers]
+        self.new_rows = [arrays.spans(starts[new], starts[new] + self.sizes[new]) for new in self.numbers]
         self.size = int(self.sizes.sum())
 
     def in_order(self, columns: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -183,14 +176,14 @@ class Merge(Generic[File]):
         values: NDArray[np.int64] = np.concatenate(columns)[self.order]
         return values
 
-    def of_rows(self, columns: Sequence[Column], shape: tuple[int, ...] = ()) -> Column:
+    def of_rows(self, columns: Sequence[arrays.Column], shape: tuple[int, ...] = ()) -> arrays.Column:
         """Values of the rows of each part, in their new order."""
         found = np.empty((self.size, *shape), np.int32)
         for rows, new, column in zip(self.rows, self.new_rows, columns, strict=True):
             found[new] = column[rows]
         return found
 
-    def columns(self) -> dict[str, Column]:
+    def columns(self) -> dict[str, arrays.Column]:
         """The SHARED_COLUMNS of the merged segment."""
         labels = Labels()
         filters, seqs = [], []

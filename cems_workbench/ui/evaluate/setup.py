@@ -55,19 +55,9 @@ from cems_workbench.ui.evaluate.state import (
     set_widgets,
 )
 from cems_workbench.ui.inspect import state
+from cems_workbench.ui.kit import widgets
 from cems_workbench.ui.kit.html import capital, plain, render
 from cems_workbench.ui.kit.tables import HELP
-from cems_workbench.ui.kit.widgets import (
-    draw_bundled_notice,
-    draw_effects,
-    draw_provenance,
-    empty,
-    errors_shown,
-    offer_gather,
-    offer_job,
-    opened_popover,
-    remembered,
-)
 
 DEFAULT_MEASURES = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
 FAST_PRESET = "recollection"
@@ -92,12 +82,12 @@ def choose(resources: Resources) -> Choice | None:
     boxes = st.columns([3, 2, 2, 2], vertical_alignment="bottom")
     name = set_box(boxes[0], "evaluate", options, sets, file)
     opened = file if name == OPENED_FILE else None
-    kind = JUDGES[boxes[1].selectbox("Judgments", list(JUDGES), **remembered("evaluate:judges"))]
+    kind = JUDGES[boxes[1].selectbox("Judgments", list(JUDGES), **widgets.remembered("evaluate:judges"))]
     grade = _relevant_from(boxes[2], name, sets.get(name), opened, resources)
     within_help = HELP["evaluate:only_project"] + " Does not apply to an opened evidence file."
     within = within_box(boxes[3], "evaluate", within_help, disabled=opened is not None) and opened is None
     if not traced:
-        draw_effects(dict(configs), within)
+        widgets.draw_effects(dict(configs), within)
     measures = _measures(grade)
     _further(resources)
     if not configs:
@@ -121,13 +111,13 @@ def set_box(
             return f"file {file.name}"
         return f"{neutralise(name)} · {sets[name].size} queries · version {sets[name].version}"
 
-    name: str = box.selectbox("Query set", options, format_func=shown, **remembered(f"{of}:set"))
+    name: str = box.selectbox("Query set", options, format_func=shown, **widgets.remembered(f"{of}:set"))
     return name
 
 
 def within_box(box: DeltaGenerator, of: str, help: str | None = None, *, disabled: bool = False) -> bool:
     """Draw the choice to search only the project of each query on the page `of`."""
-    key = remembered(f"{of}:only_project", help or HELP["evaluate:only_project"])
+    key = widgets.remembered(f"{of}:only_project", help or HELP["evaluate:only_project"])
     return bool(box.toggle("Within the project", disabled=disabled, **key))
 
 
@@ -148,7 +138,7 @@ def chosen_selection(
 def draw_nothing(title: str, template: str, has_queries: bool) -> None:
     """Draw an empty state for a store without judged queries."""
     lacking = "None of its queries is judged yet." if has_queries else "This store has no queries yet."
-    empty(title, render(template, lacking=lacking))
+    widgets.empty(title, render(template, lacking=lacking))
 
 
 def _traced(query_set: str, resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
@@ -167,7 +157,7 @@ def _configs(resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
     """The chosen configs; at first the preset and the config as set in Inspect, or, while unchanged, another preset."""
     options, preset = config_options(resources).configs, state.present().preset
     other = PRESENT_NAME if state.changed_parameters() else FAST_PRESET if preset != FAST_PRESET else "cems"
-    names = st.multiselect("Configs", list(options), default=[preset, other], **remembered("evaluate:configs"))
+    names = st.multiselect("Configs", list(options), default=[preset, other], **widgets.remembered("evaluate:configs"))
     return tuple((name, options[name]) for name in names)
 
 
@@ -229,7 +219,7 @@ def _further(resources: Resources) -> None:
 
 def _config_file() -> None:
     help = "Compare a config from a file, in any export format"
-    box = opened_popover("Config file", "evaluate:config", ":material/upload_file:", help, width=360)
+    box = widgets.opened_popover("Config file", "evaluate:config", ":material/upload_file:", help, width=360)
     if box is None:
         return
     with box:
@@ -237,7 +227,7 @@ def _config_file() -> None:
         help = "An .env changes only the parameters it names; the others are those set in Inspect."
         upload = st.file_uploader("Config", kinds, key="evaluate:config_file", help=help)
         if upload and st.button("Add to comparison", key="evaluate:config_add", type="primary"):
-            with errors_shown():
+            with widgets.errors_shown():
                 _bring_in(upload.name, upload.getvalue())
         for line in page.get().file_warnings:
             st.warning(plain(line))
@@ -265,9 +255,9 @@ def _measures(grade: int) -> tuple[Measure, ...] | None:
         offered_measures(),
         default=list(DEFAULT_MEASURES),
         accept_new_options=True,
-        **remembered("evaluate:measures", f"You can type others, such as hit@3 or nDCG@5. {measures_help()}"),
+        **widgets.remembered("evaluate:measures", f"You can type others, such as hit@3 or nDCG@5. {measures_help()}"),
     )
-    with errors_shown():
+    with widgets.errors_shown():
         return parse_measures(" ".join(names), grade)
     return None
 
@@ -279,16 +269,16 @@ MAX_UPLOAD_MB = 2000
 def draw_files(resources: Resources) -> None:
     """Draw a popover with a path and an upload, and the reason if the file is refused."""
     help = "Measure on a file written by the command gather, here or elsewhere; no models are called"
-    box = opened_popover("Evidence file", "evaluate:file", ":material/folder_open:", help, width=420)
+    box = widgets.opened_popover("Evidence file", "evaluate:file", ":material/folder_open:", help, width=420)
     if box is None:
         return
     with box:
-        typed = remembered("evaluate:file_path")
+        typed = widgets.remembered("evaluate:file_path")
         path = st.text_input("Path", placeholder="/…/team.evidence", **typed).strip()
         upload = st.file_uploader("or upload it", key="evaluate:file_upload", max_upload_size=MAX_UPLOAD_MB)
         if st.button("Open the file", key="evaluate:file_open", disabled=not (path or upload)):
             page.update(offered=None)
-            with errors_shown():
+            with widgets.errors_shown():
                 _offer(path, upload, resources)
         offered = page.get().offered
         if offered is None:
@@ -384,7 +374,7 @@ def draw_missing_scores(
     done, kept = False, "Computed scores are kept; scoring can be resumed."
     if scorable and not why_not:
         about: Any = {"icon": ICON, "warn": True, "kept": kept, "help": HELP["evaluate:score"]}
-        done = offer_job(f"{key}:score", message, label, score, **about)
+        done = widgets.offer_job(f"{key}:score", message, label, score, **about)
     else:
         st.warning(message, icon=ICON)
     if more:
@@ -406,7 +396,7 @@ Missing = Sequence[tuple[str, PipelineConfig]]
 def offer(missing: Missing, measured: Sequence[EvaluationReport], choice: Choice, resources: Resources) -> bool:
     """Show what is missing and gather it on request; True once everything is gathered."""
     paces = [(row.evaluation.config, row.evaluation.cost.get("ms_per_query")) for row in measured]
-    return bool(missing) and offer_gather(
+    return bool(missing) and widgets.offer_gather(
         "evaluate",
         [(name, config, choice.selection) for name, config in missing],
         "after that every change of a weight or threshold is measured at once",
@@ -426,7 +416,7 @@ def draw_answered(measured: Sequence[EvaluationReport], choice: Choice, resource
             discard_evidence(row.evaluation.config, choice.selection, resources)
 
     said = "; ".join(f"{row.name}: lists {row.answered}" for row in asked)
-    draw_provenance("evaluate", said, None if choice.opened is not None else ask_again)
+    widgets.draw_provenance("evaluate", said, None if choice.opened is not None else ask_again)
 
 
 def draw_sample(choice: Choice, resources: Resources) -> None:
@@ -437,7 +427,7 @@ def draw_sample(choice: Choice, resources: Resources) -> None:
     if figures is None:
         return
     st.markdown("## Presets on the sample set")
-    draw_bundled_notice(
+    widgets.draw_bundled_notice(
         "evaluate",
         figures,
         "Gather measures the configs chosen above on this machine.",

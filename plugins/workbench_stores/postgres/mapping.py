@@ -25,19 +25,9 @@ from cems_workbench.formats.base.payload import USER_NAMES, Names, used_names
 from cems_workbench.sources.rows import SAMPLE_ROWS, payload_of
 from workbench_stores.mapping import check_names, checked_distance, given_fields, no_column
 from workbench_stores.postgres import catalog
+from workbench_stores.postgres import layout as pg
 from workbench_stores.postgres.catalog import Table
 from workbench_stores.postgres.connection import Reader
-from workbench_stores.postgres.layout import (
-    JSON_TYPES,
-    TEXT_TYPES,
-    Layout,
-    is_short,
-    outers_of,
-    read_columns,
-    split_path,
-    table_layout,
-    unique_columns,
-)
 
 REQUIRED = ("table", "id", "text", "vector")
 _OF_THE_TABLE = ("id", "text", "vector")
@@ -63,7 +53,7 @@ def mapped_table(reader: Reader, name: str, plain: str) -> Table:
     return table
 
 
-def mapped(reader: Reader, mapping: Mapping[str, Any], table: Table, kind: str = "table") -> Layout:
+def mapped(reader: Reader, mapping: Mapping[str, Any], table: Table, kind: str = "table") -> pg.Layout:
     """The layout of a whole mapping. Raises InputError if it does not fit the table."""
     for name in ("id", "vector"):
         if mapping[name] not in table.columns:
@@ -74,7 +64,7 @@ def mapped(reader: Reader, mapping: Mapping[str, Any], table: Table, kind: str =
         raise InputError(f"mapping: vector: {vector.name} is of type {vector.type}, not vector or halfvec")
     given = given_fields(mapping, partial(_check_path, table))
     states = [name for name in STATE_NAMES.values() if name in table.columns]
-    layout = table_layout(
+    layout = pg.table_layout(
         reader,
         kind,
         table,
@@ -89,7 +79,7 @@ def mapped(reader: Reader, mapping: Mapping[str, Any], table: Table, kind: str =
     return replace(layout, names=Names(given, (), closed=True), distance=distance)
 
 
-def corrected(layout: Layout, mapping: Mapping[str, Any]) -> Layout:
+def corrected(layout: pg.Layout, mapping: Mapping[str, Any]) -> pg.Layout:
     """The layout with the fields and the distance of a mapping that is not a whole one. Raises InputError if it does not fit."""
     paths = [path for path in mapping.values() if isinstance(path, str)]
     more = {path: made for path in paths if (made := layout.more(path)) is not None}
@@ -103,14 +93,14 @@ def corrected(layout: Layout, mapping: Mapping[str, Any]) -> Layout:
     heads = [head for head in heads if head not in layout.columns]
     return replace(
         layout,
-        columns={**layout.columns, **read_columns(layout.table, heads), **more},
+        columns={**layout.columns, **pg.read_columns(layout.table, heads), **more},
         names=replace(layout.names, given={**layout.names.given, **given}),
         distance=checked_distance(mapping.get("distance"), "mapping: distance") or layout.distance,
     )
 
 
 def _head(table: Table, path: str) -> str:
-    return path if path in table.columns else split_path(table, path)[0]
+    return path if path in table.columns else pg.split_path(table, path)[0]
 
 
 def _check_path(table: Table, field: str, path: str) -> None:
@@ -125,9 +115,9 @@ def _check_path(table: Table, field: str, path: str) -> None:
         raise no_column(table, field, path, table.columns) from None
 
 
-def guessed(reader: Reader, table: Table, plain: str) -> Layout:
+def guessed(reader: Reader, table: Table, plain: str) -> pg.Layout:
     """A layout guessed by names and types. Raises InputError if that is ambiguous."""
-    ids = [*unique_columns(reader, table), *(name for name in ("id", "uuid", "key") if name in table.columns)]
+    ids = [*pg.unique_columns(reader, table), *(name for name in ("id", "uuid", "key") if name in table.columns)]
     text = _text_column(table, ids)
     if text is None or text in _OTHER_FIELDS:
         text = _text_key(reader, table) or text
@@ -138,14 +128,14 @@ def guessed(reader: Reader, table: Table, plain: str) -> Layout:
             f"it has {', '.join(table.columns)}"
         )
     vector = table.vectors[0].name
-    made = table_layout(reader, "table", table, ids[0], text, vector)
+    made = pg.table_layout(reader, "table", table, ids[0], text, vector)
     return replace(made, guess=f"table: {table.schema}.{table.name}, id: {ids[0]}, text: {text}, vector: {vector}")
 
 
 def _text_column(table: Table, ids: list[str]) -> str | None:
     """The column of the text; None if that is ambiguous."""
     columns = table.columns.values()
-    texts = [column.name for column in columns if column.type in TEXT_TYPES and column.name not in ids[:1]]
+    texts = [column.name for column in columns if column.type in pg.TEXT_TYPES and column.name not in ids[:1]]
     # Last: `data` is the text in mem0, but rarely in other tables.
     likely = sorted(NAMES["content"], key=lambda name: name == "data")
     text = next((name for name in likely if name in texts), texts[0] if len(texts) == 1 else None)
@@ -160,15 +150,15 @@ def _text_column(table: Table, ids: list[str]) -> str | None:
 
 def _text_key(reader: Reader, table: Table) -> str | None:
     """The most frequent key of JSON columns that is called as a text is; None if the first rows have none."""
-    columns = [column.name for column in table.columns.values() if column.type in JSON_TYPES]
+    columns = [column.name for column in table.columns.values() if column.type in pg.JSON_TYPES]
     if not columns:
         return None
-    names = Names({}, outers_of(table, columns))
-    read = read_columns(table, columns).values()
+    names = Names({}, pg.outers_of(table, columns))
+    read = pg.read_columns(table, columns).values()
     query = sql.SQL("SELECT {} FROM {} WHERE {} LIMIT {}").format(
         sql.SQL(", ").join(read),
         sql.SQL("{} m").format(table.sql),
-        sql.SQL(" AND ").join(map(is_short, read)),
+        sql.SQL(" AND ").join(map(pg.is_short, read)),
         sql.Literal(SAMPLE_ROWS),
     )
     payloads = [payload_of(columns, columns, row, "", []) for row in reader.rows(query)]

@@ -24,20 +24,8 @@ from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS
 from cems_workbench.formats.base.payload import found_values
 from cems_workbench.records import DELETED_MARK, SUPERSEDES, Relation, RowProblem, TakenChunk, TakenMemory
+from cems_workbench.sources import source as base
 from cems_workbench.sources.rows import Page, PagedSnapshot, Recognised, embedded_texts, usable_vector
-from cems_workbench.sources.source import (
-    BATCH_BYTES,
-    NO_TRIAL,
-    Distance,
-    EngineHit,
-    EngineList,
-    EngineQuery,
-    ListName,
-    SourceInfo,
-    Trial,
-    Vector,
-    too_long,
-)
 from workbench_stores.postgres import catalog
 from workbench_stores.postgres.connection import FUSION_OPTIONS, Database, Reader, Row
 from workbench_stores.postgres.layout import Layout, recognise
@@ -99,7 +87,7 @@ class TableSource:
     def address(self) -> str:
         return self._database.address.plain
 
-    def probe(self) -> SourceInfo:
+    def probe(self) -> base.SourceInfo:
         """Counts, dimension, distance and index. Raises SourceError."""
         with self._database.transaction() as reader:
             engine = catalog.engine(reader, self._database)
@@ -134,7 +122,7 @@ class TableSource:
             if layout.distance is None and planned.index is None:
                 assumed = "no index tells the distance: cosine is assumed"
                 notes.append(f"{assumed}; ?distance=l2 or ?distance=ip says another")
-            return SourceInfo(
+            return base.SourceInfo(
                 kind=layout.kind,
                 engine=engine,
                 memories=memories,
@@ -160,7 +148,7 @@ class TableSource:
         finally:
             own.close()
 
-    def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
+    def search(self, query: base.EngineQuery, trial: base.Trial = base.NO_TRIAL) -> tuple[base.EngineList, ...]:
         """The rows by distance, by words, and as the library fuses both, without deleted and expired ones.
 
         Raises SourceError, InputError for an unknown setting.
@@ -200,12 +188,12 @@ class TableSource:
                     seconds += fused_words[1]
                 elif name in by_words:
                     found, seconds = by_words[name]
-                    hits = [EngineHit(*hit) for hit in found]
+                    hits = [base.EngineHit(*hit) for hit in found]
                 else:
                     near, seconds = search.by_distance(asked[name])
                     high = 1.0 if distance == "cosine" else 0.0
-                    hits = [EngineHit(id, high - far, number) for id, far, number in near]
-                lists.append(EngineList(name, asked[name], tuple(hits), seconds))
+                    hits = [base.EngineHit(id, high - far, number) for id, far, number in near]
+                lists.append(base.EngineList(name, asked[name], tuple(hits), seconds))
         return tuple(lists)
 
     def _fusion(self, layout: Layout, settings: Mapping[str, str]) -> Fusion | None:
@@ -261,8 +249,8 @@ Hits = tuple[list[tuple[str, float, int | None]], float]
 class _Search:
     reader: Reader
     rows: Rows
-    query: EngineQuery
-    distance: Distance
+    query: base.EngineQuery
+    distance: base.Distance
 
     def by_distance(self, asked: int) -> Hits:
         where, values = self.rows.searched(self.query.scope)
@@ -389,10 +377,10 @@ class TableSnapshot(PagedSnapshot):
         good, problems = [], []
         for row in rows:
             id, _, size, others, in_chunks, _ = row
-            if (problem := self.id_problem(id)) or (problem := too_long(id, size or in_chunks, in_chunks)):
+            if (problem := self.id_problem(id)) or (problem := base.too_long(id, size or in_chunks, in_chunks)):
                 problems.append(problem)
-            elif others > BATCH_BYTES:
-                reason = f"{others:,} bytes exceed the limit of {BATCH_BYTES:,}; the row was left out"
+            elif others > base.BATCH_BYTES:
+                reason = f"{others:,} bytes exceed the limit of {base.BATCH_BYTES:,}; the row was left out"
                 problems.append(RowProblem(id, ", ".join(sorted(layout.json_columns)), reason))
             else:
                 good.append(row)
@@ -429,7 +417,7 @@ class TableSnapshot(PagedSnapshot):
         )
         found = self._reader.rows(query, values)
         parts = self._chunks(chosen, values)
-        rows: dict[str, tuple[Row, Vector | None]] = {}
+        rows: dict[str, tuple[Row, base.Vector | None]] = {}
         for row, vector in zip(found, vectors([row[2] for row in found], layout.vector.type), strict=True):
             rows.setdefault(row[0], (row, vector))
         problems: list[RowProblem] = []
@@ -461,7 +449,7 @@ class TableSnapshot(PagedSnapshot):
     def _memory(
         self,
         row: Row,
-        vector: Vector | None,
+        vector: base.Vector | None,
         marker: str,
         parts: Mapping[str, list[tuple[Any, str | None, Any]]],
         problems: list[RowProblem],
@@ -500,7 +488,7 @@ class TableSnapshot(PagedSnapshot):
         payload: Mapping[str, Any],
         parts: list[tuple[Any, str | None, Any]],
         problems: list[RowProblem],
-    ) -> tuple[str, Sequence[TakenChunk], Vector | None]:
+    ) -> tuple[str, Sequence[TakenChunk], base.Vector | None]:
         """The content of a memory, its chunks, and its vector if it is its only text."""
         layout = self._rows.layout.chunks
         assert layout is not None
@@ -542,14 +530,14 @@ def _dimension(reader: Reader, layout: Layout) -> int | None:
     return layout.width or catalog.dimension(reader, layout.table, layout.vector, layout.condition)
 
 
-def _lists(layout: Layout) -> tuple[ListName, ...]:
-    found: list[ListName] = ["vector"]
+def _lists(layout: Layout) -> tuple[base.ListName, ...]:
+    found: list[base.ListName] = ["vector"]
     if layout.lexical is not None:
         found += [layout.lexical.list, *(["source_hybrid"] if layout.fusion else [])]  # type: ignore[list-item]
     return tuple(found)
 
 
-def _nearest(layout: Layout, distance: Distance, where: sql.Composable) -> sql.Composed:
+def _nearest(layout: Layout, distance: base.Distance, where: sql.Composable) -> sql.Composed:
     """The statement of a search by distance, with the parameters `vector` and `asked`."""
     far = sql.SQL("{} {} %(vector)s::{}").format(
         layout.vector_column,
@@ -599,7 +587,7 @@ def _block_ranges(reader: Reader, table: int) -> Iterator[dict[str, str]]:
         yield {"from": f"({start},0)", "to": f"({start + PAGE_BLOCKS},0)"}
 
 
-def vectors(sent: Sequence[bytes | None], kind: str) -> list[Vector | None]:
+def vectors(sent: Sequence[bytes | None], kind: str) -> list[base.Vector | None]:
     """Vectors from pgvector's binary form: int16 dimension, int16 0, then big-endian float4 (`vector`) or float2 (`halfvec`).
 
     Vectors of equal length are rows of one matrix, which is much faster than one by one.
@@ -615,7 +603,7 @@ def vectors(sent: Sequence[bytes | None], kind: str) -> list[Vector | None]:
     return [None if value is None else next(rows) for value in sent]
 
 
-def _literal(vector: Vector, layout: Layout) -> str:
+def _literal(vector: base.Vector, layout: Layout) -> str:
     """The vector of a query as a literal of pgvector without loss, padded as those of the table."""
     stored = layout.vector.dimension
     if layout.width is not None and stored is not None:

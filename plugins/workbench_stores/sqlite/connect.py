@@ -17,25 +17,10 @@ from urllib.parse import quote
 from cems_workbench.errors import InputError, suggestion
 from cems_workbench.formats.base.memory_fields import OPTIONAL_FIELDS
 from cems_workbench.records import DELETED_MARK, Relation, place_of_chunk
+from cems_workbench.sources import source as base
 from cems_workbench.sources.address import Address, parse
 from cems_workbench.sources.collection import CollectionSource, Row
 from cems_workbench.sources.connect import check_options
-from cems_workbench.sources.source import (
-    NO_TRIAL,
-    Batch,
-    Changed,
-    EngineHit,
-    EngineList,
-    EngineQuery,
-    ListName,
-    RowProblem,
-    Snapshot,
-    Source,
-    SourceInfo,
-    TakenChunk,
-    TakenMemory,
-    Trial,
-)
 from workbench_stores.sqlite import table
 from workbench_stores.sqlite.file import DatabaseFile, Reader
 from workbench_stores.sqlite.layout import Layout, SqliteLayout
@@ -67,7 +52,7 @@ def opened_beside(collection: str, address: Address, timeout: float) -> Collecti
 class JoinedSource:
     """A file whose vectors are in a Chroma folder."""
 
-    source: Source
+    source: base.Source
     chroma: CollectionSource
     place: Callable[[str], tuple[str, int] | None]
 
@@ -75,7 +60,7 @@ class JoinedSource:
     def address(self) -> str:
         return self.source.address
 
-    def probe(self) -> SourceInfo:
+    def probe(self) -> base.SourceInfo:
         info, found = self.source.probe(), self.chroma.probe()
         missing = [each for each in info.missing if not each.startswith(NO_VECTORS)]
         note = f"vectors and the vector list are those of {self.chroma.address}, of which a copy is read"
@@ -91,7 +76,7 @@ class JoinedSource:
         )
 
     @contextmanager
-    def snapshot(self) -> Iterator[Snapshot]:
+    def snapshot(self) -> Iterator[base.Snapshot]:
         rows: dict[str, list[tuple[int, str]]] = {}
         for page in self.chroma.row_ids():
             for row_id in page:
@@ -100,14 +85,14 @@ class JoinedSource:
         with self.source.snapshot() as snapshot:
             yield _JoinedSnapshot(snapshot, self.chroma, {memory: sorted(each) for memory, each in rows.items()})
 
-    def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
-        own: dict[ListName, int] = {name: rows for name, rows in query.depths.items() if name != "vector"}
+    def search(self, query: base.EngineQuery, trial: base.Trial = base.NO_TRIAL) -> tuple[base.EngineList, ...]:
+        own: dict[base.ListName, int] = {name: rows for name, rows in query.depths.items() if name != "vector"}
         found = []
         # A row of Chroma has no scope.
         if rows := query.depths.get("vector", 0):
             for each in self.chroma.search(replace(query, depths={"vector": rows}), trial):
                 hits = ((self.place(hit.memory_id), hit.score) for hit in each.hits)
-                kept = tuple(EngineHit(at[0], score, at[1]) for at, score in hits if at is not None)
+                kept = tuple(base.EngineHit(at[0], score, at[1]) for at, score in hits if at is not None)
                 found.append(replace(each, hits=kept))
         # Settings of a trial are Chroma's.
         return (*found, *(self.source.search(replace(query, depths=own)) if own else ()))
@@ -119,7 +104,7 @@ class JoinedSource:
 
 @dataclass
 class _JoinedSnapshot:
-    snapshot: Snapshot
+    snapshot: base.Snapshot
     chroma: CollectionSource
     rows: Mapping[str, Sequence[tuple[int, str]]]
     """(number, id in Chroma) of a memory's texts."""
@@ -132,7 +117,7 @@ class _JoinedSnapshot:
     def relations(self) -> Iterator[Sequence[Relation]]:
         return self.snapshot.relations()
 
-    def batches(self, changed: Changed) -> Iterator[Batch]:
+    def batches(self, changed: base.Changed) -> Iterator[base.Batch]:
         def whole(ids: Sequence[str], markers: Sequence[str]) -> Sequence[str]:
             self._markers = {id: self._marker(id, marker) for id, marker in zip(ids, markers, strict=True)}
             return changed(ids, list(self._markers.values()))
@@ -151,16 +136,18 @@ class _JoinedSnapshot:
         said = f"{marker} {self.rows.get(memory_id, ())}"
         return (DELETED_MARK if deleted else "") + hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
 
-    def _with_chunks(self, taken: TakenMemory, found: Mapping[str, Row], problems: list[RowProblem]) -> TakenMemory:
-        chunks: list[TakenChunk] = []
+    def _with_chunks(
+        self, taken: base.TakenMemory, found: Mapping[str, Row], problems: list[base.RowProblem]
+    ) -> base.TakenMemory:
+        chunks: list[base.TakenChunk] = []
         content = taken.memory.content
         for number, row_id in self.rows.get(taken.memory.id, ()):
             row = found.get(row_id)
             if row is not None and row.text:
-                chunks.append(TakenChunk(number, row.text, row.vector, place_of_chunk(content, row.text, 0)))
+                chunks.append(base.TakenChunk(number, row.text, row.vector, place_of_chunk(content, row.text, 0)))
         if not chunks:
             reason = "is missing: the row can be read and not found by its vector"
-            problems.append(RowProblem(taken.memory.id, "vector", reason))
+            problems.append(base.RowProblem(taken.memory.id, "vector", reason))
         return replace(taken, marker=self._markers[taken.memory.id], chunks=tuple(chunks))
 
 
@@ -170,7 +157,7 @@ OTHER_KINDS = (("embeddings_queue", ("seq_id", "topic"), "chroma"), ("points", (
 """Tables of stores that another kind reads whole, by their folder."""
 
 
-def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> Source:
+def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> base.Source:
     """Open a file: the table of a mapping or of `table=`, else a known layout, else the only table that looks like memories.
 
     Raises InputError for a file, an option or a mapping that does not fit, and SourceError.

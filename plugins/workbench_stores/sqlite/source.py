@@ -26,6 +26,7 @@ from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS, is_true
 from cems_workbench.formats.base.payload import Payload, memory_of
 from cems_workbench.records import DELETED_MARK, Relation
+from cems_workbench.sources import source as base
 from cems_workbench.sources.rows import (
     SAMPLE_ROWS,
     Page,
@@ -35,29 +36,13 @@ from cems_workbench.sources.rows import (
     recognise,
     usable_vector,
 )
-from cems_workbench.sources.source import (
-    BATCH_BYTES,
-    NO_TRIAL,
-    EngineHit,
-    EngineList,
-    EngineQuery,
-    ListName,
-    RowProblem,
-    SourceError,
-    SourceInfo,
-    TakenChunk,
-    TakenMemory,
-    Trial,
-    Vector,
-    too_long,
-)
 from workbench_stores.sqlite import vec0
 from workbench_stores.sqlite.file import DatabaseFile, Reader, Row
 from workbench_stores.sqlite.layout import Chunks, Fts5, Layout, Vectors
 from workbench_stores.sqlite.schema import json_at, quoted
 from workbench_stores.sqlite.vec0 import decoded, distances, matrix_of, score
 
-PAGE_BYTES = BATCH_BYTES // 4
+PAGE_BYTES = base.BATCH_BYTES // 4
 """Bytes of texts and vectors in a page of rows."""
 RELATION_ROWS = 20_000
 MARKER_VERSION = "3"
@@ -68,7 +53,7 @@ HIT_ROWS = 500
 """Fewest candidates of the vector list whose rows are looked up at once."""
 
 LayoutOf = Callable[[Reader], Layout]
-Part = tuple[int, str | None, int | None, Vector | None]
+Part = tuple[int, str | None, int | None, base.Vector | None]
 """The number, text, start and vector of a chunk."""
 
 
@@ -110,7 +95,7 @@ class SqliteSource:
     def close(self) -> None:
         self._file.close()
 
-    def probe(self) -> SourceInfo:
+    def probe(self) -> base.SourceInfo:
         """Counts, vectors and lists. Raises SourceError."""
         with self._file.reading() as reader:
             read = self._read(reader)
@@ -133,7 +118,7 @@ class SqliteSource:
                 notes.append("the source does not name the model of its vectors: some are compared with the embedder's")
             if layout.relations is None:
                 missing.append("no relations between memories but what superseded_by names, so no others are followed")
-            return SourceInfo(
+            return base.SourceInfo(
                 kind=layout.kind,
                 engine=f"SQLite {sqlite3.sqlite_version}",
                 memories=memories,
@@ -152,10 +137,10 @@ class SqliteSource:
         with self._file.reading() as reader:
             yield SqliteSnapshot(reader, self._read(reader))
 
-    def search(self, query: EngineQuery, trial: Trial = NO_TRIAL) -> tuple[EngineList, ...]:
+    def search(self, query: base.EngineQuery, trial: base.Trial = base.NO_TRIAL) -> tuple[base.EngineList, ...]:
         """The lists that the file's engine gives. Raises SourceError."""
         if trial.settings:
-            raise SourceError(f"{self.address}: SQLite has no settings of a search; its vector list is exact")
+            raise base.SourceError(f"{self.address}: SQLite has no settings of a search; its vector list is exact")
         found = []
         with self._file.reading() as reader:
             read = self._read(reader)
@@ -214,19 +199,19 @@ class SqliteSource:
             where += f" AND EXISTS (SELECT 1 FROM {vectors.vec0[0].shadow('rowids')} AS _v WHERE _v.{match})"
         return _counted(reader, f"SELECT {key or '1'} FROM {source} WHERE {where}", key, read.values)
 
-    def _nearest(self, reader: Reader, read: _Read, where: str, query: Vector, asked: int) -> EngineList:
+    def _nearest(self, reader: Reader, read: _Read, where: str, query: base.Vector, asked: int) -> base.EngineList:
         """Every vector is compared, then the best are looked up."""
         vectors = read.layout.found_vectors
         assert vectors is not None and vectors.form.distance is not None
         if query.size != (own := vectors.form.dimension):
-            raise SourceError(f"{self.address}: vectors there have {own} numbers, that of the query {query.size}")
+            raise base.SourceError(f"{self.address}: vectors there have {own} numbers, that of the query {query.size}")
         started = time.perf_counter()
         keys: list[NDArray[Any]] = []
         far: list[NDArray[np.float64]] = []
         for names, rows in _scanned(reader, read, where):
             keys.append(names)
             far.append(distances(rows, query, vectors.form.distance))
-        hits: list[EngineHit] = []
+        hits: list[base.EngineHit] = []
         if keys:
             names, all_far = np.concatenate(keys), np.concatenate(far)
             # NaN, as of a zero vector by cosine, is last and no hit.
@@ -238,12 +223,12 @@ class SqliteSource:
                 known = _hits_of(reader, read, where, [names[i] for i in part])
                 for i in part:
                     near = score(float(all_far[i]), vectors.form.distance)
-                    hits += [EngineHit(memory_id, near, number) for memory_id, number in known.get(names[i], ())]
+                    hits += [base.EngineHit(memory_id, near, number) for memory_id, number in known.get(names[i], ())]
                 if len(hits) >= asked:
                     break
-        return EngineList("vector", asked, tuple(hits[:asked]), time.perf_counter() - started)
+        return base.EngineList("vector", asked, tuple(hits[:asked]), time.perf_counter() - started)
 
-    def _matching(self, reader: Reader, read: _Read, where: str, text: str, asked: int) -> EngineList:
+    def _matching(self, reader: Reader, read: _Read, where: str, text: str, asked: int) -> base.EngineList:
         layout, fts = read.layout, read.layout.fts5
         assert fts is not None
         started = time.perf_counter()
@@ -254,15 +239,15 @@ class SqliteSource:
                 values = {**read.values, "_match": match, "_asked": asked}
                 try:
                     rows = reader.rows(_matching_rows(layout, fts, where), values)
-                except SourceError as error:
+                except base.SourceError as error:
                     # Words that are no query, as one parenthesis: systems answer with nothing.
                     if "fts5: syntax error" not in str(error):
                         raise
-        hits = tuple(EngineHit(row[0], -float(row[2]), row[1]) for row in rows if row[0] is not None)
-        return EngineList(FTS5, asked, hits, time.perf_counter() - started)
+        hits = tuple(base.EngineHit(row[0], -float(row[2]), row[1]) for row in rows if row[0] is not None)
+        return base.EngineList(FTS5, asked, hits, time.perf_counter() - started)
 
 
-FTS5: ListName = "fts5"
+FTS5: base.ListName = "fts5"
 
 
 def _matching_rows(layout: Layout, fts: Fts5, where: str) -> str:
@@ -291,7 +276,7 @@ def _matching_rows(layout: Layout, fts: Fts5, where: str) -> str:
     )
 
 
-def _lists(layout: Layout) -> tuple[ListName, ...]:
+def _lists(layout: Layout) -> tuple[base.ListName, ...]:
     vectors = layout.found_vectors
     has_vectors = vectors is not None and vectors.form.distance is not None
     return (*(("vector",) if has_vectors else ()), *((FTS5,) if layout.fts5 is not None else ()))
@@ -419,7 +404,7 @@ class SqliteSnapshot(PagedSnapshot):
 
     def _page(self, page: Sequence[Row], kept: vec0.Vec0Vectors | None) -> Page:
         """A page of usable rows: ids, a digest of each row with its vectors or chunks as its marker, and the memories, made when read."""
-        layout, problems = self._read.layout, list[RowProblem]()
+        layout, problems = self._read.layout, list[base.RowProblem]()
         rows = [row for row in page if self._usable(row, problems)]
         parts = self._chunks([row[0] for row in rows]) if layout.chunks is not None else {}
         # Vectors of the row itself are decoded when they are taken.
@@ -438,8 +423,8 @@ class SqliteSnapshot(PagedSnapshot):
             for row in rows:
                 self.note_state(row[1], layout.payload(row[5:], row[1], []), layout.names)
 
-        def read(places: Sequence[int]) -> tuple[Sequence[TakenMemory], Sequence[RowProblem]]:
-            chosen, found = [rows[place] for place in places], list[RowProblem]()
+        def read(places: Sequence[int]) -> tuple[Sequence[base.TakenMemory], Sequence[base.RowProblem]]:
+            chosen, found = [rows[place] for place in places], list[base.RowProblem]()
             own = [vectors[place] for place in places] if vectors else self._vectors(chosen, kept)
             made = [
                 self._made(row, markers[place], vector, parts.get(row[0], ()), found)
@@ -449,7 +434,7 @@ class SqliteSnapshot(PagedSnapshot):
 
         return Page([row[1] for row in rows], markers, read, problems=problems)
 
-    def _usable(self, row: Row, problems: list[RowProblem]) -> bool:
+    def _usable(self, row: Row, problems: list[base.RowProblem]) -> bool:
         memory_id, text = row[1], row[2]
         short = isinstance(text, str) and 0 < len(text) < SHORT_TEXT and not text.isspace()
         if short and memory_id and self._read.layout.unique and not memory_id.isspace():
@@ -457,10 +442,10 @@ class SqliteSnapshot(PagedSnapshot):
         if problem := self.id_problem(memory_id):
             problems.append(problem)
         elif text is None or not str(text).strip():
-            problems.append(RowProblem(memory_id, "text", "is empty; the row was left out"))
+            problems.append(base.RowProblem(memory_id, "text", "is empty; the row was left out"))
         elif not isinstance(text, str | int | float):
-            problems.append(RowProblem(memory_id, "text", "is a BLOB; the row was left out"))
-        elif problem := too_long(memory_id, len(str(text).encode("utf-8", "surrogatepass"))):
+            problems.append(base.RowProblem(memory_id, "text", "is a BLOB; the row was left out"))
+        elif problem := base.too_long(memory_id, len(str(text).encode("utf-8", "surrogatepass"))):
             problems.append(problem)
         else:
             if not self._read.layout.unique:
@@ -468,7 +453,7 @@ class SqliteSnapshot(PagedSnapshot):
             return True
         return False
 
-    def _vectors(self, rows: Sequence[Row], kept: vec0.Vec0Vectors | None) -> list[Vector | None]:
+    def _vectors(self, rows: Sequence[Row], kept: vec0.Vec0Vectors | None) -> list[base.Vector | None]:
         own = self._read.layout.vectors
         if own is None or self._read.layout.chunks is not None:
             return [None] * len(rows)
@@ -488,7 +473,7 @@ class SqliteSnapshot(PagedSnapshot):
             {**self._read.values, "_keys": json.dumps(list(keys))},
         )
         values: list[Any] = [row[4] for row in rows]
-        found: list[Vector | None] = [None] * len(rows)
+        found: list[base.Vector | None] = [None] * len(rows)
         if where is not None and where.vec0 is not None:
             found = _from_vec0(self._reader, vec0.Vec0Vectors(self._reader, *where.vec0), where, values)
         elif where is not None:
@@ -501,57 +486,61 @@ class SqliteSnapshot(PagedSnapshot):
         return parts
 
     def _made(
-        self, row: Row, marker: str, own: Vector | None, parts: Sequence[Part], problems: list[RowProblem]
-    ) -> TakenMemory | None:
+        self, row: Row, marker: str, own: base.Vector | None, parts: Sequence[Part], problems: list[base.RowProblem]
+    ) -> base.TakenMemory | None:
         layout, content = self._read.layout, str(row[2])
         payload = layout.payload(row[5:], row[1], problems)
         try:
             memory, found = memory_of(row[1], content, payload, layout.names)
         except FieldError as error:
-            problems.append(RowProblem(row[1], error.field, f"{error.reason}; it was not taken"))
+            problems.append(base.RowProblem(row[1], error.field, f"{error.reason}; it was not taken"))
             return None
         problems += found
 
-        def usable(vector: Vector | None, where: Vectors | None) -> Vector | None:
+        def usable(vector: base.Vector | None, where: Vectors | None) -> base.Vector | None:
             return None if where is None else usable_vector(row[1], "vector", vector, where.form.dimension, problems)
 
         if layout.chunks is None:
             # A system may drop the vector of a row that it keeps as deleted.
             dropped = own is None and marker.startswith(DELETED_MARK)
             vector = None if dropped else usable(own, layout.vectors)
-            return TakenMemory(memory, marker, vector=vector, embedded=embedded_texts(payload, content))
+            return base.TakenMemory(memory, marker, vector=vector, embedded=embedded_texts(payload, content))
         starts, texts = [part[2] for part in parts], [part[1] for part in parts]
         if layout.chunks.cut is not None:
             cut = layout.chunks.cut(content, [start or 0 for start in starts])
             starts, texts = [start for start, _ in cut], [text for _, text in cut]
-        if problem := too_long(row[1], 0, sum(len(str(text or "").encode("utf-8", "surrogatepass")) for text in texts)):
+        if problem := base.too_long(
+            row[1], 0, sum(len(str(text or "").encode("utf-8", "surrogatepass")) for text in texts)
+        ):
             problems.append(problem)
             return None
         embedded = layout.chunks.embedded(payload) if layout.chunks.embedded is not None else {}
         chunks = [
-            TakenChunk(number, str(text), usable(vector, layout.chunks.vectors), start, embedded)
+            base.TakenChunk(number, str(text), usable(vector, layout.chunks.vectors), start, embedded)
             for (number, _, _, vector), start, text in zip(parts, starts, texts, strict=True)
             if text is not None
         ]
-        return TakenMemory(memory, marker, tuple(chunks))
+        return base.TakenMemory(memory, marker, tuple(chunks))
 
 
-def _bytes(vector: Vector | None) -> bytes | None:
+def _bytes(vector: base.Vector | None) -> bytes | None:
     return None if vector is None else np.ascontiguousarray(vector, "<f4").tobytes()
 
 
-def _decoded(values: Sequence[Any], where: Vectors) -> list[Vector | None]:
+def _decoded(values: Sequence[Any], where: Vectors) -> list[base.Vector | None]:
     """The vectors of values, one by one where a few are of another form."""
     rows, places = matrix_of(values, where.form)
     if len(places) == len(values):
         return list(rows)
-    found: list[Vector | None] = [None if each is None else decoded(each, where.form) for each in values]
+    found: list[base.Vector | None] = [None if each is None else decoded(each, where.form) for each in values]
     for place, row in zip(places, rows, strict=True):
         found[place] = row
     return found
 
 
-def _from_vec0(reader: Reader, kept: vec0.Vec0Vectors, where: Vectors, names: Sequence[Any]) -> list[Vector | None]:
+def _from_vec0(
+    reader: Reader, kept: vec0.Vec0Vectors, where: Vectors, names: Sequence[Any]
+) -> list[base.Vector | None]:
     if where.rowid is None:
         rowids = vec0.rowids_of(reader, kept.table, [str(name) for name in names if name is not None])
         numbers = [rowids.get(str(name)) for name in names]

@@ -25,20 +25,10 @@ from cems_workbench.formats.base.payload import NESTED, Names
 from cems_workbench.sources.rows import SAMPLE_ROWS
 from cems_workbench.sources.source import Distance
 from workbench_stores.mapping import FIELD_NAMES, check_names, given_fields, no_column
+from workbench_stores.sqlite import schema as tables
 from workbench_stores.sqlite import vec0
 from workbench_stores.sqlite.file import Reader
 from workbench_stores.sqlite.layout import Fts5, Layout, Vectors
-from workbench_stores.sqlite.schema import (
-    Schema,
-    Table,
-    any_word,
-    content_rowid,
-    has_texts,
-    json_at,
-    over,
-    quoted,
-    reason_against,
-)
 from workbench_stores.sqlite.vec0 import VectorForm, recognised
 
 KIND = "sqlite"
@@ -52,7 +42,7 @@ MAX_LISTED = 12
 ALIAS = "m"
 
 
-def mapped(reader: Reader, schema: Schema, mapping: Mapping[str, Any]) -> Layout:
+def mapped(reader: Reader, schema: tables.Schema, mapping: Mapping[str, Any]) -> Layout:
     """The layout of a mapping. Raises InputError if it does not fit the file."""
     check_names(mapping, (*REQUIRED, *OWN, *OPTIONAL_FIELDS), numbers=("dimension",))
     if missing := [name for name in REQUIRED if name not in mapping]:
@@ -80,12 +70,14 @@ def corrects(mapping: Mapping[str, Any]) -> bool:
     return all(name in OPTIONAL_FIELDS and isinstance(path, str) and path for name, path in mapping.items())
 
 
-def _check_path(table: Table, field: str, path: str) -> None:
+def _check_path(table: tables.Table, field: str, path: str) -> None:
     if path not in table.columns and split_path(table, path) is None:
         raise no_column(table, field, path, table.columns)
 
 
-def guessed(reader: Reader, schema: Schema, name: str | None, mapping: Mapping[str, Any] | None = None) -> Layout:
+def guessed(
+    reader: Reader, schema: tables.Schema, name: str | None, mapping: Mapping[str, Any] | None = None
+) -> Layout:
     """The layout of a table by names, types and values, and fields that a mapping corrects. Raises InputError.
 
     If `name` is None it is the only table that looks like memories.
@@ -127,8 +119,8 @@ def guessed(reader: Reader, schema: Schema, name: str | None, mapping: Mapping[s
 
 def table_layout(
     reader: Reader,
-    schema: Schema,
-    table: Table,
+    schema: tables.Schema,
+    table: tables.Table,
     id: str | None,
     text: str,
     vectors: Vectors | None,
@@ -142,14 +134,16 @@ def table_layout(
 
     What else it has is read if it is a field by name or holds JSON. An FTS5 table whose content it is gives the list fts5.
     """
-    columns = {name: f"{ALIAS}.{quoted(name)}" for name in _field_columns(table, given or {}, (id, text))}
+    columns = {name: f"{ALIAS}.{tables.quoted(name)}" for name in _field_columns(table, given or {}, (id, text))}
     json_columns = _json_columns(reader, table)
-    columns |= {name: f"{ALIAS}.{quoted(name)}" for name in json_columns}
+    columns |= {name: f"{ALIAS}.{tables.quoted(name)}" for name in json_columns}
     outers = (*json_columns, *(f"{name}.{inner}" for name in json_columns for inner in NESTED))
     read = {id, text, *columns}
     vector_column = None
     if vectors is not None and vectors.value is not None:
-        vector_column = next((name for name in table.columns if vectors.value == f"{ALIAS}.{quoted(name)}"), None)
+        vector_column = next(
+            (name for name in table.columns if vectors.value == f"{ALIAS}.{tables.quoted(name)}"), None
+        )
     deleted = STATE_NAMES["deleted"]
     rowid = table.rowid
     name = path_expression(table, id) if id is not None else ""
@@ -168,20 +162,20 @@ def table_layout(
         json=frozenset(json_columns),
         names=Names(given or {}, outers),
         unique=unique,
-        deleted=f"{ALIAS}.{quoted(deleted)}" if deleted in table.columns else None,
+        deleted=f"{ALIAS}.{tables.quoted(deleted)}" if deleted in table.columns else None,
         vectors=vectors,
         fts5=lexical,
         known=frozenset(each for each in (id, text, deleted, vector_column, *known) if each),
         unread=tuple(name for name in left if name not in known),
-        more={name: f"{ALIAS}.{quoted(name)}" for name in left},
+        more={name: f"{ALIAS}.{tables.quoted(name)}" for name in left},
         notes=(*notes, *form_note, *lexical_notes),
     )
 
 
 def vectors_of(
     reader: Reader,
-    schema: Schema,
-    table: Table,
+    schema: tables.Schema,
+    table: tables.Table,
     name: str | None,
     distance: Distance | None = None,
     dimension: int | None = None,
@@ -215,36 +209,36 @@ def vectors_of(
     form = VectorForm(column.form.encoding, column.form.dimension, distance or column.form.distance)
     if own.text_key:
         id_ = next(iter(table.unique), None) or own.key
-        return Vectors(form, vec0=(own, column), vec0_id=f"{ALIAS}.{quoted(id_)}")
+        return Vectors(form, vec0=(own, column), vec0_id=f"{ALIAS}.{tables.quoted(id_)}")
     if table.rowid is None:
         raise InputError(f"mapping: vector: {table} has no rowid to find its rows in {own.name} by")
     return Vectors(form, vec0=(own, column), rowid=f"{ALIAS}.{table.rowid}")
 
 
-def _sampled(reader: Reader, table: Table, expression: str) -> list[Any]:
+def _sampled(reader: Reader, table: tables.Table, expression: str) -> list[Any]:
     """The first values of an expression that are not null."""
     source = f"{table.quoted} AS {ALIAS} WHERE {expression} IS NOT NULL"
     return [row[0] for row in reader.rows(f"SELECT {expression} FROM {source} LIMIT {SAMPLE_ROWS}")]
 
 
-def path_expression(table: Table, path: str) -> str:
+def path_expression(table: tables.Table, path: str) -> str:
     """SQL for a column, or a key in one that holds JSON, of the alias `m`."""
     if path in table.columns:
-        return f"{ALIAS}.{quoted(path)}"
+        return f"{ALIAS}.{tables.quoted(path)}"
     parts = split_path(table, path)
     assert parts is not None
-    return json_at(f"{ALIAS}.{quoted(parts[0])}", parts[1])
+    return tables.json_at(f"{ALIAS}.{tables.quoted(parts[0])}", parts[1])
 
 
-def split_path(table: Table, path: str) -> tuple[str, str] | None:
+def split_path(table: tables.Table, path: str) -> tuple[str, str] | None:
     """(column, keys with dots) of a path into a column without a dot in its name; None if there is no such column."""
     column, _, keys = path.partition(".")
     return (column, keys) if column in table.columns and keys else None
 
 
-def check_readable(reader: Reader, table: Table) -> None:
+def check_readable(reader: Reader, table: tables.Table) -> None:
     """Raise InputError for a virtual table, but an FTS5 table that has the texts itself."""
-    if table.kind != "virtual" or has_texts(table):
+    if table.kind != "virtual" or tables.has_texts(table):
         return
     what = {
         "vec0": "holds vectors only: name the table with the texts, and this one as `vector:` in a mapping",
@@ -255,12 +249,12 @@ def check_readable(reader: Reader, table: Table) -> None:
     raise InputError(f"{reader.plain}: {table} {what}; tables: see `?table=`")
 
 
-def listed(tables: Sequence[Table]) -> str:
+def listed(tables: Sequence[tables.Table]) -> str:
     """Names in one line."""
     return some([table.name for table in tables], MAX_LISTED) or "no table"
 
 
-def _undecided(reader: Reader, schema: Schema, candidates: Sequence[Table]) -> str:
+def _undecided(reader: Reader, schema: tables.Schema, candidates: Sequence[tables.Table]) -> str:
     if candidates:
         several = f"has several tables that could be memories ({listed(candidates)})"
         return f"{reader.plain}: {several}; ?table=NAME chooses one"
@@ -270,7 +264,7 @@ def _undecided(reader: Reader, schema: Schema, candidates: Sequence[Table]) -> s
     return f"{reader.plain}: {none}; it has {listed(schema.own)}"
 
 
-def _text_column(reader: Reader, table: Table) -> str | None:
+def _text_column(reader: Reader, table: tables.Table) -> str | None:
     """The column with the text, by name and type, else the only one of texts; None if it cannot be told."""
     ids = table.unique[:1]
     columns = [column for column in table.columns.values() if column.name not in ids]
@@ -280,7 +274,7 @@ def _text_column(reader: Reader, table: Table) -> str | None:
     return next((lower[name] for name in likely if name in lower), texts[0] if len(texts) == 1 else None)
 
 
-def _vector_name(reader: Reader, schema: Schema, table: Table) -> str | None:
+def _vector_name(reader: Reader, schema: tables.Schema, table: tables.Table) -> str | None:
     """The column with vectors, by name and values; else the vec0 table whose rows are this table's."""
     lower = {name.lower(): name for name in table.columns}
     likely = [lower[name] for name in VECTOR_NAMES if name in lower]
@@ -288,7 +282,7 @@ def _vector_name(reader: Reader, schema: Schema, table: Table) -> str | None:
     others = [name for name in others if name not in likely]
     found = []
     for name in (*likely, *others):
-        if recognised(_sampled(reader, table, f"{ALIAS}.{quoted(name)}")) is not None:
+        if recognised(_sampled(reader, table, f"{ALIAS}.{tables.quoted(name)}")) is not None:
             if name in likely:
                 return name
             found.append(name)
@@ -298,10 +292,10 @@ def _vector_name(reader: Reader, schema: Schema, table: Table) -> str | None:
     return joined[0].name if len(joined) == 1 else None
 
 
-def _joins(reader: Reader, table: Table, vectors: vec0.Vec0Table) -> bool:
+def _joins(reader: Reader, table: tables.Table, vectors: vec0.Vec0Table) -> bool:
     """Whether the rows of a vec0 table are those of a table, seen in its first rows and its name."""
     if vectors.text_key:
-        key = f"{ALIAS}.{quoted(table.unique[0])}" if table.unique else None
+        key = f"{ALIAS}.{tables.quoted(table.unique[0])}" if table.unique else None
     else:
         key = f"{ALIAS}.{table.rowid}" if table.rowid else None
     if key is None or not vectors.vectors:
@@ -314,7 +308,7 @@ def _joins(reader: Reader, table: Table, vectors: vec0.Vec0Table) -> bool:
     return bool(there) and there == known
 
 
-def _field_columns(table: Table, given: Mapping[str, str], without: Sequence[str | None]) -> list[str]:
+def _field_columns(table: tables.Table, given: Mapping[str, str], without: Sequence[str | None]) -> list[str]:
     """The columns that may be a field of a memory by name, and those of a mapping."""
     heads = {path if path in table.columns else (split_path(table, path) or ("",))[0] for path in given.values()}
     return [
@@ -324,18 +318,18 @@ def _field_columns(table: Table, given: Mapping[str, str], without: Sequence[str
     ]
 
 
-def _json_columns(reader: Reader, table: Table) -> list[str]:
+def _json_columns(reader: Reader, table: tables.Table) -> list[str]:
     """The columns that hold JSON objects, seen in the first rows; BLOBs too."""
     found = []
     for column in table.columns.values():
         kind = column.type.partition("(")[0].strip()
         if kind not in (*TEXT_TYPES, "json", "jsonb", "blob"):
             continue
-        name = f"{ALIAS}.{quoted(column.name)}"
+        name = f"{ALIAS}.{tables.quoted(column.name)}"
         first = f"CAST(substr({name}, 1, 1) AS TEXT)"
         rows = reader.rows(
             f"SELECT count(*), total(CASE WHEN {first} = '{{' THEN json_valid(CAST({name} AS TEXT)) END) FROM "
-            f"(SELECT {name} AS {quoted(column.name)} FROM {table.quoted} AS {ALIAS} WHERE {name} IS NOT NULL "
+            f"(SELECT {name} AS {tables.quoted(column.name)} FROM {table.quoted} AS {ALIAS} WHERE {name} IS NOT NULL "
             f"LIMIT {SAMPLE_ROWS}) AS {ALIAS}"
         )
         there, objects = rows[0]
@@ -344,21 +338,21 @@ def _json_columns(reader: Reader, table: Table) -> list[str]:
     return found
 
 
-def _fts5(reader: Reader, schema: Schema, table: Table) -> tuple[Fts5 | None, list[str]]:
+def _fts5(reader: Reader, schema: tables.Schema, table: tables.Table) -> tuple[Fts5 | None, list[str]]:
     """The FTS5 table over a table's rows, and notes about those that are not searched."""
     notes = [
         f"{each.name} is an {each.module.upper()} index, which is not read"
         for each in schema.tables.values()
         if each.module in ("fts3", "fts4")
     ]
-    for each in [table] if has_texts(table) else over(schema, table):
-        if problem := reason_against(reader, each):
+    for each in [table] if tables.has_texts(table) else tables.over(schema, table):
+        if problem := tables.reason_against(reader, each):
             notes.append(f"the FTS5 table {each.name} cannot be searched here: {problem}")
             continue
         # It need not be the rowid, and then other rows have these numbers.
-        named = content_rowid(each)
-        rowid = quoted(named) if named.lower() in map(str.lower, table.columns) else table.rowid
+        named = tables.content_rowid(each)
+        rowid = tables.quoted(named) if named.lower() in map(str.lower, table.columns) else table.rowid
         if rowid is not None:
             notes.append(f"the list fts5 is of {each.name}: any word of the query, ranked as the table says")
-            return Fts5(each.name, f"{ALIAS}.{rowid}", any_word), notes
+            return Fts5(each.name, f"{ALIAS}.{rowid}", tables.any_word), notes
     return None, notes

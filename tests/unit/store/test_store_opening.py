@@ -255,7 +255,7 @@ def test_a_content_that_takes_its_title_on_is_another_one(store: Store) -> None:
 
 def test_memory_that_does_not_do_is_one_line_and_what_was_committed_stays(store, monkeypatch):
     monkeypatch.setattr(database, "BULK_MEMORY_BYTES", 16_000_000)
-    monkeypatch.setattr(database, "MEMORY_LIMIT", "16MB")
+    monkeypatch.setattr(duckdb_file, "MEMORY_LIMIT", "16MB")
     before, source = memory_limit(store), begun(store)
     says = r"exceeded its memory limit .*; committed batches are kept"
     with pytest.raises(StoreError, match=says), store.sources.bulk_writes():

@@ -12,16 +12,7 @@ import streamlit as st
 
 from cems_workbench.analysis.graph_lists import GraphList
 from cems_workbench.config import PipelineConfig, depth_notes
-from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.list_sources import (
-    LIST_SOURCES,
-    VECTOR_SCALES,
-    answered_by,
-    answered_lists,
-    as_cosine,
-    list_label,
-    score_meaning,
-)
+from cems_workbench.pipeline import Trace, list_sources
 from cems_workbench.pipeline.stages.lists import LISTS, ListEntry, ListUse, inner_ranks, shown_only
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
 from cems_workbench.ui.inspect import graph
@@ -42,7 +33,7 @@ HYBRID_RANKS = {
     "words #": "Rank of the chunk by ts_rank within the hybrid list; empty: beyond its depth",
 }
 """The ranks from which a hybrid list's scores are computed."""
-INTEGER_SCORES = [source.name for source in LIST_SOURCES if not source.relevance]
+INTEGER_SCORES = [source.name for source in list_sources.LIST_SOURCES if not source.relevance]
 """Lists with integer raw scores: seconds, and counts."""
 TIMESTAMP_LIST = "recency"
 """The list whose raw scores are timestamps in Unix seconds, shown as dates."""
@@ -69,7 +60,7 @@ def draw_lists(context: InspectContext) -> None:
         with st.container(key="inspect:lists"):
             _draw_entries(context, on)
     if off:
-        names = ", ".join(list_label(entry.name) for entry in off)
+        names = ", ".join(list_sources.list_label(entry.name) for entry in off)
         with st.expander(f"Lists switched off: {plain(names)}"), st.container(key="inspect:lists-off"):
             _draw_entries(context, off)
 
@@ -80,7 +71,9 @@ def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
     fields, notes, by_graph = trace.stage(LISTS).fields, trace.evidence.notes, graph.compared(context)
     for column, entry in zip(st.columns(len(entries)), entries, strict=True):  # the stylesheet wraps them
         whose, meaning = (
-            ("", "") if trace.external else (answered_by(notes, entry.name), score_meaning(notes, entry.name))
+            ("", "")
+            if trace.external
+            else (list_sources.answered_by(notes, entry.name), list_sources.score_meaning(notes, entry.name))
         )
         if shown_only(trace.config.lists, entry.source):
             use = f"{entry.gathered} hits · only shown"
@@ -91,7 +84,7 @@ def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
         use = " · ".join(filter(None, [use, plain(whose) if whose else ""]))
         help = about(entry.name) + (f"\n\n{plain(meaning)}" if meaning else "")
         with column:
-            st.markdown(f"**{plain(list_label(entry.name))}**  {use}", help=help)
+            st.markdown(f"**{plain(list_sources.list_label(entry.name))}**  {use}", help=help)
             _draw_list(trace, entry.name, context.followed, by_graph.get(entry.name))
             graph.draw_line(context, entry.name, by_graph)
 
@@ -134,7 +127,7 @@ def _draw_list(trace: Trace, name: str, followed: str | None, by_graph: GraphLis
         form = "%.0f" if source in INTEGER_SCORES else "%.4f"
         columns.append(Column("raw", lambda row: row[2].raw, 84, form, RAW.get(source)))
     scale = trace.config.lists.vector.scale
-    made = f", made of {VECTOR_SCALES[scale].formula}" if source == "vector" and scale != "cosine" else ""
+    made = f", made of {list_sources.VECTOR_SCALES[scale].formula}" if source == "vector" and scale != "cosine" else ""
     used = f"Score used by threshold and fusion{made}; empty: cut or off"
     columns += [
         Column("normalised", lambda row: row[2].normalized, 84, "%.4f", used),
@@ -201,7 +194,7 @@ def draw_threshold(context: InspectContext) -> None:
         )
     for line in (
         scale_line(trace.config, search.final),
-        plain(answered_lists(trace.evidence.notes, trace.stage(LISTS).fields.in_use)),
+        plain(list_sources.answered_lists(trace.evidence.notes, trace.stage(LISTS).fields.in_use)),
     ):
         if line:
             st.caption(line)
@@ -210,10 +203,10 @@ def draw_threshold(context: InspectContext) -> None:
 
 def scale_line(config: PipelineConfig, threshold: float) -> str:
     """The scale of the vector scores and what the threshold is on that of the cosine; empty where they are cosines."""
-    said = as_cosine(config, threshold) if "vector" in config.threshold.applies_to else None
+    said = list_sources.as_cosine(config, threshold) if "vector" in config.threshold.applies_to else None
     if said is None:
         return ""
-    formula = VECTOR_SCALES[config.lists.vector.scale].formula
+    formula = list_sources.VECTOR_SCALES[config.lists.vector.scale].formula
     return f"Vector scores are {formula}. {threshold:.4g} is, {said}."
 
 
@@ -257,7 +250,7 @@ def _draw_cuts(trace: Trace) -> None:
     signs = {True: "✓ yes", False: "– not cut"}
     cut_in, applies = trace.config.threshold.applies_to, "Threshold → Applies to; other lists are not cut"
     columns: list[Column[Cut]] = [
-        Column("list", lambda row: list_label(row[0].name), 110, help=sources),
+        Column("list", lambda row: list_sources.list_label(row[0].name), 110, help=sources),
         Column("cut applies", lambda row: signs[row[0].source in cut_in], 120, help=applies),
         Column("hits", lambda row: len(row[1]) + len(row[2]), 64, help="Hits of the list within its depth"),
         Column("kept", lambda row: len(row[1]), 64, help="Hits at or above the threshold"),

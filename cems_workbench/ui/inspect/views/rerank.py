@@ -10,19 +10,8 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.pipeline import Trace
+from cems_workbench.pipeline.stages import rerank as rerank_stage
 from cems_workbench.pipeline.stages.adjust import ADJUST, AdjustRow
-from cems_workbench.pipeline.stages.rerank import (
-    NOT_READ,
-    RERANK,
-    Health,
-    RerankRow,
-    ScoreAccount,
-    account,
-    effective_weights,
-    is_compressed,
-    model_key,
-    unit_spread,
-)
 from cems_workbench.ui.inspect import fetch_evidence
 from cems_workbench.ui.inspect.alignment import alignment, alignment_html
 from cems_workbench.ui.inspect.context import FACTORS, InspectContext
@@ -35,17 +24,17 @@ from cems_workbench.ui.kit.tables import Column, short_id
 from cems_workbench.ui.kit.views import View
 
 
-def draw_health(context: InspectContext, health: Health) -> None:
+def draw_health(context: InspectContext, health: rerank_stage.Health) -> None:
     """Draw model, counts, warnings, effective weights, and flagged candidates."""
     trace = context.trace
-    stage, config = trace.stage(RERANK), trace.config.rerank
-    scores = trace.evidence.model_scores.get(model_key(config), {})
+    stage, config = trace.stage(rerank_stage.RERANK), trace.config.rerank
+    scores = trace.evidence.model_scores.get(rerank_stage.model_key(config), {})
     head = [row.memory_id for row in stage.rows if row.outcome in ("scored", "failed")]
-    counted = account(scores[memory_id] for memory_id in head if memory_id in scores)
+    counted = rerank_stage.account(scores[memory_id] for memory_id in head if memory_id in scores)
     st.html(model_html(trace) + numbers_html(health, counted))
     st.html(notes_html(notes(trace, counted)))
     if config.combine == "position_bands":
-        weights = effective_weights(stage.rows, config.bands)
+        weights = rerank_stage.effective_weights(stage.rows, config.bands)
         if weights:  # none without scores: after a cancel, or without an answer from the server
             draw_template("inspect/weights.html", weights=weights)
     else:
@@ -61,8 +50,8 @@ def draw_health(context: InspectContext, health: Health) -> None:
 
 def model_html(trace: Trace) -> Markup:
     """The model that ran; and, for a fallback, the model it replaces."""
-    notes, health = trace.evidence.notes, trace.stage(RERANK).fields.health
-    key = model_key(trace.config.rerank)
+    notes, health = trace.evidence.notes, trace.stage(rerank_stage.RERANK).fields.health
+    key = rerank_stage.model_key(trace.config.rerank)
     ran = "Model that ran" if health is not None and health.scored else "Model called, without a score"
     label = notes.get("rerankers", {}).get(key) or notes.get("models", {}).get("reranker") or key
     lines = notes.get("warnings", {}).get("rerank", ())
@@ -70,7 +59,7 @@ def model_html(trace: Trace) -> Markup:
     return render("inspect/model.html", ran=ran, label=label, key=key, instead=instead)
 
 
-def numbers_html(health: Health, counted: ScoreAccount) -> Markup:
+def numbers_html(health: rerank_stage.Health, counted: rerank_stage.ScoreAccount) -> Markup:
     """A strip of numbers with tooltips."""
     latency = "not timed" if counted.seconds is None else " / ".join(_seconds(value) for value in counted.seconds)
     failed = f"{counted.failed} · {counted.failed_share:.0%}" if counted.failed else "0"
@@ -92,10 +81,10 @@ def _seconds(value: float) -> str:
     return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f} s"
 
 
-def notes(trace: Trace, counted: ScoreAccount) -> list[str]:
+def notes(trace: Trace, counted: rerank_stage.ScoreAccount) -> list[str]:
     """Warnings and notes on these scores, one line each."""
-    stage = trace.stage(RERANK)
-    health, spread = stage.fields.health, unit_spread(stage.rows)
+    stage = trace.stage(rerank_stage.RERANK)
+    health, spread = stage.fields.health, rerank_stage.unit_spread(stage.rows)
     lines = []
     if counted.causes:
         lines.append("Failed by cause: " + ", ".join(f"{cause} {count}" for cause, count in counted.causes.items()))
@@ -105,7 +94,7 @@ def notes(trace: Trace, counted: ScoreAccount) -> list[str]:
         lines.append("⚠ All raw scores are equal: the reranker does not discriminate between candidates.")
     elif spread == 0:
         lines.append("⚠ All unit scores are equal, but the raw ones are not: raw → unit flattens them.")
-    elif is_compressed(spread):
+    elif rerank_stage.is_compressed(spread):
         lines.append(f"⚠ Compressed: the unit scores span only {spread:.3f} of 0–1.")
     elif spread is not None:
         lines.append(f"The unit scores span {spread:.3f} of 0–1.")
@@ -117,10 +106,10 @@ def notes(trace: Trace, counted: ScoreAccount) -> list[str]:
 def draw_blend(context: InspectContext) -> None:
     """Draw one row per candidate: the contribution of each side, and the text read."""
     trace, config = context.trace, context.trace.config.rerank
-    rows = trace.stage(RERANK).rows
-    scores = trace.evidence.model_scores.get(model_key(config), {})
+    rows = trace.stage(rerank_stage.RERANK).rows
+    scores = trace.evidence.model_scores.get(rerank_stage.model_key(config), {})
 
-    def parts(row: RerankRow) -> tuple[float | None, float | None]:
+    def parts(row: rerank_stage.RerankRow) -> tuple[float | None, float | None]:
         """What retrieval and the reranker give to the score."""
         if config.combine == "replace":
             return None, row.unit
@@ -128,19 +117,19 @@ def draw_blend(context: InspectContext) -> None:
             return None, None
         return row.retrieval_weight * row.retrieval_score, (1 - row.retrieval_weight) * row.unit
 
-    def text(row: RerankRow) -> str | None:
+    def text(row: rerank_stage.RerankRow) -> str | None:
         score = scores.get(row.memory_id)
         return score.chunk if score and row.outcome != "not_read" else None
 
-    def weight(row: RerankRow) -> float | None:
+    def weight(row: rerank_stage.RerankRow) -> float | None:
         return None if parts(row)[0] is None else row.retrieval_weight
 
     share = "Share of the retrieval score at this rank; empty: no blend"
     total = "Score passed to the next stage: from retrieval + from reranker"
-    columns: list[Column[RerankRow]] = [
+    columns: list[Column[rerank_stage.RerankRow]] = [
         Column("before", lambda row: row.rank_in, 58, help="Rank before reranking"),
         Column("after", lambda row: row.rank_out, 50, help="Rank after reranking; empty: dropped"),
-        *delta_columns(context.against, RERANK.name),
+        *delta_columns(context.against, rerank_stage.RERANK.name),
         Column("memory", OF_ROW, 92),
         Column("score", lambda row: row.score if row.kept else None, 112, "%.4f", total, bar=1),
         *stale_columns(trace, rows),
@@ -156,9 +145,9 @@ def draw_blend(context: InspectContext) -> None:
     follow_table(rows, columns, context.followed, key="inspect:blend_table", most=18)
 
 
-def _outcome(row: RerankRow) -> str:
+def _outcome(row: rerank_stage.RerankRow) -> str:
     if row.outcome == "not_read":
-        return NOT_READ
+        return rerank_stage.NOT_READ
     return row.outcome.replace("_", " ") + (f": {row.error}" if row.error else "")
 
 
@@ -172,10 +161,10 @@ def draw_alignment(context: InspectContext) -> None:
     """Draw the tokens of one candidate, and of a second one; without late interaction, why there are none."""
     trace = context.trace
     st.markdown("## Token by token", help=HELP)
-    key = model_key(trace.config.rerank)
+    key = rerank_stage.model_key(trace.config.rerank)
     scores = trace.evidence.model_scores.get(key, {})
     ranked = sorted(
-        (row for row in trace.stage(RERANK).rows if alignment(scores.get(row.memory_id))),
+        (row for row in trace.stage(rerank_stage.RERANK).rows if alignment(scores.get(row.memory_id))),
         key=lambda row: row.rank_out or math.inf,
     )
     if not ranked:
@@ -211,15 +200,15 @@ def defaults(ranked: Sequence[str], followed: str | None) -> tuple[str, str | No
 def draw_rerank(context: InspectContext) -> None:
     """Draw counts, health, blend and tokens; or why nothing was reranked."""
     trace = context.trace
-    if RERANK.is_off(trace.config):
+    if rerank_stage.RERANK.is_off(trace.config):
         st.info("Reranking is off. Choose a reranker in the sidebar under Rerank; late interaction needs no server.")
         return
-    health = trace.stage(RERANK).fields.health
+    health = trace.stage(rerank_stage.RERANK).fields.health
     if health is None:
         st.info("Not reranked: there are no more candidates than the result limit (skip if few).")
         return
     spread = "" if health.min is None else f", raw {health.min:.3f} to {health.max:.3f}"
-    unread = f", {health.not_read} {NOT_READ}" if health.not_read else ""
+    unread = f", {health.not_read} {rerank_stage.NOT_READ}" if health.not_read else ""
     st.caption(
         f"{health.scored} of the first {health.head} candidates scored, {health.failed} failed, "
         f"{health.not_scored} never scored{unread}{spread}.",
