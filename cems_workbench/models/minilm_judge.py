@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,8 @@ SAMPLES, SAMPLE_BYTES = 64, 4096
 MAX_TOKENS = 512
 MAX_QUERY_TOKENS = 448
 """Maximum tokens of a query, so that there is room for some of the text."""
+TEXTS_KEPT = 4096
+"""Texts whose wordpieces are kept, some 4 KB each: queries of a set have most candidates in common."""
 VERSION = "minilm-judge/3"
 
 
@@ -94,9 +96,12 @@ class MiniLMJudge:
         weights, unique = self._weights(), list(dict.fromkeys(texts))
         asked = weights.ids(query)
         # Pairs in parallel, never in a batch: 8-bit rounding depends on the whole tensor.
-        with ThreadPoolExecutor(min(self._threads, len(unique))) as pool:
-            scores = dict(zip(unique, pool.map(lambda text: weights.pair(asked, text), unique), strict=True))
+        scores = dict(zip(unique, self._pool.map(lambda text: weights.pair(asked, text), unique), strict=True))
         return [scores[text] for text in texts]
+
+    @cached_property
+    def _pool(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._threads, "cross-encoder")
 
     @property
     def agreement(self) -> Agreement | None:
@@ -128,10 +133,7 @@ class Weights:
 
     def ids(self, text: str) -> list[int]:
         """The wordpieces of a text, without special tokens."""
-        # A lone surrogate, which tokenizers refuses, becomes a question mark.
-        sent = text.encode("utf-8", "replace").decode()
-        ids: list[int] = self.tokenizer.encode(sent, add_special_tokens=False).ids
-        return ids
+        return _ids(self.tokenizer, text)
 
     def pair(self, query: Sequence[int], text: str) -> PairScore:
         """The logit of [CLS] query [SEP] text [SEP], cut to `MAX_TOKENS`; truncation is noted in the detail."""
@@ -147,6 +149,14 @@ class Weights:
         cut = len(asked) < len(query) or len(taken) < len(read)
         inexact = self.agreement is not None and self.agreement.inexact
         return PairScore(logit, detail={**(TRUNCATED if cut else {}), **(INEXACT if inexact else {})} or None)
+
+
+@lru_cache(TEXTS_KEPT)
+def _ids(tokenizer: Any, text: str) -> list[int]:
+    # A lone surrogate, which tokenizers refuses, becomes a question mark.
+    sent = text.encode("utf-8", "replace").decode()
+    ids: list[int] = tokenizer.encode(sent, add_special_tokens=False).ids
+    return ids
 
 
 def available(folder: Path = FOLDER) -> bool:

@@ -8,7 +8,7 @@ Source: tiktoken (OpenAI), encoding cl100k_base; CEMS 0.9.3, src/cems/chunking.p
 
 from __future__ import annotations
 
-import base64
+import binascii
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -67,8 +67,8 @@ def spans(text: str) -> list[tuple[int, int]]:
 def _encoding() -> Encoding:
     from tiktoken import Encoding
 
-    lines = (line.split() for line in RANKS.read_bytes().splitlines() if line)
-    ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
+    words = RANKS.read_bytes().split()
+    ranks = dict(zip(map(binascii.a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
     return Encoding("cl100k_base", pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens={})
 
 
