@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Model = TypeVar("Model")
 ENTITIES_FILE = "entities.jsonl"
 """The links between entities and memories, in the store's directory."""
-MAX_DERIVED = 4
+MAX_DERIVED = 5
 """Most values that `Resources.derived` keeps."""
 MAX_MAKERS = 256
 """Most locks kept of what was made."""

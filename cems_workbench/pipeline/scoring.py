@@ -49,12 +49,15 @@ from cems_workbench.pipeline.stages.rerank import FAILED, GOOD, model_key, unsco
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ENGLISH, Chunk, Memory, titled
 from cems_workbench.store.caches import PairScores
+from cems_workbench.store.memories import MAX_KEPT
 from cems_workbench.store.search.tokenizer import tokenize
 from cems_workbench.store.text_rule import field_lines
 
 RERANKING = "reranking"
 """Name of the progress while a reranker scores, after each batch; the scores of the batch are in the cache by then."""
 
+PENDING_BATCHES = 4
+"""Batches of a query whose scores are written to the cache together: a transaction takes as long as reading a pair."""
 
 Reader = Literal["rerank", "judge"]
 """What reads candidates, by its stage: the reranker or the judge."""
@@ -99,7 +102,7 @@ def scored(
     """The evidence with the scores of a reader that a trace of it misses (`wanted_scores`).
 
     `cached_only` calls no reranker: candidates outside the cache stay unscored. With `followed`, what was read is in the cache when
-    `progress` is called; else a batch may be pending until the end, which is no fewer than a killed process would lose of one.
+    `progress` is called; else up to `PENDING_BATCHES` are pending until the end, or an error.
     """
     if reader == "judge":
         return _judged(evidence, trace, resources, progress)
@@ -134,7 +137,7 @@ def _reranked(
         found: dict[str, ModelScore] = {}
         known: dict[str, ModelScore] = {}  # passages that several memories share are scored once
         cache = resources.store.scores.of(scorer.cache_model(query), query)
-        with cache.together(0 if followed else scorer.batch):
+        with cache.together(0 if followed else PENDING_BATCHES * scorer.batch):
             while wanted := _unread(trace, {**there, **found}, also):
                 texts = {memory_id: reading.by_reranker(memory_id) for memory_id in wanted}
                 fresh = {text: text for read in texts.values() for text in read if text not in known}
@@ -239,8 +242,19 @@ def with_questions(evidence: Evidence, config: PipelineConfig, resources: Resour
 
 def questions_of(memories: Iterable[Memory], resources: Resources, edited: Memory | None = None) -> dict[str, str]:
     """By id the question that a memory follows in its session; absent if it follows none. `edited` as in `Memories.before`."""
-    before = resources.store.memories.before(memories, edited)
-    return {key: question for key, text in before.items() if (question := question_at_end(text))}
+    if edited is not None:
+        before = resources.store.memories.before(memories, edited)
+        return {key: question for key, text in before.items() if (question := question_at_end(text))}
+    found: dict[Memory, str] = resources.derived("questions", dict)
+    memories = list(memories)
+    known = {memory: found[memory] for memory in memories if memory in found}
+    if fresh := [memory for memory in memories if memory not in known]:
+        before = resources.store.memories.before(fresh)
+        known |= {memory: question_at_end(before.get(memory.id, "")) for memory in fresh}
+        if len(found) > MAX_KEPT:
+            found.clear()
+        found |= known
+    return {memory.id: question for memory in memories if (question := known[memory])}
 
 
 def _best(scores: Sequence[ModelScore]) -> ModelScore:

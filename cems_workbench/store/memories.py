@@ -38,6 +38,8 @@ BATCH_ROWS = 5_000
 """Rows per batch when all memories are read."""
 MAX_CACHED_PAGE = 500
 """The largest page that is cached."""
+MAX_KEPT = 2_000
+"""Memories that are kept after a read."""
 ROWS_PER_LOOKUP = 300
 """A lookup by key takes about as long as scanning this many rows."""
 LOOKUP_BATCH = 2_000
@@ -92,6 +94,7 @@ class Memories:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._cache = tables.VersionedCache(database)
+        self._kept: tuple[int, dict[str, Memory]] = -1, {}
         with database.reading() as cursor:
             self.hidden = hidden_ids(cursor)
             """Ids of the deleted memories, and of those that an undo removed; open indexes share this set and filter their hits by it until
@@ -110,8 +113,26 @@ class Memories:
         return self.read([memory_id]).get(memory_id)
 
     def read(self, ids: Iterable[str] | None = None) -> dict[str, Memory]:
-        """Live memories by id: those of `ids` in that order (unknown ids are absent), or all, sorted by id."""
-        return self._database.read(read, None if ids is None else list(ids))
+        """Live memories by id: those of `ids` in that order (unknown ids are absent), or all, sorted by id.
+
+        The last few are kept until the content changes: queries that are gathered together have most candidates in common.
+        """
+        wanted = None if ids is None else list(dict.fromkeys(ids))
+        if wanted is None or len(wanted) > MAX_KEPT:
+            return self._database.read(read, wanted)
+        at, kept = self._kept
+        if at != (version := self._database.cached_content_version()):
+            kept = {}
+        if missing := [name for name in wanted if name not in kept]:
+            with self._database.reading() as cursor:
+                if (at := tables.read_content_version(cursor)) != version:  # another process has written since
+                    kept, missing = {}, wanted
+                found = read(cursor, missing)
+            if len(kept) + len(found) > MAX_KEPT:
+                kept = {name: kept[name] for name in wanted if name in kept}
+            kept = kept | found
+            self._kept = at, kept
+        return {name: kept[name] for name in wanted if name in kept}
 
     def before(self, memories: Iterable[Memory], edited: Memory | None = None) -> dict[str, str]:
         """By id, the text of the previous live memory in the same session, by time.
