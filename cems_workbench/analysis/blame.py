@@ -60,10 +60,8 @@ COMPARING = "comparing claims"
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """A memory that may support a claim: `score` ranks it, 0..1, with its parts; `cosine` is None for one without an embedding.
-
-    `reason` says why it does not support it, or why nobody can tell.
-    """
+    """A memory that may support a claim: `score` ranks it, 0..1, with its parts; `cosine` is None for one without an
+    embedding. `reason` says why it does not support it, or why nobody can tell."""
 
     memory: Memory
     score: float
@@ -75,10 +73,8 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What the pipeline did with a memory for the query: its rank among the results, or None and the stage that lost it.
-
-    `lost_at` is empty for a memory that no list found, None for a result.
-    """
+    """What the pipeline did with a memory for the query: its rank among the results, or None and the stage that lost
+    it. `lost_at` is empty for a memory that no list found, None for a result."""
 
     rank: int | None
     lost_at: str | None
@@ -295,10 +291,8 @@ def judged_memories(
 
 
 def supporting(claim: Claim, vector: Float32, language: str, resources: Resources) -> list[Support]:
-    """The memories that either index has for a claim with at least MIN_SCORE, and MIN_SHARE of the best.
-
-    Those that support the claim come first, then by score, ties by id.
-    """
+    """The memories that either index has for a claim with at least MIN_SCORE, and MIN_SHARE of the best. Those that
+    support the claim come first, then by score, ties by id."""
     indexes = resources.indexes
     hits = [*indexes.vectors.search(vector, SEARCHED), *indexes.lexical.search(claim.text, SEARCHED)]
     found = list(judged_memories(claim, vector, [memory_id for memory_id, _ in hits], language, resources))

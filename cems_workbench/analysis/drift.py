@@ -119,10 +119,8 @@ SCORE_TOLERANCE = 1e-9
 
 
 def drift(before: EvidenceSet, after: EvidenceSet, config: PipelineConfig, k: int = 10) -> DriftReport:
-    """Replay the queries in both files under a config, and compare their first k results.
-
-    Raises InputError if they have no query in common, or k is below 1.
-    """
+    """Replay the queries in both files under a config, and compare their first k results. Raises InputError if they
+    have no query in common, or k is below 1."""
     if k < 1:
         raise InputError(f"k {k}: it is counted from 1")
     asked = {query.qid: query.query for query in before.queries if query.qid in before.evidences}

@@ -65,10 +65,8 @@ def compare_fusions(trace: Trace, k: int = FIRST) -> FusionComparison | None:
 def compared(
     name: str, engine: Sequence[tuple[str, float]], ours: Sequence[tuple[str, float]], k: int = FIRST, cut: bool = False
 ) -> FusionComparison:
-    """Compare the first `k` of two rankings of (memory id, score), best first; the engine's may be shorter, and then decides.
-
-    `cut`: the engine has more rows than it was asked for, so its last ones may tie with others.
-    """
+    """Compare the first `k` of two rankings of (memory id, score), best first; the engine's may be shorter, and then
+    decides. `cut`: the engine has more rows than it was asked for, so its last ones may tie with others."""
     there, _ = _intervals(engine, cut)
     here, absent_here = _intervals(ours, False)
     k = min(k, len(engine))

@@ -110,10 +110,8 @@ class FusionShares:
     """Of each judged query the nDCG of each list."""
 
     def add(self, lists: Mapping[str, Mapping[int, tuple[int, float | None]]], fused: Ints, scores: Floats) -> None:
-        """One query: by list and column rank and score, and the columns that the fusion returned, best first, with their scores.
-
-        Queries in which a list did not run, or the fusion returned less than two, are left out.
-        """
+        """One query: by list and column rank and score, and the columns that the fusion returned, best first, with
+        their scores. Queries in which a list did not run, or the fusion returned less than two, are left out."""
         self.names = self.names or tuple(lists)
         if tuple(lists) != self.names or len(lists) < 2 or len(fused) < 2 or len(self.fused) == MAX_QUERIES:
             return

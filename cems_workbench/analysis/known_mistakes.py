@@ -62,10 +62,8 @@ from cems_workbench.records import DEFAULT_SCALE, PROJECT_REFERENCE, Memory
 
 
 def known_mistakes(trace: Trace) -> list[KnownMistake]:
-    """The mistakes of this query, those of its config in the order of the stages, then what its stages show of themselves.
-
-    Of an external trace, whose parameters are not known, only these.
-    """
+    """The mistakes of this query, those of its config in the order of the stages, then what its stages show of
+    themselves. Of an external trace, whose parameters are not known, only these."""
     stages = StageMistakes()
     stages.add(trace.run, trace.table, trace.config)
     if trace.external:

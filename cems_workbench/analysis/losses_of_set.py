@@ -379,10 +379,8 @@ def losses_of(
     rows: int = MAX_ROWS,
     needs: Sequence[Mapping[str, int]] | None = None,
 ) -> Losses:
-    """The losses of configs on evidence in memory: one batch for all of them, or each config's own.
-
-    `needs` are those of the rankings (`Rankings.needs`), for the remarks. Raises InputError if no query has a relevant memory.
-    """
+    """The losses of configs on evidence in memory: one batch for all of them, or each config's own. `needs` are those
+    of the rankings (`Rankings.needs`), for the remarks. Raises InputError if no query has a relevant memory."""
     collector = LossCollector(configs, relevant_from, k, rows=rows)
     collector.add(batches[:1] if len({id(batch) for batch in batches}) == 1 else batches, needs)
     return collector.finished()
@@ -392,9 +390,7 @@ def with_words(
     losses: Losses, configs: Sequence[PipelineConfig], evidences: Sequence[Found], shown: int = SHOWN
 ) -> Losses:
     """The losses with `shown` rows of each branch, and what happened to each of these memories in the words of `why`.
-
-    `evidences` has for each config the evidence of queries; each query that is shown is replayed once.
-    """
+    `evidences` has for each config the evidence of queries; each query that is shown is replayed once."""
     pairs = list(zip(configs, evidences, strict=True))
     maps = tuple(
         replace(one, rows=in_words(_first(one.rows, shown), config, one.k, found))

@@ -102,10 +102,8 @@ class MemoryUse:
 
 @dataclass(frozen=True, slots=True)
 class UseRow:
-    """A query that wants or returns a followed memory: its grade there (None: not judged) and rank within the first k (None: lost).
-
-    `words` say what happened; `branch` is where it was lost.
-    """
+    """A query that wants or returns a followed memory: its grade there (None: not judged) and rank within the first k
+    (None: lost). `words` say what happened; `branch` is where it was lost."""
 
     query: Query
     memory_id: str
@@ -173,10 +171,8 @@ class MemoryUses:
         return sorted(found, key=lambda use: (-use.irrelevant, -use.returned, use.memory_id))
 
     def orphans(self, known: Iterable[str] | None = None) -> list[MemoryUse]:
-        """The memories that no query returns, those that most queries want first, then those that lists find most often.
-
-        `known` are the ids of the store; None: only those that a list found or a query judges.
-        """
+        """The memories that no query returns, those that most queries want first, then those that lists find most
+        often. `known` are the ids of the store; None: only those that a list found or a query judges."""
         ids = self.uses if known is None else known
         found = [use for use in map(self.of, ids) if not use.returned]
         return sorted(found, key=lambda use: (-use.wanted, -use.candidate, use.memory_id))
@@ -239,10 +235,8 @@ class MemoryUseCounter:
         k: int | None = None,
         followed: Collection[str] = (),
     ) -> None:
-        """`relevant_from` is the lowest grade that counts as relevant, of all queries or by qid; `k` is the result limit by default.
-
-        Rows are kept of the memories that are `followed`.
-        """
+        """`relevant_from` is the lowest grade that counts as relevant, of all queries or by qid; `k` is the result
+        limit by default. Rows are kept of the memories that are `followed`."""
         self.config = config
         self.k = target_rank(config) if k is None else k
         self._from = relevant_from
@@ -362,10 +356,8 @@ def stream_memory_uses(
     followed: Collection[str] = (),
     progress: Progress = silent,
 ) -> MemoryUses:
-    """How the queries of evidence files use every memory; `kind` of judge as in `evaluate_stream`.
-
-    Raises InputError for a query that is not as evidence is. `progress` may raise `Cancelled`.
-    """
+    """How the queries of evidence files use every memory; `kind` of judge as in `evaluate_stream`. Raises InputError
+    for a query that is not as evidence is. `progress` may raise `Cancelled`."""
     counter = MemoryUseCounter(config, stream.header.relevant_from, k=k, followed=followed)
     done, total = 0, stream.queries
     for portion in stream.portions():

@@ -43,10 +43,8 @@ WEIGHTS: Mapping[str, float] = {
 
 @dataclass(frozen=True, slots=True)
 class ProposedEdge:
-    """A pair that may be a `supersedes` edge from `newer` to `older`, with the reasons.
-
-    `days` is the time between them, `contradiction` the probability of a model that was named, None without one.
-    """
+    """A pair that may be a `supersedes` edge from `newer` to `older`, with the reasons. `days` is the time between
+    them, `contradiction` the probability of a model that was named, None without one."""
 
     newer: str
     older: str

@@ -310,10 +310,8 @@ def ranked_ids(trace: Trace) -> list[str]:
 
 
 def ranks_in(trace: Trace, name: str) -> Ranks:
-    """Rank and score by memory id in a list that takes part, or after a stage that ranks; best first. `RESULTS` is the last of these.
-
-    A list's score is the normalised one; an unknown list is empty.
-    """
+    """Rank and score by memory id in a list that takes part, or after a stage that ranks; best first. `RESULTS` is the
+    last of these. A list's score is the normalised one; an unknown list is empty."""
     name = trace.run.last.name if name == RESULTS else name
     if name in ranked_stages(trace):
         rows = trace.stage(name).rows
@@ -371,10 +369,8 @@ def stage_words(trace: Trace, stage: AnyStage, memory_id: str) -> str:
 
 
 def dropped(trace: Trace, memory_id: str) -> Loss | None:
-    """The stage that dropped the memory, at any rank; None if it is in the results or was in no list.
-
-    Before fusion there are no ranks: then its rank is the best one in a list, of those that take part if any contains it.
-    """
+    """The stage that dropped the memory, at any rank; None if it is in the results or was in no list. Before fusion
+    there are no ranks: then its rank is the best one in a list, of those that take part if any contains it."""
     # The last stage first: most are lost there, and rows are only made for the stages that are read.
     last = next((stage for stage in reversed(trace.stages) if memory_id in stage.by_id), None)
     if last is None or (row := last.by_id[memory_id]).kept:
@@ -531,11 +527,8 @@ class FlowLine:
 
 @dataclass(frozen=True, slots=True)
 class RankFlow:
-    """Lines by final rank, then the dropped ones by the last stage they reached.
-
-    `folded` are stages that changed nothing; `lists_left_out` and `lines_left_out` exceed the limits; `unranked` were
-    requested and are in no list.
-    """
+    """Lines by final rank, then the dropped ones by the last stage they reached. `folded` are stages that changed
+    nothing; `lists_left_out` and `lines_left_out` exceed the limits; `unranked` were requested and are in no list."""
 
     lists: tuple[str, ...]
     stages: tuple[str, ...]
@@ -552,10 +545,8 @@ class RankFlow:
 
 
 def rank_flow(trace: Trace, top: int, asked: Collection[str] = (), k: int | None = None) -> RankFlow:
-    """The flow of the first `top` memories and of those `asked` for, in order of priority; `k` is the target rank of `loss`.
-
-    Above `MAX_LINES` lines the requested ones come first, in their order, then the best ranked.
-    """
+    """The flow of the first `top` memories and of those `asked` for, in order of priority; `k` is the target rank of
+    `loss`. Above `MAX_LINES` lines the requested ones come first, in their order, then the best ranked."""
     every = ranked_stages(trace)
     results = every[-1]
     folded = tuple(

@@ -263,10 +263,8 @@ class SideBySide:
         return headings, [list(row) for row in zip(*columns, strict=True)]
 
     def to_columns(self) -> dict[str, Any]:
-        """The table as plain values, a list for each field and column: quick, without the words of cells, `stale` as a badge.
-
-        A column has `rank` and `score`, and `values`: for each of its parts a list.
-        """
+        """The table as plain values, a list for each field and column: quick, without the words of cells, `stale` as a
+        badge. A column has `rank` and `score`, and `values`: for each of its parts a list."""
         columns = [
             column.to_json() | {"rank": column.ranks, "score": column.scores, "values": column.values}
             for column in self.columns
@@ -405,10 +403,8 @@ def _ends(stages: Sequence[tuple[str, Arrays]]) -> _Ends:
 
 
 def _order(lists: Sequence[_List], stages: Sequence[tuple[str, Arrays]], ends: _Ends) -> Ints:
-    """Candidate indices: results by rank, then the dropped ones, those of the last stage first, by the rank that they entered it with.
-
-    Before fusion that is the best rank in a list.
-    """
+    """Candidate indices: results by rank, then the dropped ones, those of the last stage first, by the rank that they
+    entered it with. Before fusion that is the best rank in a list."""
     there = np.flatnonzero(ends.reached >= 0)
     rank = np.where(ends.final > 0, ends.final, 0)
     for number, (_, arrays) in enumerate(stages):
@@ -448,10 +444,8 @@ def _kinds(trace: Trace) -> Mapping[str, ColumnKind]:
 
 
 def _did_something(arrays: Arrays, lists: ListArrays | None, notes: bool, first: bool) -> bool:
-    """Whether a stage dropped or added a candidate, or changed a rank, a score or a hit, or said something of a result (`notes`).
-
-    `first`: no stage before it made ranks.
-    """
+    """Whether a stage dropped or added a candidate, or changed a rank, a score or a hit, or said something of a result
+    (`notes`). `first`: no stage before it made ranks."""
     if arrays.passed:
         return False
     if notes:

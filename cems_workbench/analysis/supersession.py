@@ -89,10 +89,8 @@ class Staleness:
 
 
 def staleness(trace: Trace, memory_id: str, k: int | None = None) -> Staleness | None:
-    """How a memory of the trace is out of date; None if nothing supersedes it and it has not expired.
-
-    `k` is the rank from which on a successor counts as lost, as in `analysis/ranks.py:loss`.
-    """
+    """How a memory of the trace is out of date; None if nothing supersedes it and it has not expired. `k` is the rank
+    from which on a successor counts as lost, as in `analysis/ranks.py:loss`."""
     memory = trace.evidence.memories.get(memory_id)
     successors = trace.evidence.superseded.get(memory_id, ())
     if memory is None:

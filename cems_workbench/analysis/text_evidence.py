@@ -35,10 +35,8 @@ class Match:
 
 
 def matches(text: str, terms: Collection[str], language: Language = ENGLISH) -> list[Match]:
-    """Occurrences of `terms` in `text`, in order, without overlaps: the words and identifiers that yield them.
-
-    A text that NFKC changes is cut at its spaces instead, so that positions are those of the original text.
-    """
+    """Occurrences of `terms` in `text`, in order, without overlaps: the words and identifiers that yield them. A text
+    that NFKC changes is cut at its spaces instead, so that positions are those of the original text."""
     wanted = set(terms)
     pieces: Sequence[str] = chunks(text) if normalised(text) == text else text.split()
     found, at = [], 0

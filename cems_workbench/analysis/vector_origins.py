@@ -288,9 +288,7 @@ def stored_vector(
     progress: Progress = silent,
 ) -> StoredVector | None:
     """The first vector of the memory that is not of its text, replaced; None if all are, or are not from a source.
-
-    Raises ModelError if the embedder fails.
-    """
+    Raises ModelError if the embedder fails."""
     named = _mismatch(path.memory_id, resources)
     memory = resources.store.memories.get(path.memory_id)
     if named is None or memory is None:

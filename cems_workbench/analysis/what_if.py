@@ -245,9 +245,7 @@ def presence(new: Memory, resources: Resources) -> Edit:
 
 def new_memory(text: str, resources: Resources, **given: Any) -> Memory:
     """A memory of that text for `presence`, under an id that the store does not have; `given` are further fields.
-
-    Raises InputError for an empty text and for one that is too long.
-    """
+    Raises InputError for an empty text and for one that is too long."""
     if not text.strip():
         raise InputError("text: it is empty; write what the memory would say")
     if len(text) > MAX_NEW_CHARS:

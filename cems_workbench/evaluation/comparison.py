@@ -247,10 +247,8 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Seque
 
 
 def p_of(comparison: Comparison, place: int, measure: Measure, query_type: str | None = None, seed: int = 0) -> float:
-    """p of one measure of one compared config against the baseline, uncorrected, over the queries of one type where it is named.
-
-    Raises InputError for a measure over all queries together, such as AUROC, of one type.
-    """
+    """p of one measure of one compared config against the baseline, uncorrected, over the queries of one type where it
+    is named. Raises InputError for a measure over all queries together, such as AUROC, of one type."""
     base = comparison.evaluations[0]
     if query_type is None:
         return comparison.compared[place].differences[base.measures.index(measure)].p
@@ -281,10 +279,8 @@ def interval_words(low: float, high: float) -> str:
 
 
 def significantly_lower(evaluations: Sequence[Evaluation], measure: Measure, *, seed: int = 0) -> dict[str, list[str]]:
-    """By query type, the configs that are worse than the first for it by more than chance.
-
-    A paired randomisation test for each config and type; Holm's correction over all of them.
-    """
+    """By query type, the configs that are worse than the first for it by more than chance. A paired randomisation test
+    for each config and type; Holm's correction over all of them."""
     base = evaluations[0]
     column = base.measures.index(measure)
     names = np.array([kind or NO_TYPE for kind in base.types], dtype=object)

@@ -295,10 +295,8 @@ def read_evidence_file(path: Path) -> EvidenceSet:
 
 
 def _proved(connection: duckdb.DuckDBPyConnection, path: Path, header: Header) -> tuple[str, str, bool]:
-    """The hash of what is replayed and that with the judgments, and whether the file is complete, which is when it states both.
-
-    Raises InputError where the file states other hashes.
-    """
+    """The hash of what is replayed and that with the judgments, and whether the file is complete, which is when it
+    states both. Raises InputError where the file states other hashes."""
     stated, whole = _meta(connection, REPLAYED), _meta(connection, WHOLE)
     mark = replay_hash(connection)
     if stated not in (None, mark):
@@ -366,10 +364,8 @@ class PortionedFile:
             yield from (qid for (qid,) in rows)
 
     def portions(self) -> Iterator[EvidenceSet]:
-        """The queries in their order, some at a time, each portion as the evidence of a separate set; the hash is that of the file.
-
-        Raises InputError for a query that is not as evidence is.
-        """
+        """The queries in their order, some at a time, each portion as the evidence of a separate set; the hash is that
+        of the file. Raises InputError for a query that is not as evidence is."""
         for portion in self._portions:
             yield self.read(portion)
 
@@ -425,10 +421,8 @@ def _progress(connection: duckdb.DuckDBPyConnection) -> tuple[int, float]:
 
 
 def replace_judgments(path: Path, judgments: Sequence[Judgment]) -> None:
-    """Replace the judgments of a file, and write its new content hash.
-
-    Raises InputError when the file is open elsewhere or cannot be written.
-    """
+    """Replace the judgments of a file, and write its new content hash. Raises InputError when the file is open
+    elsewhere or cannot be written."""
     with _opened(path, read_only=False) as connection, _transaction(connection, path):
         evidence_rows.write_judgments(connection, judgments, str(path))
         if _meta(connection, REPLAYED) is not None:

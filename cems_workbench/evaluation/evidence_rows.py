@@ -63,10 +63,8 @@ def width(own: Columns) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Some of the queries of a file, by their number in the temporary table `portions` (see `cut`); all of them where that is None.
-
-    `rows` are the first and last row of each table that are of them: others may stand between.
-    """
+    """Some of the queries of a file, by their number in the temporary table `portions` (see `cut`); all of them where
+    that is None. `rows` are the first and last row of each table that are of them: others may stand between."""
 
     number: int | None = None
     rows: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -137,10 +135,8 @@ class Known:
 
 
 def require_whole(cursor: duckdb.DuckDBPyConnection, source: str) -> None:
-    """Raise InputError as `<source>: <table>.<column>: <what is wrong>` for rows that belong to no other, stand twice or do not fit.
-
-    `pipeline.evidence` checks the rows when they are read.
-    """
+    """Raise InputError as `<source>: <table>.<column>: <what is wrong>` for rows that belong to no other, stand twice
+    or do not fit. `pipeline.evidence` checks the rows when they are read."""
     for where, select, problem in _faults(columns_there(cursor)):
         found = cursor.execute(f"{select} LIMIT 1").fetchone()
         if found is not None:
@@ -173,10 +169,8 @@ def _faults(tables: Mapping[str, Columns]) -> Iterator[tuple[str, str, str]]:
 def write_evidence(
     cursor: duckdb.DuckDBPyConnection, qid: str, evidence: Evidence, seconds: float, known: Known
 ) -> None:
-    """Add the evidence of one query, inside the caller's transaction.
-
-    Raises InputError when a memory differs from the one of that id in the file, or an embedding is not single precision.
-    """
+    """Add the evidence of one query, inside the caller's transaction. Raises InputError when a memory differs from the
+    one of that id in the file, or an embedding is not single precision."""
     _write_memories(cursor, evidence, known)
     number = {key: known.memories[key][0] for key in evidence.memories}
     add_rows(cursor, "evidence", [_evidence_row(qid, evidence, number, seconds)])
@@ -422,9 +416,7 @@ def _read_edges(cursor: duckdb.DuckDBPyConnection, portion: Portion) -> dict[str
 
 def read_evidence(cursor: duckdb.DuckDBPyConnection, source: str, portion: Portion = ALL) -> dict[str, Evidence]:
     """The evidence of every finished query by qid, in the order of the queries; the rows are whole (`require_whole`).
-
-    Raises InputError naming `source` where something of it is not as evidence is.
-    """
+    Raises InputError naming `source` where something of it is not as evidence is."""
     ordered = f"FROM evidence JOIN queries USING (qid) WHERE {portion.where('evidence')} ORDER BY queries.position"
     rows = cursor.execute(
         "SELECT qid, evidence.query, evidence.project, evidence.as_of, evidence.variants, evidence.notes " + ordered

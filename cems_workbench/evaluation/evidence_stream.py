@@ -77,10 +77,8 @@ class EvidenceStream(AbstractContextManager["EvidenceStream"]):
         return [qid for file in self._files for qid in file.qids_of(text)]
 
     def portions(self) -> Iterator[EvidenceSet]:
-        """The queries of each file in their order, some at a time. A query that another file has the evidence of is left out.
-
-        Raises InputError for a query that is not as evidence is.
-        """
+        """The queries of each file in their order, some at a time. A query that another file has the evidence of is
+        left out. Raises InputError for a query that is not as evidence is."""
         for file, elsewhere in zip(self._files, self._elsewhere, strict=True):
             for portion in file.portions():
                 yield _without(portion, elsewhere)

@@ -47,10 +47,8 @@ def agreed_grades(judgments: Iterable[Judgment], kind: str | None = None) -> Gra
 
 
 def agreed_answerable(judgments: Iterable[Judgment], kind: str | None = None) -> dict[str, bool | None]:
-    """By qid whether something in the store answers it, of the queries that somebody judged so: what most said, None on a tie.
-
-    Of one kind of judge alone, or, when `kind` is None, human before model.
-    """
+    """By qid whether something in the store answers it, of the queries that somebody judged so: what most said, None on
+    a tie. Of one kind of judge alone, or, when `kind` is None, human before model."""
     said: dict[str, dict[str, list[bool]]] = {}
     for judgment in judgments:
         if kind in (None, judgment.kind) and judgment.memory_id == WHOLE_STORE:
@@ -89,10 +87,8 @@ def query_statuses(
     config: PipelineConfig,
     relevant_from: Mapping[str, int],
 ) -> list[QueryStatus]:
-    """The status of every query under a config, the failing ones first, then by qid.
-
-    `grades` are judgments by qid and memory id, `relevant_from` the lowest relevant grade by qid. All queries are replayed as one batch.
-    """
+    """The status of every query under a config, the failing ones first, then by qid. `grades` are judgments by qid and
+    memory id, `relevant_from` the lowest relevant grade by qid. All queries are replayed as one batch."""
     if not queries:
         return []
     table = to_table(evidences)

@@ -33,10 +33,8 @@ STRATEGIES: tuple[Strategy, ...] = ("frequent", "random", "worst")
 
 @dataclass(frozen=True, slots=True)
 class LoggedQuery:
-    """A query of a log with how often it was asked and the memories that its latest recorded answer returned.
-
-    `results` are None where no answer was recorded, or none of its results has an id.
-    """
+    """A query of a log with how often it was asked and the memories that its latest recorded answer returned. `results`
+    are None where no answer was recorded, or none of its results has an id."""
 
     query: Query
     times: int
@@ -74,9 +72,7 @@ def sample(
     entries: Sequence[Asked], way: Strategy, size: int, seed: int = 0, scores: Mapping[str, float] | None = None
 ) -> list[LoggedQuery]:
     """`size` queries of a log, all when there are fewer. `scores` are those of `judge_scores`, needed for "worst".
-
-    Raises InputError for another way, a size below 1, or "worst" without scores.
-    """
+    Raises InputError for another way, a size below 1, or "worst" without scores."""
     if way not in STRATEGIES:
         raise InputError(f"way: {way!r} is not one of {', '.join(STRATEGIES)}")
     if size < 1:
@@ -99,9 +95,7 @@ def sampled(
     entries: Sequence[Asked], way: Strategy, size: int, seed: int, resources: Resources, progress: Progress = silent
 ) -> tuple[list[LoggedQuery], dict[str, float]]:
     """As `sample`, with the judge of the first preset asked for "worst"; and its scores by qid, empty for other ways.
-
-    Raises as `sample` and `judge_scores` do.
-    """
+    Raises as `sample` and `judge_scores` do."""
     scores = {}
     if way == "worst":
         scores = judge_scores(distinct(entries), preset(preset_names()[0]).config, resources, progress)

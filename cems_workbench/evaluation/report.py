@@ -37,10 +37,8 @@ def experiment_card(comparison: Comparison, query_set: str, content_hash: str) -
 def markdown_report(
     comparison: Comparison, query_set: str, content_hash: str, note: str = "", verdicts: Sequence[Verdict] | None = None
 ) -> str:
-    """The comparison as Markdown: verdicts, means, differences with p, and what was left out.
-
-    `verdicts` None are those on nDCG@10, or else on the first measure.
-    """
+    """The comparison as Markdown: verdicts, means, differences with p, and what was left out. `verdicts` None are those
+    on nDCG@10, or else on the first measure."""
     base = comparison.evaluations[0]
     names = [str(measure) for measure in base.measures]
     lines = [f"# {_cell(query_set)}: {counted(len(base.qids), 'queries')}", ""]

@@ -178,11 +178,8 @@ def verdict_on(
     tolerance: float = DEFAULT_TOLERANCE,
     lacking: Sequence[str] = (),
 ) -> Verdict:
-    """The verdict on a compared config over all queries, also of a saved comparison; `baseline` is the name of the other config, `lacking`
-    says what the evidence lacks for one of them.
-
-    Raises InputError as `verdict_of` does.
-    """
+    """The verdict on a compared config over all queries, also of a saved comparison; `baseline` is the name of the
+    other config, `lacking` says what the evidence lacks for one of them. Raises InputError as `verdict_of` does."""
     found = _difference(compared, measure)
     changed = len(found.wins) + len(found.losses)
     queries, same = changed + found.ties, compared.overlap >= SAME_RESULTS
@@ -213,10 +210,8 @@ def verdicts_of(
     asked: Sequence[tuple[Measure | None, str | None]] = (),
     tolerance: float = DEFAULT_TOLERANCE,
 ) -> list[Verdict]:
-    """The verdicts on every compared config by each measure, over a type where one is named; nDCG@10 or the first where none is asked.
-
-    Raises InputError as `verdict_of` does.
-    """
+    """The verdicts on every compared config by each measure, over a type where one is named; nDCG@10 or the first where
+    none is asked. Raises InputError as `verdict_of` does."""
     return [
         verdict_of(comparison, place, measure, query_type, tolerance)
         for place in range(len(comparison.compared))

@@ -322,10 +322,8 @@ def oriented(
 def parse_rows(
     values: Iterable[Any], source: str, errors: list[RowError], named: dict[str, bool] | None = None
 ) -> tuple[Returned, ...]:
-    """The rows of one answer that is JSON already, each memory once; what cannot be used goes to `errors`, rows counted from 1.
-
-    A field that a score is from is put into `named`, and whether it is called a distance, for `oriented`.
-    """
+    """The rows of one answer that is JSON already, each memory once; what cannot be used goes to `errors`, rows counted
+    from 1. A field that a score is from is put into `named`, and whether it is called a distance, for `oriented`."""
     return unique(items_of(list(enumerate(values, 1)), source, errors, {} if named is None else named), source, errors)
 
 

@@ -26,10 +26,8 @@ RIGHTS: dict[Role, str] = {
 
 
 def role_of(identity: Mapping[str, Any], settings: Settings) -> Role:
-    """The role of a signed-in identity: operator if the settings list its address, else the highest role that its claim names.
-
-    The claim is a word or a list of words; other words are ignored. Without `role_claim` it is a reviewer.
-    """
+    """The role of a signed-in identity: operator if the settings list its address, else the highest role that its claim
+    names. The claim is a word or a list of words; other words are ignored. Without `role_claim` it is a reviewer."""
     if identity.get("email") in _listed(settings.operators):
         return "operator"
     if not settings.role_claim:
@@ -51,10 +49,8 @@ def require(role: Role, needed: Role) -> None:
 
 
 def allowed_path(typed: str, settings: Settings) -> Path:
-    """Resolve a path that a user typed on a page. Raises InputError unless it is in an allowed folder.
-
-    Allowed are the folder that contains the store of the settings, and the setting `folders`.
-    """
+    """Resolve a path that a user typed on a page. Raises InputError unless it is in an allowed folder. Allowed are the
+    folder that contains the store of the settings, and the setting `folders`."""
     try:
         place, *named = (Path(each).expanduser().resolve() for each in (typed, *_listed(settings.folders)))
         allowed = [settings.store.resolve().parent, *named]

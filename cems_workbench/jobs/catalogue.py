@@ -60,10 +60,8 @@ class Catalogue:
 def catalogue(
     store: Store, present: PipelineConfig | None = None, files: Mapping[str, PipelineConfig] | None = None
 ) -> Catalogue:
-    """Every config that can be chosen: the present one, presets, files, the history, the latest first, experiments.
-
-    A config of the history that this version cannot read is absent: History on the Tune page explains why.
-    """
+    """Every config that can be chosen: the present one, presets, files, the history, the latest first, experiments. A
+    config of the history that this version cannot read is absent: History on the Tune page explains why."""
     configs = {PRESENT_NAME: present} if present is not None else {}
     configs |= {name: preset(name).config for name in preset_names()}
     configs |= files or {}
@@ -104,9 +102,7 @@ def named(name: str, config: PipelineConfig) -> PipelineConfig:
 
 def config_named(preset_name: str | None, file: Path | None, default: str) -> Imported:
     """The config of a preset or a file, with the warnings of reading it; the preset `default` if neither is named.
-
-    `file` may also be the name of a preset. Raises InputError if both are named, or for an unknown name.
-    """
+    `file` may also be the name of a preset. Raises InputError if both are named, or for an unknown name."""
     if preset_name is not None and file is not None:
         raise InputError("name a --preset or a --config, not both")
     if file is not None and not file.exists():

@@ -26,10 +26,8 @@ BATCH_MEMORIES = 1_000
 
 
 def export_chroma(store: Store, embedder: QueryEmbedder, folder: Path, progress: Progress = silent) -> Report:
-    """Write the collection; `folder` appears when it is complete.
-
-    Raises InputError if it is neither new nor empty, or if a memory of the store has no vector of this embedder, and StoreError.
-    """
+    """Write the collection; `folder` appears when it is complete. Raises InputError if it is neither new nor empty, or
+    if a memory of the store has no vector of this embedder, and StoreError."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"--chroma {folder}: must be a new or empty folder")
     ids = store.memories.ids()

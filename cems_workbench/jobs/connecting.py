@@ -135,10 +135,8 @@ class SourceSpec:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConnectReport(Report):
-    """The result of `connect`: the report of each source.
-
-    `problem` is the reason why the imported memories cannot be searched; empty if they can.
-    """
+    """The result of `connect`: the report of each source. `problem` is the reason why the imported memories cannot be
+    searched; empty if they can."""
 
     sources: Sequence[SnapshotReport] = ()
     problem: str = ""
@@ -153,10 +151,8 @@ def _connected(sources: Sequence[SnapshotReport], problem: str = "", late: str =
 
 
 def source_specs(resources: Resources, typed: str | None, mapping: Mapping[str, Any] | None = None) -> list[SourceSpec]:
-    """The source at a typed address, or every source of the store if None. Raises InputError, also for a store without sources.
-
-    Secrets known to `resources` and mappings saved in the store are used again.
-    """
+    """The source at a typed address, or every source of the store if None. Raises InputError, also for a store without
+    sources. Secrets known to `resources` and mappings saved in the store are used again."""
     saved = resources.store.sources.read()
     if typed is None:
         if not saved:
@@ -432,10 +428,8 @@ def rate_limited(
     pause: Callable[[float], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Batch]:
-    """The same batches; the next one is requested when the rows so far are within the rate.
-
-    `pause` gets the remaining seconds and may wait less; its exceptions pass through.
-    """
+    """The same batches; the next one is requested when the rows so far are within the rate. `pause` gets the remaining
+    seconds and may wait less; its exceptions pass through."""
     started, rows = clock(), 0
     with _closed(batches):
         for batch in batches:

@@ -47,9 +47,7 @@ class Compared:
 
 def compared(embedder: str | None, cross_encoder: str | None, device: Device) -> list[Compared]:
     """Both models (None: not asked) on the device and on the processor, over judged queries and memories of the sample.
-
-    A model in 8 bits, or one that is not here, is left out. Raises ModelError.
-    """
+    A model in 8 bits, or one that is not here, is left out. Raises ModelError."""
     queries, texts = _sample()
     found = []
     if embedder is not None and (resolved := resolve(embedder)).model_id != EIGHT_BIT_ID:

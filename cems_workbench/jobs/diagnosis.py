@@ -131,10 +131,8 @@ def _reranker(settings: Settings, config: PipelineConfig, servers: Answers) -> t
 
 
 def cannot_rerank(settings: Settings, config: PipelineConfig, answers: Callable[[], Answers]) -> str | None:
-    """Why nothing can score pairs for this config now; None if the named model or a fallback can.
-
-    `answers` is called only if a server must be probed.
-    """
+    """Why nothing can score pairs for this config now; None if the named model or a fallback can. `answers` is called
+    only if a server must be probed."""
     backend, asked = config.rerank.backend, config.rerank.model or settings.cross_encoder
     if backend == "none":
         return None
@@ -254,10 +252,8 @@ WITHOUT_LLM = (
 
 
 def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: bool = False) -> list[Check]:
-    """Run every check. Components that `config` uses are required (default: the preset of the settings).
-
-    `deep` reads everything in the store.
-    """
+    """Run every check. Components that `config` uses are required (default: the preset of the settings). `deep` reads
+    everything in the store."""
     config = config or preset(default_preset(settings.preset)[0]).config
     with ExitStack() as stack:
         store = _opened(settings)
@@ -550,10 +546,8 @@ def _source(found: store_status.SourceStatus, now: datetime) -> Check:
 
 
 def _embedder_match(settings: Settings, store: Store) -> list[Check]:
-    """Whether the store's vectors are of this embedder. Texts are re-embedded if a name is no proof: on a server, or stated by the user.
-
-    Vectors from a source are covered by the check of that source.
-    """
+    """Whether the store's vectors are of this embedder. Texts are re-embedded if a name is no proof: on a server, or
+    stated by the user. Vectors from a source are covered by the check of that source."""
     name, embeds = "embedder match", embedder(settings)
 
     def matched() -> EmbedderMatch:

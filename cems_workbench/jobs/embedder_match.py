@@ -122,10 +122,8 @@ def naming(address: str) -> str:
 
 
 def match_store(store: Store, embedder: Embedder) -> EmbedderMatch:
-    """Compare a sample of a store's vectors: those imported from a source, else those of the embedder's index.
-
-    Compares nothing if that index is stale. Raises ModelError.
-    """
+    """Compare a sample of a store's vectors: those imported from a source, else those of the embedder's index. Compares
+    nothing if that index is stale. Raises ModelError."""
     for record in store.sources.with_memories():
         if record.dimension is not None:
             return match_source(store, record, embedder).match

@@ -237,10 +237,8 @@ def labelled_selection(
     resources: Resources,
     cache: Cache = uncached,
 ) -> LabelledEvidence | None:
-    """The evidence of a config for a selection of queries, with these grades; None if it must be gathered first.
-
-    Raises InputError for damaged evidence.
-    """
+    """The evidence of a config for a selection of queries, with these grades; None if it must be gathered first. Raises
+    InputError for damaged evidence."""
     from cems_workbench.jobs.query_set_evidence import read_evidence
 
     evidence = read_evidence(config, selection, resources, cache)
@@ -284,10 +282,8 @@ def evaluate_configs(
     cache: Cache = uncached,
     progress: Progress = silent,
 ) -> tuple[list[EvaluationReport], list[tuple[str, PipelineConfig]]]:
-    """The configs with evidence, measured under their names, and those whose evidence must be gathered first.
-
-    Raises InputError for external traces under another config than that of their evidence.
-    """
+    """The configs with evidence, measured under their names, and those whose evidence must be gathered first. Raises
+    InputError for external traces under another config than that of their evidence."""
     measured, missing = [], []
     for i, (name, config) in enumerate(configs):
         progress("measuring configs", i, len(configs))
@@ -307,10 +303,8 @@ def evaluate_configs(
 def measured_losses(
     measured: Sequence[EvaluationReport], relevant_from: int, k: int = DEFAULT_K, shown: int | None = SHOWN
 ) -> Losses:
-    """Where measured configs lose relevant memories, with `shown` rows of each branch in words; None: all that are kept, without words.
-
-    Raises InputError if no query has a memory of at least the grade `relevant_from`.
-    """
+    """Where measured configs lose relevant memories, with `shown` rows of each branch in words; None: all that are
+    kept, without words. Raises InputError if no query has a memory of at least the grade `relevant_from`."""
     configs = [row.evaluation.config for row in measured]
     needs = [row.evaluation.rankings.needs for row in measured]
     found = losses_of([row.batch for row in measured], configs, relevant_from, k, needs=needs)
@@ -353,9 +347,7 @@ def calibrations(
     probability: float = 0.5,
 ) -> tuple[str, list[Calibration], dict[str, str]]:
     """The grouping of the folds, the calibration of each signal (or of one), and by signal the reason why it has none.
-
-    Raises InputError for an unknown signal, and for a probability out of range.
-    """
+    Raises InputError for an unknown signal, and for a probability out of range."""
     require_replayable("this evidence", any(one.external for one in batch.evidences), "calibration")
     if signal is not None and signal not in CONFIDENCE_FEATURES:
         raise InputError(f"{signal}: no such signal; there are {', '.join(CONFIDENCE_FEATURES)}")

@@ -30,10 +30,8 @@ EMBED_TIMEOUT_S = 60.0
 
 
 def open_resources(settings: Settings, *, create: bool = True) -> Resources:
-    """Open the store and prepare the embedder (its weights load when first used).
-
-    Raises StoreLockedError when another process holds the store, StoreError when it cannot be opened.
-    """
+    """Open the store and prepare the embedder (its weights load when first used). Raises StoreLockedError when another
+    process holds the store, StoreError when it cannot be opened."""
     store = Store.open(settings.store, create=create, chroma_url=settings.chroma_url, team=settings.team)
     return Resources(store, embedder(for_store(settings, store)), servers(settings))
 
@@ -57,10 +55,8 @@ def for_store(settings: Settings, store: Store) -> Settings:
 
 
 def embedder(settings: Settings) -> QueryEmbedder:
-    """The embedder that the settings name; nothing is loaded and no server is called yet.
-
-    A missing setting is an error on first use, so that a store can be inspected without an embedder.
-    """
+    """The embedder that the settings name; nothing is loaded and no server is called yet. A missing setting is an error
+    on first use, so that a store can be inspected without an embedder."""
     same_as = settings.embedding_same_as.strip()
     if settings.served_embedder is None:
         return local_embedder(settings.embedder, same_as, settings.device)

@@ -230,10 +230,8 @@ def shortened(name: str) -> str:
 def refresh(
     resources: Resources, progress: Progress, given: Callable[[], PrecomputedVectors | None] = lambda: None
 ) -> tuple[RefreshReport | None, str, str]:
-    """Refresh the indexes, and write to Chroma: the report, and a line if they could not be, and one of what Chroma lacks.
-
-    What is in the store stays there all the same.
-    """
+    """Refresh the indexes, and write to Chroma: the report, and a line if they could not be, and one of what Chroma
+    lacks. What is in the store stays there all the same."""
     try:
         report = resources.refresh(progress, given())
     except EmbedderMismatchError as refusal:
@@ -265,10 +263,8 @@ def plan_undo(store: Store, number: int | None = None) -> Undo:
 
 
 def undo_import(store: Store, number: int | None = None, progress: Progress = silent) -> Undo:
-    """Undo an import, by default the last that was not undone: `Imports.undo`, and the recorded stages of external traces.
-
-    Raises InputError, StoreError, and what `progress` raises: another call continues.
-    """
+    """Undo an import, by default the last that was not undone: `Imports.undo`, and the recorded stages of external
+    traces. Raises InputError, StoreError, and what `progress` raises: another call continues."""
     # The file first: repeated after a crash it is found restored, and the store's part is not done before.
     planned = _with_traces(store, store.imports.plan(number), undo=True)
     done = store.imports.undo(planned.event.number, progress)

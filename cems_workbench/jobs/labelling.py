@@ -120,11 +120,8 @@ def _uncertain(
 
 
 def add_to_set(request: Request, name: str, store: Store) -> Query:
-    """Add a request to a query set, which is created if needed; returns the query.
-
-    A stored query of the same text, project and moment is reused; a new one has an id derived from these. Raises InputError for an
-    invalid name.
-    """
+    """Add a request to a query set, which is created if needed; returns the query. A stored query of the same text,
+    project and moment is reused; a new one has an id derived from these. Raises InputError for an invalid name."""
     query = stored_query(request, store)
     if query is None or (query.project, query.as_of) != (request.project, request.as_of):
         moment = "" if request.as_of is None else request.as_of.isoformat()

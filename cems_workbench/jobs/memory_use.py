@@ -196,9 +196,7 @@ def effect_on_queries(
     memory: EvidenceMemory | None = None,
 ) -> SetEffect:
     """What the edit does to the judged queries of a set, on evidence in `memory` or kept in files; else it is gathered.
-
-    Raises as `EvidenceMemory.get` and `set_effect` do.
-    """
+    Raises as `EvidenceMemory.get` and `set_effect` do."""
     resources = edit.resources
     queries, judgments = queries_named(query_set, resources, True)
     found = (memory or EvidenceMemory()).get(queries, config, resources, progress)

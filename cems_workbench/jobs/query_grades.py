@@ -15,10 +15,8 @@ if TYPE_CHECKING:
 
 
 def stored_query(request: Request, store: Store) -> Query | None:
-    """The stored query with exactly this text: of several the one of the same project and moment, else the latest; None without one.
-
-    Its grades are shown, and new grades are for it.
-    """
+    """The stored query with exactly this text: of several the one of the same project and moment, else the latest; None
+    without one. Its grades are shown, and new grades are for it."""
     matches = store.queries.with_words(request.query)
     if not matches:
         return None

@@ -230,10 +230,8 @@ def gather_query_set(
 
 
 def require_answered(evidence: Evidence, config: PipelineConfig) -> None:
-    """Raises SourceError, with the reason, if the config wants the lists of a running system and the evidence has the store's.
-
-    A list of it that is only shown may be missing.
-    """
+    """Raises SourceError, with the reason, if the config wants the lists of a running system and the evidence has the
+    store's. A list of it that is only shown may be missing."""
     hybrid = config.lists.source_hybrid
     fused = hybrid.enabled and hybrid.weight > 0
     said = evidence.notes.get("warnings", {}).get("lists", ())
@@ -257,10 +255,8 @@ def embed_queries(texts: Sequence[str], resources: Resources) -> None:
 
 
 def set_relevant_from(query_set: str, grade: int, resources: Resources) -> None:
-    """Set the lowest relevant grade of a query set, in the store and in its evidence files.
-
-    Raises InputError for a grade off the set's scale, StoreError for an unknown set.
-    """
+    """Set the lowest relevant grade of a query set, in the store and in its evidence files. Raises InputError for a
+    grade off the set's scale, StoreError for an unknown set."""
     resources.store.query_sets.set_relevant_from(query_set, grade)
     for path in sorted(_shelf(resources).glob(f"*{SUFFIX}")):
         # An open or damaged file keeps its grade; a read through the store uses the store's.
@@ -363,10 +359,8 @@ def read_exact_evidence(
 def read_some_evidence(
     config: PipelineConfig, selection: QuerySelection, qids: Collection[str], resources: Resources
 ) -> Mapping[str, Evidence] | None:
-    """The evidence of some of exactly these queries, by qid, in time that a file's other queries do not change; None if there is none.
-
-    Raises InputError for a damaged file.
-    """
+    """The evidence of some of exactly these queries, by qid, in time that a file's other queries do not change; None if
+    there is none. Raises InputError for a damaged file."""
     here = header_for(config, resources, query_set=selection.query_set, only_project=selection.only_project)
     for path in sorted(_shelf(resources).glob(f"*-{_digest(config, selection, resources)}{SUFFIX}")):
         if (found := evidence_file.read_some(path, qids, here)) is not None:
@@ -406,10 +400,8 @@ def gather_evidence(
     progress: Progress = silent,
     out: Path | None = None,
 ) -> GatherReport:
-    """Gather the evidence of a config into its file, or into `out`, or resume it.
-
-    Raises as `gather_query_set` does, and InputError while another thread of this process gathers the same.
-    """
+    """Gather the evidence of a config into its file, or into `out`, or resume it. Raises as `gather_query_set` does,
+    and InputError while another thread of this process gathers the same."""
     path = out or evidence_path(config, selection, resources)
     queries, name, within = selection.queries, selection.query_set, selection.only_project
     try:
@@ -432,10 +424,8 @@ def ensure_evidence(
     cache: Cache = uncached,
     since: datetime | None = None,
 ) -> evidence_file.EvidenceSet:
-    """The evidence of a config, gathered first if there is none. Raises as `gather_evidence` does.
-
-    Lists of a running system are gathered again unless they were answered after `since`; None is now.
-    """
+    """The evidence of a config, gathered first if there is none. Raises as `gather_evidence` does. Lists of a running
+    system are gathered again unless they were answered after `since`; None is now."""
     since = since or datetime.now(UTC)
     evidence = read_evidence(config, selection, resources, cache)
     if evidence is not None and asks_source(config):

@@ -27,11 +27,8 @@ SHORTEST_PREFIX = 24
 
 @dataclass(frozen=True, slots=True)
 class Production:
-    """Production's answer, as ids of this store in production's order.
-
-    `by_text` are those matched by text, with their id in the response; `unknown` are rows that no memory matches, with
-    their rank.
-    """
+    """Production's answer, as ids of this store in production's order. `by_text` are those matched by text, with their
+    id in the response; `unknown` are rows that no memory matches, with their rank."""
 
     order: tuple[str, ...]
     ranks: Mapping[str, int]
@@ -112,10 +109,8 @@ def nearness(
     evidences: Sequence[Evidence],
     config: PipelineConfig,
 ) -> dict[str, float]:
-    """Rank-biased overlap of each recorded answer with our results under a config, by qid; ours are as long as the longest answer.
-
-    All queries are replayed as one batch; `evidences` has that of each answer, in order.
-    """
+    """Rank-biased overlap of each recorded answer with our results under a config, by qid; ours are as long as the
+    longest answer. All queries are replayed as one batch; `evidences` has that of each answer, in order."""
     if not answers:
         return {}
     table = to_table(evidences)

@@ -82,10 +82,8 @@ class Regression(Result):
 
 
 def got_worse(comparison: Comparison, asserted: Asserted, outcomes: Sequence[Outcome] = ()) -> Regression:
-    """The verdicts on every config of a comparison against the first, and what is asserted; `outcomes` are those of bounds.
-
-    Raises InputError for a type without queries.
-    """
+    """The verdicts on every config of a comparison against the first, and what is asserted; `outcomes` are those of
+    bounds. Raises InputError for a type without queries."""
     found = [*outcomes, *asserted.of_losses(comparison)]
     return Regression(verdicts=asserted.verdicts(comparison, found), outcomes=found, comparison=comparison)
 
@@ -99,10 +97,8 @@ def check_change(
     metrics: str | None = None,
     seed: int = 0,
 ) -> Regression:
-    """Compare the config in a file with the same file at a commit, and with bounds.
-
-    Without a config at that commit, or without a commit, only the bounds are checked. Raises InputError.
-    """
+    """Compare the config in a file with the same file at a commit, and with bounds. Without a config at that commit, or
+    without a commit, only the bounds are checked. Raises InputError."""
     least = evidence.header.relevant_from
     wanted = parse_measures(metrics, least) if metrics else standard_measures(least)
     now, before = load_config(config), config_at(config, commit) if commit else None

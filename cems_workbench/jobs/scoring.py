@@ -78,10 +78,8 @@ class ScoringReport:
 def why_not_scored(
     lacking: Sequence[Lacking], resources: Resources, settings: Settings, answers: Callable[[], Answers]
 ) -> str | None:
-    """Why missing scores cannot be computed here: the evidence is of another store, or no reranker is available; else None.
-
-    `answers` probes servers, and is called only if a config needs one.
-    """
+    """Why missing scores cannot be computed here: the evidence is of another store, or no reranker is available; else
+    None. `answers` probes servers, and is called only if a config needs one."""
     for one in lacking:
         reason = store_mismatch(one.evidence.header, resources) or cannot_rerank(settings, one.config, answers)
         if reason is not None:
@@ -186,10 +184,8 @@ def read_again(evidence: EvidenceSet) -> EvidenceSet:
 
 @contextmanager
 def resources_of(evidence: EvidenceSet, settings: Settings) -> Iterator[Resources]:
-    """The store of evidence, with its models: the store that contains the file, or that of the settings.
-
-    Raises InputError if it is neither, StoreLockedError if another process holds it.
-    """
+    """The store of evidence, with its models: the store that contains the file, or that of the settings. Raises
+    InputError if it is neither, StoreLockedError if another process holds it."""
     with store_of(evidence, settings) as store:
         if store is None:
             raise InputError(

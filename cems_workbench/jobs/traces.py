@@ -70,9 +70,7 @@ def read_traced(
     store: Store, query_set: str, queries: Sequence[Query] | None = None, cache: Cache = uncached
 ) -> EvidenceSet | None:
     """The recorded stages of a set, of these queries if they are named; None if the set is none of external traces.
-
-    Raises InputError for a damaged file.
-    """
+    Raises InputError for a damaged file."""
     if not is_traced(store, query_set):
         return None
     path = traced_path(store.path, query_set)
@@ -90,10 +88,8 @@ def is_judged(store: Store, query_set: str) -> bool:
 
 
 def traced_query(store: Store, query_set: str, qid: str) -> tuple[Evidence, PipelineConfig] | None:
-    """The recorded stages of one query, and the config of its set; None if it is not there. The rest of the file is not read.
-
-    Raises InputError for a damaged file.
-    """
+    """The recorded stages of one query, and the config of its set; None if it is not there. The rest of the file is not
+    read. Raises InputError for a damaged file."""
     if not is_traced(store, query_set):
         return None
     with EvidenceStream([traced_path(store.path, query_set)]) as stream:
@@ -110,10 +106,8 @@ def require_replayable(name: object, external: bool, what: str) -> None:
 
 
 def trace_format(path: Path, format: str = "auto") -> str | None:
-    """The format of a file of traces, by its content or the one that was asked for; None for anything else.
-
-    Raises InputError as `formats.detect`.
-    """
+    """The format of a file of traces, by its content or the one that was asked for; None for anything else. Raises
+    InputError as `formats.detect`."""
     if os.path.isdir(path) or not _reads_traces(name := formats.detect(path) if format == "auto" else format):
         return None
     if is_packed(path):
@@ -149,10 +143,8 @@ def import_traces(
     options: ImportOptions = DEFAULT_OPTIONS,
     source: str | None = None,
 ) -> ImportReport:
-    """Import a file of traces (see the module). Raises InputError when it cannot be read or has no query, and what `progress` raises.
-
-    `source` is what the file is called on record and in the report, by default its path.
-    """
+    """Import a file of traces (see the module). Raises InputError when it cannot be read or has no query, and what
+    `progress` raises. `source` is what the file is called on record and in the report, by default its path."""
     source = source or str(path)
     read = FORMATS[format].traces
     assert read is not None
@@ -203,10 +195,8 @@ def sets_traced_by(event: ImportEvent) -> list[str]:
 
 
 def undo_traces(store: Store, query_set: str, event: ImportEvent, *, dry: bool = False) -> str | None:
-    """Put back the recorded stages that a set had before an import; `dry`: only say so.
-
-    Returns an empty text if that is done, a line why they stay, or None if the import left none. Raises InputError.
-    """
+    """Put back the recorded stages that a set had before an import; `dry`: only say so. Returns an empty text if that
+    is done, a line why they stay, or None if the import left none. Raises InputError."""
     target, former = traced_path(store.path, query_set), _before(traced_path(store.path, query_set), event.number)
     header = traced_header(store.path, query_set)
     if header is None:
@@ -400,9 +390,7 @@ def _add_runs(mistakes: StageMistakes, evidences: Sequence[Evidence]) -> None:
 
 def traced_mistakes(path: Path) -> list[KnownMistake]:
     """What the stages of external traces show of themselves over the first `SHOWING` queries of their evidence file.
-
-    Raises InputError for a damaged file.
-    """
+    Raises InputError for a damaged file."""
     mistakes, seen = StageMistakes(), 0
     with EvidenceStream([path]) as stream:
         for portion in stream.portions():

@@ -33,9 +33,7 @@ def headline_of(
     measure: str, base: str, better: bool, gained: Gain | None, sealed: bool = False, held: Sequence[Guard] = ()
 ) -> str:
     """The verdict on a proposal, `better` if it is not the baseline, with its gain on the sealed queries or the folds.
-
-    `held` are the guards that it holds and the baseline does not, which may lower the objective.
-    """
+    `held` are the guards that it holds and the baseline does not, which may lower the objective."""
     if not better:
         return f"Nothing significantly better than {base}: the baseline is proposed"
     if gained is None:

@@ -62,10 +62,8 @@ def with_reference_reranker(config: PipelineConfig) -> PipelineConfig:
 def gather_reference(
     config: PipelineConfig, selection: QuerySelection, resources: Resources, progress: Progress = silent
 ) -> None:
-    """Gather the evidence of a config, or resume, and let the reranker read the head of its ranking and of each of its lists.
-
-    Raises as `gather_evidence` and `score_evidence` do.
-    """
+    """Gather the evidence of a config, or resume, and let the reranker read the head of its ranking and of each of its
+    lists. Raises as `gather_evidence` and `score_evidence` do."""
     asking = with_values(with_reference_reranker(config), {"rerank.expected_misses": None})
     if read_evidence(config, selection, resources) is None:
         gather_evidence(config, selection, resources.store.judgments.read(), resources, progress)
@@ -79,10 +77,8 @@ def gather_reference(
 def store_data(
     config: PipelineConfig, selection: QuerySelection, resources: Resources, cache: Cache = uncached
 ) -> tuning.TuningData | None:
-    """The data of a search without judgments; None if evidence must be gathered first, or a query has no score of the reranker.
-
-    Raises InputError for damaged evidence.
-    """
+    """The data of a search without judgments; None if evidence must be gathered first, or a query has no score of the
+    reranker. Raises InputError for damaged evidence."""
     evidence = read_evidence(config, selection, resources, cache)
     if evidence is None:
         return None

@@ -43,10 +43,8 @@ _NO_SECRETS = ("sslkey", "passfile", "max_tokens")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A source's address without its secret, and the secret.
-
-    `plain` may be saved, shown and logged. `path` is what follows the host, without the first slash; of a directory it is the whole path.
-    """
+    """A source's address without its secret, and the secret. `plain` may be saved, shown and logged. `path` is what
+    follows the host, without the first slash; of a directory it is the whole path."""
 
     scheme: str
     plain: str
@@ -241,10 +239,8 @@ def short_name(plain: str) -> str:
 
 
 def redact_address(text: str, plain: str) -> str:
-    """The text with "…" for every part of a plain address: host, port, user, directory, name and options.
-
-    So too for every numeric address: servers name them in their messages. For texts that leave this machine.
-    """
+    """The text with "…" for every part of a plain address: host, port, user, directory, name and options. So too for
+    every numeric address: servers name them in their messages. For texts that leave this machine."""
     address = _split(plain, FROM_ADDRESS)
     directory, _, name = address.path.rpartition("/")
     values = (address.host, address.user, directory, name, *address.options.values())

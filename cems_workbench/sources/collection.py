@@ -105,10 +105,8 @@ class RefusedTextError(base.SourceError):
 
 
 class CollectionClient(ABC):
-    """What a product answers about one collection. Methods may raise anything; `reason` turns it into a message.
-
-    A constructor opens the collection, as `CollectionSource` calls it: `client(address, timeout)`.
-    """
+    """What a product answers about one collection. Methods may raise anything; `reason` turns it into a message. A
+    constructor opens the collection, as `CollectionSource` calls it: `client(address, timeout)`."""
 
     owner: Owner | None = None
     """The only rows that are counted, listed and searched; None: all. Set for the option `user=`, if the kind has it."""
@@ -150,10 +148,8 @@ class CollectionClient(ABC):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientQuery:
-    """A search of one collection. `names` are payload fields to return.
-
-    The payload's `scope_field` must be one of SHARED_WORDS for the scope "shared", anything else or missing for "personal".
-    """
+    """A search of one collection. `names` are payload fields to return. The payload's `scope_field` must be one of
+    SHARED_WORDS for the scope "shared", anything else or missing for "personal"."""
 
     vector: base.Vector
     rows: int
@@ -336,10 +332,8 @@ class CollectionSource:
         return base.EngineList(name, rows, tuple(hits), time.perf_counter() - started, hidden, notes)
 
     def _visible(self, asked: ClientQuery) -> tuple[Sequence[ClientHit], int]:
-        """The best rows without those that the library hides, for which more are asked, and how many it hides.
-
-        Of a fusion none are asked again: more rows change the order.
-        """
+        """The best rows without those that the library hides, for which more are asked, and how many it hides. Of a
+        fusion none are asked again: more rows change the order."""
         use = self._use
         if use.expires is None:
             return self._ask(lambda: self._client.search(asked)), 0

@@ -136,9 +136,7 @@ def payload_of(
 @dataclass(frozen=True, slots=True)
 class Page:
     """A part of the memories that exist: ids and markers, and `read`, which gives those at some of their places.
-
-    `sizes` are their bytes of texts and vectors; empty where the whole page is small enough to be read at once.
-    """
+    `sizes` are their bytes of texts and vectors; empty where the whole page is small enough to be read at once."""
 
     ids: Sequence[str]
     markers: Sequence[str]
@@ -226,10 +224,8 @@ def usable_vector(
     problems: list[RowProblem],
     finite: bool | None = None,
 ) -> Vector | None:
-    """The vector if it can be searched, else None and a problem of the field `name`. `finite`: whether its values are numbers, if known.
-
-    A `dimension` of None is that of a source without vectors, which lacks none.
-    """
+    """The vector if it can be searched, else None and a problem of the field `name`. `finite`: whether its values are
+    numbers, if known. A `dimension` of None is that of a source without vectors, which lacks none."""
     if vector is None and dimension is None:
         return None
     if vector is None:
@@ -317,10 +313,8 @@ def haystack_texts(meta: Mapping[str, Any], text: str) -> dict[str, EmbeddedText
 
 
 def filled(template: str, values: Mapping[str, str]) -> str | None:
-    """A template of `str.format` with these values, and nothing else in it; None if it asks for more.
-
-    Templates are data of a store: `str.format` would follow attributes, and pad to any width.
-    """
+    """A template of `str.format` with these values, and nothing else in it; None if it asks for more. Templates are
+    data of a store: `str.format` would follow attributes, and pad to any width."""
     try:
         pieces = list(_pieces(template, values))
     except (ValueError, KeyError):

@@ -96,10 +96,8 @@ def choose_collection(address: Address, name: str, collections: Sequence[str]) -
 
 
 def find_directory(address: Address, marker_file: str) -> tuple[Path, str]:
-    """The directory of an address without a host, and the name of the collection in it.
-
-    Raises InputError if neither the path nor its parent has the file `marker_file`.
-    """
+    """The directory of an address without a host, and the name of the collection in it. Raises InputError if neither
+    the path nor its parent has the file `marker_file`."""
     path = Path(address.path)
     for directory, name in ((path, ""), (path.parent, path.name)):
         if (directory / marker_file).is_file():

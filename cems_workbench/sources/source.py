@@ -186,10 +186,8 @@ class EngineQuery:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Settings for a single search.
-
-    `settings` by name; `exact` requests the exact list, without the approximate index.
-    """
+    """Settings for a single search. `settings` by name; `exact` requests the exact list, without the approximate
+    index."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     exact: bool = False

@@ -118,10 +118,8 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class LearnedPair:
-    """A typo and its correction, both one word in lower case, with how often and when (UTC) it was accepted.
-
-    `refused`: validation rejected the pair at `last_at`, so it is neither used nor learned.
-    """
+    """A typo and its correction, both one word in lower case, with how often and when (UTC) it was accepted. `refused`:
+    validation rejected the pair at `last_at`, so it is neither used nor learned."""
 
     typo: str
     correction: str

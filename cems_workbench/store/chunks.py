@@ -62,10 +62,8 @@ class Chunks:
         return self._database.read(rule)
 
     def choose(self, name: str) -> bool:
-        """Set the chunking rule; False if it is already set. Raises InputError for an unknown rule.
-
-        The chunks change at the next refresh of the indexes.
-        """
+        """Set the chunking rule; False if it is already set. Raises InputError for an unknown rule. The chunks change
+        at the next refresh of the indexes."""
         chosen = known_rule(name)
         with self._database.transaction() as cursor:
             if rule(cursor) == chosen:
@@ -81,10 +79,8 @@ class Chunks:
         return self._database.read(read, list(ids))
 
     def preview(self, memory: Memory, embedder: Embedder) -> tuple[tuple[Chunk, ...], dict[int | None, str]]:
-        """The chunks that this memory would have if it were stored, and its indexed texts by chunk number.
-
-        The key None has the text of a memory that would be indexed whole.
-        """
+        """The chunks that this memory would have if it were stored, and its indexed texts by chunk number. The key None
+        has the text of a memory that would be indexed whole."""
         with self._database.reading() as cursor:
             by, texts = _cutter(cursor, embedder), text_rule(cursor)
             row = cursor.execute(
@@ -213,19 +209,15 @@ def take_back(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> None:
 def given_tables(
     given: Mapping[str, Sequence[tuple[Chunk, bool, str]]], shas: Mapping[str, str]
 ) -> tuple[pa.Table, pa.Table]:
-    """Chunks of memories, by id, as `put_given` takes them: each with whether its title is before it, and the sha of its searched text.
-
-    `shas` are of the contents of these memories.
-    """
+    """Chunks of memories, by id, as `put_given` takes them: each with whether its title is before it, and the sha of
+    its searched text. `shas` are of the contents of these memories."""
     rows = [(chunk, True, titled, sha) for own in given.values() for chunk, titled, sha in own]
     return _table(rows), _marks([(memory_id, GIVEN, digest) for memory_id, digest in shas.items()], tables.FROM_SOURCE)
 
 
 def put_given(cursor: duckdb.DuckDBPyConnection, chunks: pa.Table, cut: pa.Table, *, new: bool = False) -> None:
-    """Replace the chunks of memories by these imported ones: the tables of `given_tables`.
-
-    A memory without any is indexed whole under every rule, until its content changes. `new`: none of them had a row before.
-    """
+    """Replace the chunks of memories by these imported ones: the tables of `given_tables`. A memory without any is
+    indexed whole under every rule, until its content changes. `new`: none of them had a row before."""
     _replace(cursor, chunks, cut, tables.next_version(cursor), new=new)
 
 
@@ -277,10 +269,8 @@ def _cutter(cursor: duckdb.DuckDBPyConnection, embedder: Embedder) -> Cutter:
 def _waiting(
     cursor: duckdb.DuckDBPyConnection, by: Cutter, since: int, among: Sequence[str] | None = None
 ) -> list[str]:
-    """The live memories whose chunks are missing, or made by another rule or from another text.
-
-    Only memories changed after the content version `since`, and only those in `among` if given.
-    """
+    """The live memories whose chunks are missing, or made by another rule or from another text. Only memories changed
+    after the content version `since`, and only those in `among` if given."""
     return tables.column(
         cursor,
         "SELECT m.id FROM memories AS m LEFT JOIN chunked AS k ON k.memory_id = m.id "

@@ -190,9 +190,7 @@ class Database:
 
     def close(self) -> None:
         """Close the file after waiting for running queries, at most CLOSE_TIMEOUT_S; commits are already durable.
-
-        Raises StoreError if a query is still running.
-        """
+        Raises StoreError if a query is still running."""
         with _opening:
             if not self._open:
                 return
@@ -427,10 +425,8 @@ def read_commits(directory: Path) -> tuple[str, int]:
 
 
 def connect(directory: Path, *, known: bool = False) -> duckdb.DuckDBPyConnection:
-    """Connect to the database file of a store directory, with actionable errors; `known`: its catalog was checked before.
-
-    The catalog of a new file, or of one unchanged since this process closed it, is not checked either.
-    """
+    """Connect to the database file of a store directory, with actionable errors; `known`: its catalog was checked
+    before. The catalog of a new file, or of one unchanged since this process closed it, is not checked either."""
     import duckdb
 
     file = directory / FILE_NAME

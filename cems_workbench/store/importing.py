@@ -194,11 +194,8 @@ def import_input(
 
 
 class _Import:
-    """One input on its way into the store.
-
-    `parsed` has the store's ids after `put_own`; `known` are then the judged memories that exist in the store, `problems` the rows skipped
-    so far.
-    """
+    """One input on its way into the store. `parsed` has the store's ids after `put_own`; `known` are then the judged
+    memories that exist in the store, `problems` the rows skipped so far."""
 
     mark: Mark
     report: ImportReport
@@ -583,10 +580,8 @@ def _rows(numbered: Numbered[Row]) -> list[Row]:
 def _distinct(
     parsed: ParsedInput, kind: str, key: Callable[[Row], Hashable], problems: list[RowError]
 ) -> Numbered[Row]:
-    """The first row of each key of one kind; a later, different one is reported, an identical one is not.
-
-    Rows are numbered by `parsed.extra["rows"][kind]` (line numbers, if the reader has them), otherwise by position.
-    """
+    """The first row of each key of one kind; a later, different one is reported, an identical one is not. Rows are
+    numbered by `parsed.extra["rows"][kind]` (line numbers, if the reader has them), otherwise by position."""
     numbered = parsed.numbered(kind)
     first: dict[Hashable, tuple[int, Row]] = {key(row[1]): row for row in numbered}
     if len(first) == len(numbered):  # hardly a file repeats a key

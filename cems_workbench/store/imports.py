@@ -216,10 +216,8 @@ class Imports:
         return found
 
     def plan(self, number: int | None = None) -> Undo:
-        """What the undo of an import would do; nothing is changed. Raises InputError and StoreError.
-
-        One that was undone is undone again where the undo of a later one has brought rows of it back.
-        """
+        """What the undo of an import would do; nothing is changed. Raises InputError and StoreError. One that was
+        undone is undone again where the undo of a later one has brought rows of it back."""
         event = self.get(number)
         with self._database.reading() as cursor:
             removed, restored, stay = _own_plan(cursor, event.number)
@@ -233,10 +231,8 @@ class Imports:
         return Undo(event, removed, restored, (*stay, *team.stay))
 
     def undo(self, number: int | None = None, progress: Progress = silent) -> Undo:
-        """Undo an import; returns what that did. Raises InputError, StoreError, and what `progress` raises: another call continues.
-
-        The indexes follow at their next refresh, as after a deletion.
-        """
+        """Undo an import; returns what that did. Raises InputError, StoreError, and what `progress` raises: another
+        call continues. The indexes follow at their next refresh, as after a deletion."""
         plan = self.plan(number)
         event = plan.event
         total = plan.removed["memories"] + plan.restored["memories"]
@@ -502,10 +498,8 @@ def _used(
 
 
 def _sets_before(session: Session, event: ImportEvent) -> dict[str, tuple[list[Member], Any]]:
-    """The sets of which an import made a version, by name with the members and scale that they have without it.
-
-    What was changed after it stays: only members that it put in are taken out, and those that it took out are put back.
-    """
+    """The sets of which an import made a version, by name with the members and scale that they have without it. What
+    was changed after it stays: only members that it put in are taken out, and those that it took out are put back."""
     found = {}
     made = session.rows(
         "SELECT name, version, (SELECT max(version) FROM query_sets AS l WHERE l.name = s.name) FROM query_sets AS s "

@@ -57,10 +57,8 @@ class Judgments:
 
     @persistent
     def read(self, qid: str | None = None, kind: str | None = None) -> list[Judgment]:
-        """Judgments of live memories and of the whole store, of one query or of all, of kind "human" or "model" or both.
-
-        Sorted by qid, memory, judge and kind.
-        """
+        """Judgments of live memories and of the whole store, of one query or of all, of kind "human" or "model" or
+        both. Sorted by qid, memory, judge and kind."""
         rows = rows_of(
             self._team,
             f"SELECT {', '.join(FIELDS)} FROM judgments WHERE coalesce(qid = ?, TRUE) AND coalesce(kind = ?, TRUE) "
@@ -110,10 +108,8 @@ class Judgments:
 
     @persistent
     def record(self, judgments: Sequence[Judgment], source: str) -> RowCounts:
-        """Write many judgments of models at once; earlier ones of the same models are replaced.
-
-        Raises InputError for a person's judgment: people label one pair at a time. Pairs must be distinct per judge.
-        """
+        """Write many judgments of models at once; earlier ones of the same models are replaced. Raises InputError for a
+        person's judgment: people label one pair at a time. Pairs must be distinct per judge."""
         if any(judgment.kind != "model" for judgment in judgments):
             raise InputError("only judgments of a model are recorded in bulk")
         if not judgments:
@@ -267,10 +263,8 @@ def import_judgments(
     when: datetime,
     by: Mark | None = None,
 ) -> tuple[RowCounts, list[str]]:
-    """Import the judgments of `parsed` and add skipped rows to `problems`; returns the counts and the notes.
-
-    `known` are the judged memories that exist in the store.
-    """
+    """Import the judgments of `parsed` and add skipped rows to `problems`; returns the counts and the notes. `known`
+    are the judged memories that exist in the store."""
     rows = parsed.numbered("judgments")
     if not rows:
         return RowCounts(), []
@@ -300,10 +294,8 @@ def import_judgments(
 def without_unmade(
     parsed: ParsedInput, known: Collection[str], name: str, scale: GradeScale, problems: list[RowError]
 ) -> ParsedInput:
-    """The input without those new queries, named by their words, of which no judgment is usable; `name` is the set that would get them.
-
-    Their judgments are added to `problems`. A query that the file lists without a judgment stays.
-    """
+    """The input without those new queries, named by their words, of which no judgment is usable; `name` is the set that
+    would get them. Their judgments are added to `problems`. A query that the file lists without a judgment stays."""
     new = {query.qid for query in parsed.queries} - parsed.extra.get("listed", frozenset())
     if not new or not parsed.extra.get("queries_by_words"):
         return parsed

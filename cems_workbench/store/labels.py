@@ -86,10 +86,8 @@ class Labels:
 
     @persistent
     def undo(self, reviewer: str, kind: str = "human") -> LabelEvent | None:
-        """Undo this reviewer's latest label, skip or "unclear" that is not undone; returns it, or None.
-
-        The replaced state is restored. A second call undoes the one before.
-        """
+        """Undo this reviewer's latest label, skip or "unclear" that is not undone; returns it, or None. The replaced
+        state is restored. A second call undoes the one before."""
         with self._team.transaction(of=reviewer) as session:
             event = label_events.last_undoable(session, reviewer, kind)
             if event is not None:
@@ -165,10 +163,8 @@ class Decisions:
 
     @persistent
     def decide(self, qid: str, memory_id: str, grade: int | None, decided_by: str, note: str | None = None) -> Decision:
-        """Decide a conflict by name; None revokes the decision.
-
-        Raises InputError for an unknown query or memory, a grade off the scale, or a person without a name.
-        """
+        """Decide a conflict by name; None revokes the decision. Raises InputError for an unknown query or memory, a
+        grade off the scale, or a person without a name."""
         check_name(decided_by)
         decision = Decision(qid, memory_id, grade, decided_by, note, datetime.now(UTC))
         if grade is not None:

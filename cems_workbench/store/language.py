@@ -165,10 +165,8 @@ class TextRules:
         return searched_text(memory, self.rule)
 
     def choose(self, rule: TextRule) -> bool:
-        """Set the rule; False if it is already set.
-
-        The next refresh of the indexes cuts again and embeds the texts that differ; vectors of a live source stay those of its memories.
-        """
+        """Set the rule; False if it is already set. The next refresh of the indexes cuts again and embeds the texts
+        that differ; vectors of a live source stay those of its memories."""
         with self._database.transaction() as cursor:
             if text_rule(cursor) == rule:
                 return False

@@ -135,10 +135,8 @@ class Memories:
         return {name: kept[name] for name in wanted if name in kept}
 
     def before(self, memories: Iterable[Memory], edited: Memory | None = None) -> dict[str, str]:
-        """By id, the text of the previous live memory in the same session, by time.
-
-        Absent if there is none, several have the same time, or its scope differs. `edited` replaces the stored memory with its id.
-        """
+        """By id, the text of the previous live memory in the same session, by time. Absent if there is none, several
+        have the same time, or its scope differs. `edited` replaces the stored memory with its id."""
         placed = [memory for memory in memories if memory.session is not None and memory.created_at is not None]
         return self._database.read(_before, placed, edited) if placed else {}
 
@@ -290,9 +288,7 @@ class Memories:
 
     def count_feedback(self, counts: Mapping[str, tuple[int, int]]) -> int:
         """Set how often each memory was relevant and noise, which `adjust.feedback` reads; returns how many changed.
-
-        `counts` (relevant, noise) by memory id come from `formats.judgments.counts`; other memories keep theirs.
-        """
+        `counts` (relevant, noise) by memory id come from `formats.judgments.counts`; other memories keep theirs."""
         if not counts:
             return 0
         table = tables.table_of(

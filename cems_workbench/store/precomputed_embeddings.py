@@ -76,10 +76,8 @@ def require_file(path: Path) -> None:
 
 
 def read_vectors(path: Path, memory_ids: Sequence[str], dimension: int) -> tuple[PrecomputedVectors, list[RowError]]:
-    """The vectors of a file for these memories, which is the row order of an `.npy`, and the errors of its invalid rows.
-
-    Raises InputError for an unreadable file, missing columns, or a wrong number of rows or dimension.
-    """
+    """The vectors of a file for these memories, which is the row order of an `.npy`, and the errors of its invalid
+    rows. Raises InputError for an unreadable file, missing columns, or a wrong number of rows or dimension."""
     require_file(path)
     ids: list[str | None]
     if path.suffix == NPY_SUFFIX:

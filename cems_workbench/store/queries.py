@@ -56,10 +56,8 @@ def given_from(text: str | None) -> dict[str, Any]:
 
 
 def upsert(session: Session, queries: Sequence[Query], by: tables.Mark | str = "") -> tables.RowCounts:
-    """Insert queries and update those that differ; qids must be distinct in `queries`.
-
-    `by` is the input on record that brings them, which keeps what it replaces, or the name of a file; empty: a person wrote them here.
-    """
+    """Insert queries and update those that differ; qids must be distinct in `queries`. `by` is the input on record that
+    brings them, which keeps what it replaces, or the name of a file; empty: a person wrote them here."""
     if not queries:
         return tables.RowCounts()
     mark, name = (by.in_team, by.brought_by) if isinstance(by, tables.Mark) else (str(tables.EDITED), by)
@@ -90,10 +88,8 @@ _CHANGES = f"q.qid = s.qid AND ({' OR '.join(f'q.{name} IS DISTINCT FROM s.{name
 
 @dataclass(frozen=True, slots=True)
 class OtherQuery:
-    """A query that another file brought, or a person wrote, under the qid of an input's query: `query` is the stored one.
-
-    `contradicted`: the input says something else of it, and not only less.
-    """
+    """A query that another file brought, or a person wrote, under the qid of an input's query: `query` is the stored
+    one. `contradicted`: the input says something else of it, and not only less."""
 
     query: Query
     brought_by: str

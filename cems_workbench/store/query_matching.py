@@ -40,9 +40,7 @@ _NUMBERED = re.compile(r"\w*\d\w*")
 
 def envelope_notes(texts: Iterable[str]) -> list[str]:
     """A line each for the beginning and the end that at least half of the different queries, and two of them, share.
-
-    Where they differ in words with a digit alone, as the ids of messages do, these count as one character.
-    """
+    Where they differ in words with a digit alone, as the ids of messages do, these count as one character."""
     exact = list(dict.fromkeys(texts))
     masked = [_NUMBERED.sub("0", text) for text in exact]
     notes = []

@@ -25,10 +25,8 @@ Member = tuple[Query, str]
 
 @dataclass(frozen=True, slots=True)
 class QuerySet:
-    """One version of a named set of queries.
-
-    `sources` are the inputs of its queries, `size` is their number, `digest` the SHA-256 of scale and queries.
-    """
+    """One version of a named set of queries. `sources` are the inputs of its queries, `size` is their number, `digest`
+    the SHA-256 of scale and queries."""
 
     name: str
     version: int
@@ -78,10 +76,8 @@ class QuerySets:
 
     @persistent
     def put(self, name: str, queries: Sequence[Query], source: str, scale: GradeScale | None = None) -> QuerySet:
-        """Write queries to the store and to a set; they replace the set's earlier queries of `source`.
-
-        Returns the new version. Raises InputError for an invalid name or a duplicate qid.
-        """
+        """Write queries to the store and to a set; they replace the set's earlier queries of `source`. Returns the new
+        version. Raises InputError for an invalid name or a duplicate qid."""
         check_name(name)
         if len({query.qid for query in queries}) < len(queries):
             raise InputError(f"query set {name}: duplicate qid")
@@ -157,10 +153,8 @@ def digest(queries: Sequence[Query], scale: GradeScale) -> str:
 def put(
     session: Session, name: str, parts: Mapping[str, Sequence[Query]], when: datetime, scale: GradeScale | None = None
 ) -> QuerySet:
-    """Write the queries of each input (by name) to a set; they replace the set's earlier queries of that input.
-
-    Returns the current version, a new one only if something differs. `scale` None keeps the set's.
-    """
+    """Write the queries of each input (by name) to a set; they replace the set's earlier queries of that input. Returns
+    the current version, a new one only if something differs. `scale` None keeps the set's."""
     known = get(session, name)
     members_by_qid = {query.qid: (query, source) for query, source in members(session, name) if source not in parts}
     members_by_qid.update({query.qid: (query, source) for source, queries in parts.items() for query in queries})

@@ -22,10 +22,8 @@ from cems_workbench.store.team import Session, TeamTables, persistent, rows_of
 
 @dataclass(frozen=True, slots=True)
 class QueueRecord:
-    """A saved labelling queue: pairs (qid, memory_id) in order, `overlap` reviewers per pair, and the settings it was created with.
-
-    `rankings` are the results within the depth at its creation, by config and qid, best first.
-    """
+    """A saved labelling queue: pairs (qid, memory_id) in order, `overlap` reviewers per pair, and the settings it was
+    created with. `rankings` are the results within the depth at its creation, by config and qid, best first."""
 
     name: str
     created_at: datetime
@@ -76,10 +74,8 @@ class Queues:
 
     @persistent
     def rankings(self, name: str) -> dict[str, dict[str, tuple[str, ...]]]:
-        """The rankings at the queue's creation within its depth, by config name and qid, best first.
-
-        Memories that are deleted or not in this store are left out.
-        """
+        """The rankings at the queue's creation within its depth, by config name and qid, best first. Memories that are
+        deleted or not in this store are left out."""
         rows = rows_of(
             self._team,
             "SELECT config, qid, memory_id FROM label_queue_rankings WHERE queue = ? ORDER BY config, qid, rank",
@@ -113,9 +109,7 @@ class Queues:
 
 def make(session: Session, name: str, pairs: Sequence[Pair], when: datetime, settings: dict[str, Any]) -> None:
     """Make a queue of pairs in their order, or add them to the one made at the same time, by another file of an import.
-
-    Raises InputError for an invalid name or one that is taken.
-    """
+    Raises InputError for an invalid name or one that is taken."""
     check_name(name)
     there = session.rows("SELECT created_at FROM label_queues WHERE name = ?", [name])
     if there and there[0][0] != to_naive(when):

@@ -69,10 +69,8 @@ def _answer(number: int, asked: Query, results: Sequence[Mapping[str, Any]]) -> 
 def meant(
     cursor: duckdb.DuckDBPyConnection, answers: Iterable[RecordedAnswer], id_length: int | None = None
 ) -> dict[str, tuple[str, ...]]:
-    """The matching memories of each id in the answers, deleted ones included; ids without a match are absent.
-
-    A full id of the store matches only that memory.
-    """
+    """The matching memories of each id in the answers, deleted ones included; ids without a match are absent. A full id
+    of the store matches only that memory."""
     ids = {row.memory_id: None for answer in answers for row in answer.returned if row.memory_id is not None}
     if id_length is None:
         fits = "m.id = g.id", "md5(m.id) = replace(g.id, '-', '')"
@@ -103,10 +101,8 @@ def _resolved(answer: RecordedAnswer, known: Mapping[str, Sequence[str]]) -> Rec
 def resolve(
     cursor: duckdb.DuckDBPyConnection, parsed: ParsedInput, problems: list[RowError]
 ) -> tuple[ParsedInput, list[str]]:
-    """The input with its answers' ids replaced by the store's, and a note with the number of results.
-
-    Results that match no memory of the store are reported; judgments of them are skipped.
-    """
+    """The input with its answers' ids replaced by the store's, and a note with the number of results. Results that
+    match no memory of the store are reported; judgments of them are skipped."""
     parsed = _with_judged_texts(cursor, parsed, problems)
     if not parsed.answers:
         return parsed, []
@@ -188,10 +184,8 @@ def _strange(given: str, fitting: Sequence[str], length: int | None) -> str:
 def put(
     cursor: duckdb.DuckDBPyConnection, name: str, source: str, answers: Sequence[RecordedAnswer], by: Mark
 ) -> RowCounts:
-    """Write the answers to queries of a set; they replace those of `source` and other answers to the same queries.
-
-    What they replace is kept for an undo.
-    """
+    """Write the answers to queries of a set; they replace those of `source` and other answers to the same queries. What
+    they replace is kept for an undo."""
     import pyarrow as pa
 
     ids = [row.memory_id for answer in answers for row in answer.returned if row.memory_id is not None]

@@ -68,10 +68,8 @@ class Relations:
         return [Relation(*row) for row in rows]
 
     def leading_from(self, sources: Sequence[str], most: int) -> list[Relation]:
-        """The outgoing edges of each of `sources`, in that order, at most `most` each, strongest first.
-
-        Ties by the import order of the targets. Deleted targets are left out; parallel edges are not merged. Without authors.
-        """
+        """The outgoing edges of each of `sources`, in that order, at most `most` each, strongest first. Ties by the
+        import order of the targets. Deleted targets are left out; parallel edges are not merged. Without authors."""
         wanted = list(dict.fromkeys(sources))
         rows = self._database.rows(
             "SELECT source_id, target_id, kind, weight FROM relations JOIN memories AS t ON t.id = target_id "
@@ -187,9 +185,7 @@ def upsert(
     cursor: duckdb.DuckDBPyConnection, relations: Sequence[Relation], *, by: int | tables.Mark = tables.EDITED
 ) -> tables.RowCounts:
     """Insert edges and update weight and author of known ones; (source, target, kind) must be distinct in `relations`.
-
-    An edge without an author keeps the one it has in the store. `by` as in `memories.upsert`.
-    """
+    An edge without an author keeps the one it has in the store. `by` as in `memories.upsert`."""
     table = tables.table_of(
         "source_id string, target_id string, kind string, weight double, author string",
         [(edge.source_id, edge.target_id, edge.kind, edge.weight, edge.author) for edge in relations],
@@ -278,10 +274,8 @@ class Supersessions:
             )
 
     def undo(self, author: str) -> SupersessionDecision | None:
-        """Undo this person's latest decision that is not undone and return it, None without one.
-
-        The pair's earlier decision, of anybody, counts again.
-        """
+        """Undo this person's latest decision that is not undone and return it, None without one. The pair's earlier
+        decision, of anybody, counts again."""
         undone = self._undo(author)
         if undone is not None and undone.verdict != "skipped":
             self.apply([undone.pair])

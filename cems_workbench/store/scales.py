@@ -35,10 +35,8 @@ class StatedScale:
 
 
 def parse_scale(text: str) -> GradeScale:
-    """The scale of `LOW..HIGH`; raises InputError.
-
-    0 means the same on each, the other grades of the default only if 3 is the highest: on 1..10 a 3 does not answer the question.
-    """
+    """The scale of `LOW..HIGH`; raises InputError. 0 means the same on each, the other grades of the default only if 3
+    is the highest: on 1..10 a 3 does not answer the question."""
     low, _, high = text.partition("..")
     try:
         grades = range(int(low), int(high) + 1)

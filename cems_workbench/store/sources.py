@@ -188,10 +188,8 @@ class ImportRows:
 
     @classmethod
     def of(cls, taken: Sequence[TakenMemory], rule: TextRule = DEFAULT_TEXT_RULE) -> ImportRows:
-        """Rows by the store's text `rule`.
-
-        Chunks are numbered from 0 in the order of the source's numbers; a memory without chunks is marked, so that it is not chunked.
-        """
+        """Rows by the store's text `rule`. Chunks are numbered from 0 in the order of the source's numbers; a memory
+        without chunks is marked, so that it is not chunked."""
         sha = cache(tables.text_sha)  # a document of one chunk has the same text twice
         ids = [each.memory.id for each in taken]
         texts = [text for each in taken for text in (each.memory.content, *(chunk.text for chunk in each.chunks))]
@@ -290,10 +288,8 @@ class Sources:
         secret_from: str,
         when: datetime,
     ) -> int:
-        """Save the start of a snapshot; returns the id of the source.
-
-        Raises StoreError if the store's vectors have another dimension than the source's.
-        """
+        """Save the start of a snapshot; returns the id of the source. Raises StoreError if the store's vectors have
+        another dimension than the source's."""
         text = None if mapping is None else json.dumps(mapping, ensure_ascii=False)
         with self._database.transaction() as cursor:
             others = cursor.execute(
@@ -526,10 +522,8 @@ class Sources:
         return {(memory_id, source_seq): seq for memory_id, source_seq, seq in rows}
 
     def sample(self, source_id: int, most: int) -> list[SampleText]:
-        """`most` different texts of a source with their vectors, spread over its memories; long ones only if there are not enough others.
-
-        Texts without a word and vectors of zeros prove nothing, and are left out.
-        """
+        """`most` different texts of a source with their vectors, spread over its memories; long ones only if there are
+        not enough others. Texts without a word and vectors of zeros prove nothing, and are left out."""
         distinct = (
             r"AND regexp_matches(coalesce(c.content, m.content), '\S') "
             "QUALIFY row_number() OVER (PARTITION BY coalesce(c.content, m.content) ORDER BY v.memory_id, v.seq) = 1 "
@@ -538,10 +532,8 @@ class Sources:
         return [each for each in self._texts(source_id, distinct, [2 * most]) if each.vector.any()][:most]
 
     def embedded(self, source_id: int, most: int, first: Iterable[EntryId] = ()) -> list[SampleText]:
-        """At most `most` texts with a word, with their vectors: those of `first`, then of memories edited after they were created.
-
-        The others follow by chance, in the same order at every call, those of `sample` last.
-        """
+        """At most `most` texts with a word, with their vectors: those of `first`, then of memories edited after they
+        were created. The others follow by chance, in the same order at every call, those of `sample` last."""
         names = [f"{memory_id}\x1f{WHOLE_MEMORY if seq is None else seq}" for memory_id, seq in first]
         order = (
             r"AND regexp_matches(coalesce(c.content, m.content), '\S') "
@@ -613,10 +605,8 @@ class Sources:
         return None if kept is None else dict(json.loads(kept))
 
     def re_embed(self, ids: Sequence[str]) -> int:
-        """Let the next refresh embed these memories instead of taking the vectors of their source; returns how many have one.
-
-        A later import that finds the memory changed in the source takes that vector again.
-        """
+        """Let the next refresh embed these memories instead of taking the vectors of their source; returns how many
+        have one. A later import that finds the memory changed in the source takes that vector again."""
         with self._database.transaction() as cursor:
             forget = "UPDATE {} SET text_sha = '' WHERE text_sha <> '' AND memory_id IN (SELECT unnest(?)) RETURNING memory_id"
             found = sorted({*tables.column(cursor, forget.format("source_vectors"), [ids])})
@@ -632,10 +622,8 @@ class Sources:
 
 
 def embedded_texts(cursor: duckdb.DuckDBPyConnection, parts: Sequence[TextPart]) -> list[str]:
-    """What an embedder gets for entries: of a memory of a source the text that its vectors are made of, else their own text.
-
-    An edited memory is so embedded as its source does it, with the metadata that it had there.
-    """
+    """What an embedder gets for entries: of a memory of a source the text that its vectors are made of, else their own
+    text. An edited memory is so embedded as its source does it, with the metadata that it had there."""
     ids = list({part.id[0] for part in parts})
     forms = dict(
         cursor.execute(
@@ -711,9 +699,7 @@ def given_vectors(
 
 def _cut_here(cursor: duckdb.DuckDBPyConnection, places: Set[EntryId], chunked: Set[str]) -> set[EntryId]:
     """Those entries that the source does not have because their memory was edited, and cut otherwise than there.
-
-    `chunked` are the memories of which the source has chunks with vectors.
-    """
+    `chunked` are the memories of which the source has chunks with vectors."""
     if not places:
         return set()
     rows = cursor.execute(

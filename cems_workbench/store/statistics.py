@@ -88,10 +88,8 @@ Counts = tuple[tuple[str | None, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Counts of the live memories. Lengths are characters of the content.
-
-    `months` is (first day, count) without gaps; `lengths` are classes in order, empty ones included.
-    """
+    """Counts of the live memories. Lengths are characters of the content. `months` is (first day, count) without gaps;
+    `lengths` are classes in order, empty ones included."""
 
     memories: int
     deleted: int

@@ -78,10 +78,8 @@ class TeamTables(Protocol):
         """A session that reads one committed state from its first statement on."""
 
     def transaction(self, of: str = "") -> AbstractContextManager[Session]:
-        """A write transaction: committed at the end of the block, rolled back if it raises.
-
-        It blocks all other writers; with `of` (a person), only those that write the same person's rows.
-        """
+        """A write transaction: committed at the end of the block, rolled back if it raises. It blocks all other
+        writers; with `of` (a person), only those that write the same person's rows."""
 
     def persist(self, call: Callable[[], T]) -> T:
         """The result of `call`, retried for a limited time while it raises TeamAwayError."""
@@ -181,10 +179,8 @@ A = TypeVar("A", bound=HasTeam)
 
 
 def persistent(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[A, P], T]:
-    """Decorator of an aggregate's method: retried for a limited time while the team's database is unreachable.
-
-    Retries do not write twice: a transaction that raised TeamAwayError was not committed.
-    """
+    """Decorator of an aggregate's method: retried for a limited time while the team's database is unreachable. Retries
+    do not write twice: a transaction that raised TeamAwayError was not committed."""
 
     def called(self: A, /, *arguments: P.args, **named: P.kwargs) -> T:
         return self._team.persist(lambda: method(self, *arguments, **named))

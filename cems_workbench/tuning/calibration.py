@@ -211,10 +211,8 @@ def calibrate(
     probability: float = 0.5,
     folds: int = 5,
 ) -> Calibration:
-    """Calibrate one signal of Q queries, cross-validated by their groups (Q); 0 < probability < 1.
-
-    Raises InputError for too few queries.
-    """
+    """Calibrate one signal of Q queries, cross-validated by their groups (Q); 0 < probability < 1. Raises InputError
+    for too few queries."""
     judged, values = table.answerable | table.unanswerable, table.values[signal]
     rows = np.flatnonzero(judged & ~np.isnan(values))
     scores, answers = values[rows], table.answerable[rows]

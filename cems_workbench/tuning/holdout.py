@@ -56,10 +56,8 @@ class Split:
 
 
 def split(groups: Sequence[str], folds: int = 5, holdout: float = 0.2, seed: int = 0) -> Split:
-    """Split queries by their groups into a hold-out of about that share and into folds. Raises InputError for too few groups.
-
-    With fewer groups than folds there are as many folds as groups.
-    """
+    """Split queries by their groups into a hold-out of about that share and into folds. Raises InputError for too few
+    groups. With fewer groups than folds there are as many folds as groups."""
     # A set has no fixed order, and the seed must give the same folds again.
     names = sorted(set(groups))
     by_group = {name: np.array([row for row, group in enumerate(groups) if group == name]) for name in names}
@@ -110,10 +108,8 @@ MIN_GROUPS = 4
 
 
 def groups_of(batch: LabelledBatch, by: GroupBy) -> list[str]:
-    """The group of every query. A conversation is a project; a query's session is that of its best graded memory.
-
-    A query without the property is a separate group.
-    """
+    """The group of every query. A conversation is a project; a query's session is that of its best graded memory. A
+    query without the property is a separate group."""
     return [_group(batch, by, q) or f"query {query.qid}" for q, query in enumerate(batch.queries)]
 
 
@@ -171,10 +167,8 @@ class Gain:
 
 
 def gain(baseline: Floats, tuned: Floats, seed: int = 0, direction: int = 1) -> Gain:
-    """Compare (Q) scores of two configs on the same queries; scores are `direction` times the measure, so that larger is better.
-
-    Queries with NaN, for which the measure is not defined, are left out.
-    """
+    """Compare (Q) scores of two configs on the same queries; scores are `direction` times the measure, so that larger
+    is better. Queries with NaN, for which the measure is not defined, are left out."""
     defined = ~(np.isnan(baseline) | np.isnan(tuned))
     baseline, tuned = (direction * scores[defined] for scores in (baseline, tuned))
     difference = (tuned - baseline)[:, None]
@@ -190,10 +184,8 @@ class HoldoutLooks:
     def __init__(
         self, path: Path | None = None, store: Holdouts | None = None, store_id: str = "", who: str = ""
     ) -> None:
-        """Without a path the counts are in memory only. `store` is the evidence's, if that is open; `who` looks.
-
-        Raises InputError for a file that is not one.
-        """
+        """Without a path the counts are in memory only. `store` is the evidence's, if that is open; `who` looks. Raises
+        InputError for a file that is not one."""
         self.path = path
         self._store, self._store_id, self._who = store, store_id, who
         self._own, self._copies = _read(path) if path is not None else ({}, {})

@@ -144,10 +144,8 @@ def values_around(axis: Axis, own: Any, most: int) -> tuple[Any, ...]:
 
 
 def scores_at(tuned: Tuned, score: Score, moved: Mapping[int, Any]) -> Floats | None:
-    """(Q) the first objective of the open queries at the proposal with the values of some axes replaced; None where a constraint is broken.
-
-    The proposal's point is an exception: a baseline may violate the constraints of the space.
-    """
+    """(Q) the first objective of the open queries at the proposal with the values of some axes replaced; None where a
+    constraint is broken. The proposal's point is an exception: a baseline may violate the constraints of the space."""
     space, proposal = tuned.plan.space, tuned.proposal.values
     values = tuple(moved.get(at, value) for at, value in enumerate(proposal))
     config = space.config(values)
@@ -166,10 +164,8 @@ def mean_and_error(scores: Floats | None) -> tuple[float, float]:
 
 
 def _whole_grid(places: Sequence[Sequence[int]] | Any, reached: Floats) -> Floats | None:
-    """The objective as an array with an axis per parameter; None unless every combination of the tried values was tried.
-
-    The first trial is the baseline, which is left out if it is not on the grid.
-    """
+    """The objective as an array with an axis per parameter; None unless every combination of the tried values was
+    tried. The first trial is the baseline, which is left out if it is not on the grid."""
     for start in (0, 1):
         here, values = np.asarray(places)[start:], reached[start:]
         levels = [np.unique(column) for column in here.T]
@@ -220,9 +216,7 @@ class Region:
 
 def stability(tuned: Tuned, score: Score, progress: Progress = silent) -> list[Region]:
     """The region of every searched parameter, in their order; values that the curves have replayed cost nothing.
-
-    `progress` is called for each parameter, and may raise Cancelled.
-    """
+    `progress` is called for each parameter, and may raise Cancelled."""
     axes = tuned.plan.space.axes
     regions = []
     for number, axis in enumerate(axes):

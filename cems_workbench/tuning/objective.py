@@ -46,10 +46,8 @@ Scored = Measure | RerankedCost
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A measure, on the queries of one type or on all, whose mean must stay within a tolerance of the baseline's, or within a bound.
-
-    `bound` is the worst allowed mean, with the measure's sign.
-    """
+    """A measure, on the queries of one type or on all, whose mean must stay within a tolerance of the baseline's, or
+    within a bound. `bound` is the worst allowed mean, with the measure's sign."""
 
     measure: Measure
     query_type: str | None = None
@@ -121,10 +119,8 @@ class Goal:
 
 
 def parse_goal(objectives: Sequence[str], guards: Sequence[str] = (), grade: int = 1) -> Goal:
-    """Parse objectives, such as `nDCG@10` and `reranked`, and guards; `grade` is the lowest relevant grade.
-
-    Raises InputError.
-    """
+    """Parse objectives, such as `nDCG@10` and `reranked`, and guards; `grade` is the lowest relevant grade. Raises
+    InputError."""
     costs = [text for text in objectives if _COST.fullmatch(text.strip())]
     measures = tuple(dict.fromkeys(_per_query(text, grade, "--metric") for text in objectives if text not in costs))
     if not measures:

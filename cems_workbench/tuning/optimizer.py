@@ -30,11 +30,8 @@ from cems_workbench.tuning.space import SearchSpace, Values
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """A config of the space with its scores.
-
-    `reached` are its objectives. A pruned trial has scores of the first part of the queries only, and estimated objectives: those of the
-    best so far plus the mean difference on that part.
-    """
+    """A config of the space with its scores. `reached` are its objectives. A pruned trial has scores of the first part
+    of the queries only, and estimated objectives: those of the best so far plus the mean difference on that part."""
 
     values: Values
     config: PipelineConfig
@@ -88,10 +85,8 @@ STARTUP_TRIALS = 24
 
 
 def by_tpe(space: SearchSpace, trials: int, objectives: int, seed: int) -> Proposals:
-    """Optuna's tree-structured Parzen estimator, multivariate, seeded; the baseline is its first trial.
-
-    Source: Bergstra et al. 2011; Optuna, TPESampler.
-    """
+    """Optuna's tree-structured Parzen estimator, multivariate, seeded; the baseline is its first trial. Source:
+    Bergstra et al. 2011; Optuna, TPESampler."""
     import warnings
 
     import optuna
@@ -119,9 +114,7 @@ def by_tpe(space: SearchSpace, trials: int, objectives: int, seed: int) -> Propo
 
 def by_neighbours(space: SearchSpace, start: Values, reached: Floats, trials: int) -> Proposals:
     """Pattern search on the first objective: along each axis by a step, which halves when no neighbour is better.
-
-    Source: Hooke & Jeeves 1961.
-    """
+    Source: Hooke & Jeeves 1961."""
     best, at = float(reached[0]), [axis.place(value) for axis, value in zip(space.axes, start, strict=True)]
     strides = [max(1, axis.size // 8) for axis in space.axes]
     left, seen = trials, {tuple(at)}
@@ -173,10 +166,8 @@ def optimize(
     seed: int = 0,
     watch: Watch = unwatched,
 ) -> Search:
-    """Search the space on the queries at `rows`. `types` are the query types of those rows, for the guards.
-
-    At most `trials` configs are tried besides the baseline, each once. Cancelling keeps the trials so far.
-    """
+    """Search the space on the queries at `rows`. `types` are the query types of those rows, for the guards. At most
+    `trials` configs are tried besides the baseline, each once. Cancelling keeps the trials so far."""
     run, cancelled = _Run(space, score, goal, rows, types or [None] * len(rows), trials + 1, watch), False
     try:
         run.reach(space.values_of(space.baseline), "baseline")

@@ -131,10 +131,8 @@ class BatchScorer:
         part: int = PART_QUERIES,
         ranks_as: Callable[[PipelineConfig], PipelineConfig] | None = None,
     ) -> None:
-        """Every query must have a measure that is defined for it (see `measurable`).
-
-        `ranks_as` maps a config to the one whose ranking is measured.
-        """
+        """Every query must have a measure that is defined for it (see `measurable`). `ranks_as` maps a config to the
+        one whose ranking is measured."""
         self.batch, self.measures = batch, tuple(measures)
         self._ranks_as = ranks_as or (lambda config: config)
         self.evaluations = 0

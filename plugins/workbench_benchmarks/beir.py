@@ -140,10 +140,8 @@ ROLES = {"corpus": ("corpus", "documents", "docs", "passages"), "queries": ("que
 
 
 def _role(path: Path) -> tuple[str, str]:
-    """Which file of a folder this is, and a note if only its name says so. Raises InputError when nothing says it.
-
-    A header of qrels decides, else the name, as the queries of some data sets have titles too, else most titles.
-    """
+    """Which file of a folder this is, and a note if only its name says so. Raises InputError when nothing says it. A
+    header of qrels decides, else the name, as the queries of some data sets have titles too, else most titles."""
     sample = take_sample(path)
     if _is_header(sample.header):
         return "qrels", ""

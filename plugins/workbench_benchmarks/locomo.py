@@ -224,9 +224,7 @@ def _session_number(row: dict[str, Any], names: Sequence[str]) -> int | None:
 
 def _split(turns: list[Any]) -> Iterator[_Session]:
     """One list of turns as sessions: by their dia_ids, their sessions' numbers, or where the timestamp changes.
-
-    Timestamps that no two turns share are the turns' own, and no sessions.
-    """
+    Timestamps that no two turns share are the turns' own, and no sessions."""
     keys: list[int | str] = []
     for turn in turns:
         before = keys[-1] if keys else ""
@@ -366,10 +364,8 @@ def _type(row: dict[str, Any]) -> str | None:
 
 
 def _evidence(reading: _Reading, evidence: Any, number: int, where: str) -> list[str]:
-    """The turns a question's evidence names, each once; what names no turn of the conversation is reported.
-
-    Where the conversation is in another file, every turn that is named is taken.
-    """
+    """The turns a question's evidence names, each once; what names no turn of the conversation is reported. Where the
+    conversation is in another file, every turn that is named is taken."""
     turns: dict[str, None] = {}
     for item in _flat(evidence):
         said = item.strip() if isinstance(item, str) else ""

@@ -55,10 +55,8 @@ from cems_workbench.pipeline.table import Bools, Floats
 
 
 class ParameterSweep:
-    """The results at each value of the parameter `path`.
-
-    `k`: number of results compared. `unscored`: the largest number of candidates that the reranker needed and had not scored.
-    """
+    """The results at each value of the parameter `path`. `k`: number of results compared. `unscored`: the largest
+    number of candidates that the reranker needed and had not scored."""
 
     def __init__(
         self, evidence: Evidence, config: PipelineConfig, path: str, k: int, switched_off: Collection[int] = ()
@@ -82,10 +80,8 @@ class ParameterSweep:
         return self._outcome(value)[0]
 
     def depth(self, value: Any) -> int:
-        """The depth of the order after adjust that these results depend on: the largest rank there of a result.
-
-        With fewer than k results (and fewer than the limit), all candidates after the score gap were considered.
-        """
+        """The depth of the order after adjust that these results depend on: the largest rank there of a result. With
+        fewer than k results (and fewer than the limit), all candidates after the score gap were considered."""
         return self._outcome(value)[1]
 
     def _outcome(self, value: Any) -> tuple[tuple[str, ...], int]:
@@ -235,10 +231,8 @@ class Ends:
 
 
 def solved(turned: ParameterSweep, low: float, high: float, depth: int) -> tuple[list[float], bool] | None:
-    """Every event of low..high that the first `depth` of the order depend on, and whether these are all.
-
-    None if the scores are not linear.
-    """
+    """Every event of low..high that the first `depth` of the order depend on, and whether these are all. None if the
+    scores are not linear."""
     kind = line_kind(turned)
     if kind is None:
         return None

@@ -48,10 +48,8 @@ def embeddings_of(vectors: VectorIndex) -> Embeddings:
 def exact_ranking(
     query: Float32, ids: Sequence[str], embeddings: Embeddings, progress: Progress = silent
 ) -> ExactRanking:
-    """Rank all of `ids` by the cosine of their nearest chunk with `query` (shape (dimension,)); those without an embedding are left out.
-
-    Raises what `progress` and `embeddings` raise.
-    """
+    """Rank all of `ids` by the cosine of their nearest chunk with `query` (shape (dimension,)); those without an
+    embedding are left out. Raises what `progress` and `embeddings` raise."""
     asked = np.asarray(query, np.float64).reshape(-1)
     asked = asked / max(float(np.linalg.norm(asked)), 1e-12)
     names: list[str] = []
@@ -89,10 +87,8 @@ COMPARED: tuple[ListName, ...] = ("vector", "ts_rank")
 
 @dataclass(frozen=True, slots=True)
 class EngineComparison(IndexComparison):
-    """One list of the engine compared with the exact one, to the depth that the config keeps.
-
-    `changed` is the setting of the request, None: unchanged.
-    """
+    """One list of the engine compared with the exact one, to the depth that the config keeps. `changed` is the setting
+    of the request, None: unchanged."""
 
     live: LiveList
     changed: tuple[str, str] | None = None
@@ -145,10 +141,8 @@ class EngineCheck:
 def compare_engine(
     live: LiveList, exact: ExactRanking, kept: int, changed: tuple[str, str] | None = None
 ) -> EngineComparison:
-    """A list of the engine compared with the exact ranking; only `kept` memories count.
-
-    Others do not, because the engine does not apply the query's filter on projects.
-    """
+    """A list of the engine compared with the exact ranking; only `kept` memories count. Others do not, because the
+    engine does not apply the query's filter on projects."""
     passing = set(exact.ids)
     answer = [hit for hit in best_per_memory(live.hits) if hit[0] in passing]
     found = compare(exact, answer, kept)

@@ -148,10 +148,8 @@ class VariantPart:
 
 @dataclass(frozen=True, slots=True)
 class VariantToggle:
-    """The results with one variant switched the other way, the memories that leave and enter, and the overlap with the present results.
-
-    `unscored`: candidates that the reranker would have to score first; the results may change then.
-    """
+    """The results with one variant switched the other way, the memories that leave and enter, and the overlap with the
+    present results. `unscored`: candidates that the reranker would have to score first; the results may change then."""
 
     results: tuple[str, ...]
     left: tuple[str, ...]

@@ -68,10 +68,8 @@ def sweep_figure(
     marked: Mapping[str, str],
     curve: sweeps.Curve | None,
 ) -> Figure:
-    """Intervals, rank lines, and metrics if there is a curve, over a common axis.
-
-    `texts` are contents by memory id, `marked` the signs of memories drawn bold (followed, judged).
-    """
+    """Intervals, rank lines, and metrics if there is a curve, over a common axis. `texts` are contents by memory id,
+    `marked` the signs of memories drawn bold (followed, judged)."""
     from plotly.subplots import make_subplots
 
     heights = [BAND, max(4, swept.k) * RANK, *([METRICS_HEIGHT_PX] if curve else [])]

@@ -76,10 +76,8 @@ class Breakpoint:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The segments of a range, ascending (of a switch or a choice: one for each value); `off` is the result of null, if allowed.
-
-    `unscored`: the largest number of unscored candidates in the range; their scores may change the results.
-    """
+    """The segments of a range, ascending (of a switch or a choice: one for each value); `off` is the result of null, if
+    allowed. `unscored`: the largest number of unscored candidates in the range; their scores may change the results."""
 
     spec: FieldSpec
     k: int
@@ -275,10 +273,8 @@ def shown_memories(sweep: Sweep, first: Sequence[str], most: int) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class WeightMap:
-    """`first` (Y)(X) is the memory at rank 1, None without results; `rank` (Y, X) that of the first relevant one, 0 for none.
-
-    `judged` says whether there is any relevant memory.
-    """
+    """`first` (Y)(X) is the memory at rank 1, None without results; `rank` (Y, X) that of the first relevant one, 0 for
+    none. `judged` says whether there is any relevant memory."""
 
     x: FieldSpec
     y: FieldSpec

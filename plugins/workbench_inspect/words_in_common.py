@@ -125,10 +125,8 @@ WORD = re.compile(r"[^\W_]+(?:[-'’._/@:][^\W_]+)*")
 
 
 def rank_evidence(index: TsRankIndex, query: str, texts: Mapping[int | None, str]) -> WordsInCommon:
-    """The part of each lexeme of `query` in the ts_rank of the best of `texts`, a memory's searched texts (`store.indexes.texts`).
-
-    Raises TsQueryError if the server would reject the query.
-    """
+    """The part of each lexeme of `query` in the ts_rank of the best of `texts`, a memory's searched texts
+    (`store.indexes.texts`). Raises TsQueryError if the server would reject the query."""
     from pg_text_search.ts_rank import GAINS, lexemes, or_query, ts_rank
 
     asked = or_query(query)

@@ -146,10 +146,8 @@ class TxtaiDocuments(Documents):
 
 
 def documents(folder: Path, name: str | None = None) -> tuple[Path, Documents]:
-    """The index file of a folder, the only one or NAME.faiss, and the memories beside it.
-
-    Raises InputError for a folder of another form, or without that file, and SourceError.
-    """
+    """The index file of a folder, the only one or NAME.faiss, and the memories beside it. Raises InputError for a
+    folder of another form, or without that file, and SourceError."""
     if name is not None:
         path, beside = folder / f"{name}.faiss", folder / f"{name}.json"
         if "/" in name or not (path.is_file() and beside.is_file()):
@@ -448,10 +446,8 @@ class FaissIndex:
     def search(
         self, vector: Vector, rows: int, among: Labels | None, settings: Mapping[str, str]
     ) -> list[tuple[int, float]]:
-        """(label, number of the engine) of the nearest vectors, best first, only `among` these labels if given.
-
-        The number is the inner product, or the squared L2 distance. Raises SourceError for an unknown setting.
-        """
+        """(label, number of the engine) of the nearest vectors, best first, only `among` these labels if given. The
+        number is the inner product, or the squared L2 distance. Raises SourceError for an unknown setting."""
         for name in settings:
             if name not in {each.name for each in self.settings}:
                 known = ", ".join(each.name for each in self.settings) or "none"

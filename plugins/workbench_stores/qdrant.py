@@ -189,9 +189,7 @@ def _vector(address: Address, found: models.CollectionInfo) -> tuple[str, models
 
 def _sparse(address: Address, found: models.CollectionInfo) -> tuple[str, bool]:
     """The sparse vector that the address chooses, or the only one, and whether it has idf; an empty name without one.
-
-    Raises InputError that lists the sparse vectors.
-    """
+    Raises InputError that lists the sparse vectors."""
     vectors, asked = found.config.params.sparse_vectors or {}, address.options.get("sparse", "")
     if asked and asked not in vectors:
         named = f"there are: {', '.join(sorted(vectors))}" if vectors else "it has none"

@@ -47,10 +47,8 @@ class EdgeClient:
         self._shard.close()
 
     def get_collection(self, name: str) -> SimpleNamespace:
-        """What a source reads of a collection; what Edge does not name has the defaults of a server.
-
-        Raises InputError for a configuration that is not known.
-        """
+        """What a source reads of a collection; what Edge does not name has the defaults of a server. Raises InputError
+        for a configuration that is not known."""
         known = ("size", "distance", "multivector_config")
         vectors = {
             key: models.VectorParams(**{name: each[name] for name in known if name in each})

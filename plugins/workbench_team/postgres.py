@@ -274,10 +274,8 @@ class PostgresTables:
             connection.execute(statement.encode())
 
     def _was_committed(self, number: str, token: str) -> bool:
-        """The outcome of a transaction whose connection broke during COMMIT. Raises StoreError if it is not known in time.
-
-        The id alone proves nothing: an id lost in a crash is reused by another transaction.
-        """
+        """The outcome of a transaction whose connection broke during COMMIT. Raises StoreError if it is not known in
+        time. The id alone proves nothing: an id lost in a crash is reused by another transaction."""
         import psycopg
 
         until = time.monotonic() + ACQUIRE_TIMEOUT_S

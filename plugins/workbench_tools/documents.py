@@ -156,10 +156,8 @@ def _first(values: Mapping[str, Any], names: Sequence[str]) -> Any:
 
 
 def rows_of_table(value: Mapping[str, Any], known: Collection[str]) -> list[dict[str, Any]] | None:
-    """The rows of a table, which has one of the `known` columns; None for an object that is none.
-
-    Orients of `DataFrame.to_json` (pandas 2 and 3): columns, index, split and table; records are a list already.
-    """
+    """The rows of a table, which has one of the `known` columns; None for an object that is none. Orients of
+    `DataFrame.to_json` (pandas 2 and 3): columns, index, split and table; records are a list already."""
     columns, rows = value.get("columns"), value.get("data")
     if isinstance(columns, list) and isinstance(rows, list):
         names = [".".join(map(str, name)) if isinstance(name, list) else str(name) for name in columns]

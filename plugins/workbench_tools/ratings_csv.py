@@ -106,10 +106,8 @@ def _is_header(line: str) -> bool:
 
 
 def _ratings(table: csv_table.CsvTable, name: str, progress: Progress) -> ParsedInput:
-    """The ratings of a table with the three columns, as a format of this name.
-
-    A row without a document or a rating names a query to be judged; so does, in Quepid's export, one that ends before them.
-    """
+    """The ratings of a table with the three columns, as a format of this name. A row without a document or a rating
+    names a query to be judged; so does, in Quepid's export, one that ends before them."""
     errors: list[RowError] = []
     by_words = ByWords()
     count = 0
@@ -148,10 +146,8 @@ def _write_book(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
 
 
 def _read_book(path: Path, progress: Progress) -> ParsedInput:
-    """Read a book; raises InputError when its header does not name a query, a docid and a judge at least.
-
-    A first column without a name holds pandas' numbers of the rows, and is not read.
-    """
+    """Read a book; raises InputError when its header does not name a query, a docid and a judge at least. A first
+    column without a name holds pandas' numbers of the rows, and is not read."""
     errors: list[RowError] = []
     by_words = ByWords()
     table, notes = _with_unique_judges(path)

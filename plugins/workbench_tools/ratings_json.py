@@ -52,10 +52,8 @@ Row = dict[str, Any]
 
 
 def _write(judgments: Iterable[Judgment], words: Mapping[str, str]) -> str:
-    """The judgments as a book that Quepid imports; `words` are those of each qid.
-
-    Quepid knows a judge by the address that is its `user_email`; any other judge is nobody there. Its scale is whole numbers.
-    """
+    """The judgments as a book that Quepid imports; `words` are those of each qid. Quepid knows a judge by the address
+    that is its `user_email`; any other judge is nobody there. Its scale is whole numbers."""
     pairs: dict[tuple[str, str], list[Row]] = {}
     lowest = highest = 0
     for each in judgments:

@@ -312,10 +312,8 @@ def otlp(value: Any, depth: int) -> Any:
 
 
 def words_of_query(value: Any, depth: int = 0) -> str | None:
-    """The words of the query in an input that is text, JSON or its text; None for one without any, such as an embedding or a mask.
-
-    Of a chat that is what its last user said.
-    """
+    """The words of the query in an input that is text, JSON or its text; None for one without any, such as an embedding
+    or a mask. Of a chat that is what its last user said."""
     if isinstance(value, str):
         if _MASK.fullmatch(value.strip()):
             return None
@@ -381,10 +379,8 @@ def _place(name: str) -> tuple[str, int | None, str] | None:
 
 
 def listed(values: Mapping[str, Any]) -> tuple[dict[str, list[dict[str, Any]]], list[str]]:
-    """The fields of every document, by list and in its order, and the lists that are a text which is no JSON list.
-
-    A list that is there without documents is empty.
-    """
+    """The fields of every document, by list and in its order, and the lists that are a text which is no JSON list. A
+    list that is there without documents is empty."""
     rows: dict[str, dict[int, dict[str, Any]]] = {}
     unread = []
     for name, value in values.items():

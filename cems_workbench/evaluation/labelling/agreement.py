@@ -94,10 +94,8 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class LabelTable:
-    """Who graded what: `places[reviewer, pair]` is the place of the grade on the scale, -1 where there is none.
-
-    `query` is the number of each pair's query in `qids`; `values` are the grades by their place.
-    """
+    """Who graded what: `places[reviewer, pair]` is the place of the grade on the scale, -1 where there is none. `query`
+    is the number of each pair's query in `qids`; `values` are the grades by their place."""
 
     reviewers: tuple[str, ...]
     pairs: tuple[tuple[str, str], ...]

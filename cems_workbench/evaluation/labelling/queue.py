@@ -60,10 +60,8 @@ def by_rank(pair: PooledPair) -> float:
 def decisive_first(
     pairs: Sequence[PooledPair], first: str, second: str, grades: Mapping[Pair, int] | None = None
 ) -> list[PooledPair]:
-    """The pairs without a grade that could decide between two configs, the most decisive first, ties by query and memory.
-
-    `grades` are the labels known. Pairs that cannot decide are left out.
-    """
+    """The pairs without a grade that could decide between two configs, the most decisive first, ties by query and
+    memory. `grades` are the labels known. Pairs that cannot decide are left out."""
     known = grades or {}
     undecided = [pooled for pooled in pairs if pooled.pair not in known and swing(pooled, first, second) != 0]
     undecided.sort(key=lambda pooled: pooled.pair)
@@ -141,10 +139,8 @@ def make_queue(
     settings: Mapping[str, Any] | None = None,
     rankings: Mapping[str, Ranked] | None = None,
 ) -> QueueRecord:
-    """A queue of pairs in their order; `settings` (JSON values) says how it came about, `rankings` what each config returned.
-
-    Raises InputError without pairs.
-    """
+    """A queue of pairs in their order; `settings` (JSON values) says how it came about, `rankings` what each config
+    returned. Raises InputError without pairs."""
     if strategy not in STRATEGIES:
         raise InputError(f"strategy: {strategy!r} is not one of {', '.join(STRATEGIES)}")
     if not pairs:
@@ -250,10 +246,8 @@ class LabelQueue:
         )
 
     def _open(self, reviewer: str, now: QueueSnapshot) -> tuple[Mapping[Pair, set[str]], Sequence[Pair]]:
-        """Who graded each pair, and the pairs this reviewer has neither graded nor put aside, in their order.
-
-        Of the latest snapshot it is computed once: dealing a card and counting what is left ask for the same.
-        """
+        """Who graded each pair, and the pairs this reviewer has neither graded nor put aside, in their order. Of the
+        latest snapshot it is computed once: dealing a card and counting what is left ask for the same."""
         if self._open_at is not None and self._open_at[0] == reviewer and self._open_at[1] is now:
             return self._open_at[2:]
         graders: dict[Pair, set[str]] = {}

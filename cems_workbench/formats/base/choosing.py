@@ -181,10 +181,8 @@ endings named of a directory in it."""
 
 
 def detect(path: Path) -> str:
-    """The name of the format of a file, by what is in it and, when that says nothing, by its name.
-
-    Raises InputError for a file that cannot be read, that fits two formats, or that none recognises, with what the nearest need.
-    """
+    """The name of the format of a file, by what is in it and, when that says nothing, by its name. Raises InputError
+    for a file that cannot be read, that fits two formats, or that none recognises, with what the nearest need."""
     with files.unpacked(Path(path)) as plain:
         return recognise(files.take_sample(plain)).form.name
 
@@ -268,10 +266,8 @@ def _order(parsed: ParsedInput) -> int:
 def _sources(
     directory: Path, skipped: list[tuple[str, str]], errors: list[RowError]
 ) -> Iterator[tuple[Path, Recognised]]:
-    """The entries of a directory in a known format, by name; others go to `skipped` with the reason, hidden ones together.
-
-    An entry that is not a regular file, is too large or has a name that is not UTF-8 is an error.
-    """
+    """The entries of a directory in a known format, by name; others go to `skipped` with the reason, hidden ones
+    together. An entry that is not a regular file, is too large or has a name that is not UTF-8 is an error."""
     whole = _as_folder(directory)
     if whole is not None:
         yield directory, Recognised(whole[0])
@@ -381,10 +377,8 @@ class Written:
 
 
 def write_judgments(format: str, judgments: Sequence[Judgment], queries: Mapping[str, Query]) -> Written:
-    """The judgments in a format that has a writer for them, with a line for each that the format cannot hold.
-
-    `queries` gives the words of each qid. What is written reads back unchanged. Raises InputError for another format.
-    """
+    """The judgments in a format that has a writer for them, with a line for each that the format cannot hold. `queries`
+    gives the words of each qid. What is written reads back unchanged. Raises InputError for another format."""
     writers = judgment_writers()
     if format not in writers:
         raise unknown(format, writers)

@@ -80,10 +80,8 @@ def header_line(path: Path, lines: Sequence[str]) -> int:
 
 
 def names_of(line: str, delimiter: str) -> list[str]:
-    """The column names of a header line as they are written, without the blanks around them; none if it is no CSV.
-
-    A line that is longer than any header is none either: looking for names in ten megabytes of text takes seconds.
-    """
+    """The column names of a header line as they are written, without the blanks around them; none if it is no CSV. A
+    line that is longer than any header is none either: looking for names in ten megabytes of text takes seconds."""
     if len(line) > MAX_HEADER_CHARS:
         return []
     try:

@@ -231,9 +231,8 @@ def _shown(value: Any) -> str:
 
 
 class UnknownFields:
-    """Counts what is left out of rows, for one note each: fields a format does not know, all but the last of a key that stands twice, and
-    the digits of a time past the microsecond.
-    """
+    """Counts what is left out of rows, for one note each: fields a format does not know, all but the last of a key that
+    stands twice, and the digits of a time past the microsecond."""
 
     MAX_NOTES = 20
 

@@ -62,10 +62,8 @@ def _as_tuples(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The beginning of a file, for recognising it: its first lines that are not empty, and the JSON in it.
-
-    `objects` are the lines that are JSON objects; `document` is the whole file when its name ends in .json.
-    """
+    """The beginning of a file, for recognising it: its first lines that are not empty, and the JSON in it. `objects`
+    are the lines that are JSON objects; `document` is the whole file when its name ends in .json."""
 
     path: Path
     lines: tuple[str, ...] = ()
@@ -224,10 +222,8 @@ def read_document(path: Path) -> Any:
 
 
 def read_lines(path: Path, errors: list[RowError], progress: Progress = silent) -> Iterator[tuple[int, str]]:
-    """(1-based number, text) of each line that is not blank; CRLF and a byte order mark are taken off.
-
-    A line that is not UTF-8 is added to `errors`. Raises InputError when the file cannot be read or is blank.
-    """
+    """(1-based number, text) of each line that is not blank; CRLF and a byte order mark are taken off. A line that is
+    not UTF-8 is added to `errors`. Raises InputError when the file cannot be read or is blank."""
     size = open_file(path).stat().st_size
     done = number = 0
     blank = True

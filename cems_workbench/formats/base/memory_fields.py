@@ -142,10 +142,8 @@ YEARS = range(1900, 2200)
 
 
 def moment(row: Row, field: str) -> datetime | None:
-    """A time or date of SQL, ISO 8601, a year, or seconds, milliseconds, microseconds or nanoseconds since 1970, also as digits.
-
-    UTC unless it has a zone. Raises FieldError.
-    """
+    """A time or date of SQL, ISO 8601, a year, or seconds, milliseconds, microseconds or nanoseconds since 1970, also
+    as digits. UTC unless it has a zone. Raises FieldError."""
     value = row[field]
     if isinstance(value, date):
         value = value if isinstance(value, datetime) else datetime.combine(value, time())

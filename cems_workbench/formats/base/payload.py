@@ -35,10 +35,8 @@ _PLAIN = frozenset((str, int, float, bool, list))
 
 @dataclass(frozen=True)
 class Names:
-    """Names of fields in payloads; those in `given` are from a mapping.
-
-    `outers` are the paths of objects whose fields count as those of the payload. `closed`: no field is read but those of `given`.
-    """
+    """Names of fields in payloads; those in `given` are from a mapping. `outers` are the paths of objects whose fields
+    count as those of the payload. `closed`: no field is read but those of `given`."""
 
     given: Mapping[str, str]
     outers: tuple[str, ...] = NESTED
@@ -175,10 +173,8 @@ def chunk_key(payload: Payload, names: Names) -> tuple[str, int] | None:
 
 
 def memory_of(memory_id: str, content: str, payload: Payload, names: Names) -> tuple[Memory, list[RowProblem]]:
-    """The memory of a payload, and problems of fields, which count as missing.
-
-    Raises FieldError if the id or the content cannot be stored.
-    """
+    """The memory of a payload, and problems of fields, which count as missing. Raises FieldError if the id or the
+    content cannot be stored."""
     found, values = found_values(payload, names)
     own = fields.identifier({"id": memory_id}, "id"), fields.required_text({"content": content}, "content")
     return memory_fields.memory_of(*own, values, found)

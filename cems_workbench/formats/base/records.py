@@ -298,10 +298,8 @@ def collect(
 def collect_judgments(
     source: str, rows: Iterable[tuple[int, Row]], make: Callable[[Row], Judgment], errors: list[RowError]
 ) -> Collected[Judgment]:
-    """Make a judgment of every row; rows that repeat another to the letter are noted.
-
-    Of several grades of one judge for a pair all are given: which of them is on the scale only the store can tell.
-    """
+    """Make a judgment of every row; rows that repeat another to the letter are noted. Of several grades of one judge
+    for a pair all are given: which of them is on the scale only the store can tell."""
     collected: Collected[Judgment] = Collected()
     made: list[tuple[int, Judgment]] = []
     for number, row in rows:

@@ -28,10 +28,8 @@ def migrations(package: str = __package__) -> Mapping[int, Traversable]:
 
 
 def prepare(cursor: duckdb.DuckDBPyConnection, where: str) -> None:
-    """Create the tables in a new database, migrate an older one, or check the schema of a current one.
-
-    Runs inside the caller's transaction. Raises StoreError for a database of another program or an unknown schema; `where` names it.
-    """
+    """Create the tables in a new database, migrate an older one, or check the schema of a current one. Runs inside the
+    caller's transaction. Raises StoreError for a database of another program or an unknown schema; `where` names it."""
     tables = {row[0] for row in cursor.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
     if tables and "workbench_meta" not in tables:
         raise StoreError(f"{where} is a DuckDB database, but not one of CEMS Workbench")

@@ -51,11 +51,8 @@ READ_FAILED, WRITE_FAILED = "the vectors cannot be read", "the vectors cannot be
 
 
 def connect(directory: Path, url: str | None) -> ClientAPI:
-    """A client for the embedded database in `directory`, or for the server at `url`.
-
-    Telemetry is off and no embedding function is used. Raises StoreError if the server does not respond or the directory
-    cannot be read.
-    """
+    """A client for the embedded database in `directory`, or for the server at `url`. Telemetry is off and no embedding
+    function is used. Raises StoreError if the server does not respond or the directory cannot be read."""
     import chromadb
     from chromadb.api.shared_system_client import SharedSystemClient
     from chromadb.config import Settings
@@ -149,10 +146,8 @@ class Held:
 
 
 def held_in(path: Path, name: str, after: int) -> Held | None:
-    """What the collection `name` of a folder holds, and what was written after number `after`; None without one.
-
-    Reads the folder's database and loads no Chroma. Raises StoreError if it cannot be read.
-    """
+    """What the collection `name` of a folder holds, and what was written after number `after`; None without one. Reads
+    the folder's database and loads no Chroma. Raises StoreError if it cannot be read."""
     if not (path / DATABASE).exists():
         return None
     # Writable, so that what a killed process left half done is rolled back, as Chroma itself would do.
@@ -310,9 +305,7 @@ class ChromaDirectory:
     @contextmanager
     def client(self, *, writing: bool = False) -> Iterator[ClientAPI]:
         """The Chroma client, opened on first use, while this process holds the lock on the files; for short work only.
-
-        Raises StoreError if it cannot be opened.
-        """
+        Raises StoreError if it cannot be opened."""
         if self._client is None:
             import chromadb  # noqa: F401 (before acquiring the lock: importing takes a second)
         with self._lock():

@@ -131,10 +131,8 @@ class ChromaCollection:
         return bool(self._saved().complete == [version, record.files] and self.directory.exists())
 
     def write(self, record: VectorRecord, vectors: SegmentVectors, most: int | None, rows: int) -> tuple[int, int]:
-        """Write the next `rows` changes; returns how many, and how many are left. None is written if there are more than `most`.
-
-        Raises StoreError, also if another client wrote to the collection.
-        """
+        """Write the next `rows` changes; returns how many, and how many are left. None is written if there are more
+        than `most`. Raises StoreError, also if another client wrote to the collection."""
         saved, held = self._saved(), None
         if self.directory.exists() and (held := self._held(saved)) is not None and held.id != saved.collection:
             saved = _Saved(held.id, self.directory.url or "")
@@ -206,10 +204,8 @@ class ChromaCollection:
         return saved
 
     def renew(self, hnsw: Mapping[str, int]) -> str:
-        """Drop the collection, to be written again with these settings of its graph, or move aside a folder that cannot be read.
-
-        Returns what was moved, and why. Raises StoreError.
-        """
+        """Drop the collection, to be written again with these settings of its graph, or move aside a folder that cannot
+        be read. Returns what was moved, and why. Raises StoreError."""
         saved, aside = self._saved(), ""
         self._collection, self._hnsw = None, hnsw
         try:
@@ -243,10 +239,8 @@ class ChromaCollection:
                     yield parse_key(key), vector
 
     def compare(self, record: VectorRecord, vectors: SegmentVectors, progress: Progress) -> tuple[int, list[str]]:
-        """Compare every record of the collection with the store: how many it has, and a line for each kind of difference.
-
-        Raises StoreError if it cannot be read.
-        """
+        """Compare every record of the collection with the store: how many it has, and a line for each kind of
+        difference. Raises StoreError if it cannot be read."""
         self.directory.verify()
         live = {key_of(each) for each in self._database.read(embedded.live_entries, record.collection)}
         kinds = ("not in the store", "text differs", "vector differs", "metadata differs")

@@ -27,10 +27,8 @@ MAX_HEADER_BYTES = 1_000_000
 def create_columns(
     path: Path, columns: Mapping[str, Column], reserved: Mapping[str, tuple[DTypeLike, Sequence[int]]] | None = None
 ) -> dict[str, Column]:
-    """Write a file of these columns, and of zeros for the `reserved` ones (type and shape); returns writable arrays mapped onto it.
-
-    Raises OSError if the disk is full.
-    """
+    """Write a file of these columns, and of zeros for the `reserved` ones (type and shape); returns writable arrays
+    mapped onto it. Raises OSError if the disk is full."""
     specs = {name: (column.dtype, column.shape) for name, column in columns.items()}
     specs |= {name: (np.dtype(kind), tuple(shape)) for name, (kind, shape) in (reserved or {}).items()}
     offsets: dict[str, int] = {}

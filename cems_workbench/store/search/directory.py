@@ -45,10 +45,8 @@ Signature = tuple[tuple[str, int, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The current index: its label, content version, tokenizer version, number of rows and segments.
-
-    `identity` identifies the content (`rows.content_identity`); `files` has the size and SHA-256 of each file.
-    """
+    """The current index: its label, content version, tokenizer version, number of rows and segments. `identity`
+    identifies the content (`rows.content_identity`); `files` has the size and SHA-256 of each file."""
 
     directory: str
     content_version: int
@@ -61,10 +59,8 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class DirectoryState:
-    """The state of an index directory: its manifest, or None with the reason why it cannot be used.
-
-    `damage`: files were changed or lost, which the user is notified of.
-    """
+    """The state of an index directory: its manifest, or None with the reason why it cannot be used. `damage`: files
+    were changed or lost, which the user is notified of."""
 
     manifest: Manifest | None
     problem: str = ""
@@ -93,10 +89,8 @@ class SegmentDirectory:
         """The manifest's Stat when it was read, with the files that it lists."""
 
     def state(self, cursor: duckdb.DuckDBPyConnection, tokenizer: str) -> DirectoryState:
-        """The state for the store's present content and this version of the tokenizer.
-
-        An index of an earlier content version is usable if this store once had that content.
-        """
+        """The state for the store's present content and this version of the tokenizer. An index of an earlier content
+        version is usable if this store once had that content."""
         signature = self.signature()
         if self._verified is None or self._verified[0] != signature:
             self._verified = signature, self._verify()

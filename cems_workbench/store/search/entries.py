@@ -183,10 +183,8 @@ class ContentChangedError(Exception):
 
 
 def documents(database: Database, order: Literal["id", "rowid"] = "id") -> Iterator[Document]:
-    """The live memories by id or in import order, all of one content version; the database lock is released between batches.
-
-    Raises ContentChangedError if a memory changes before the last one is read.
-    """
+    """The live memories by id or in import order, all of one content version; the database lock is released between
+    batches. Raises ContentChangedError if a memory changes before the last one is read."""
     version = database.read(read_content_version)
     yield from documents_of(database, live_ids(database, order), order, version)
 
@@ -200,10 +198,8 @@ def live_ids(database: Database, order: Literal["id", "rowid"] = "id") -> list[s
 def documents_of(
     database: Database, ids: Sequence[str], order: Literal["id", "rowid"] = "id", version: int | None = None
 ) -> Iterator[Document]:
-    """The live memories among `ids`, read in batches; with `version`, all of that content version.
-
-    `ids` are in `order`. Raises ContentChangedError if a memory changes after `version` before the last one is read.
-    """
+    """The live memories among `ids`, read in batches; with `version`, all of that content version. `ids` are in
+    `order`. Raises ContentChangedError if a memory changes after `version` before the last one is read."""
     for batch in portions(ids, BATCH_SIZE):
         with database.reading() as cursor:
             # The lock is released between batches, so another process may have written.

@@ -66,11 +66,8 @@ OLLAMA_PREFIX, REVISION_SEPARATOR = "ollama:", "@"
 
 @dataclass(frozen=True, slots=True)
 class RefreshReport:
-    """What a refresh of the derived indexes did; `seconds` is wall time.
-
-    `embedded` texts (memories or their chunks) were encoded and written, `relabelled` entries changed project or scope only, `removed`
-    entries left the index.
-    """
+    """What a refresh of the derived indexes did; `seconds` is wall time. `embedded` texts (memories or their chunks)
+    were encoded and written, `relabelled` entries changed project or scope only, `removed` entries left the index."""
 
     content_version: int
     embedded: int = 0
@@ -83,10 +80,8 @@ class RefreshReport:
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """One derived index: the content `version` it was built from (None: never), and whether it is complete and current (`fresh`).
-
-    `damaged`: its files were changed or lost.
-    """
+    """One derived index: the content `version` it was built from (None: never), and whether it is complete and current
+    (`fresh`). `damaged`: its files were changed or lost."""
 
     name: str
     version: int | None
@@ -146,10 +141,8 @@ class DerivedIndexes:
 
     @contextmanager
     def _exclusive(self, timeout_s: float | None = None, *, wait: bool = True) -> Iterator[None]:
-        """Hold the build lock. Raises StoreLockedError if another process keeps it longer than `timeout_s`.
-
-        Without `wait`, also if another thread of this process has it.
-        """
+        """Hold the build lock. Raises StoreLockedError if another process keeps it longer than `timeout_s`. Without
+        `wait`, also if another thread of this process has it."""
         if not self._refresh_lock.acquire(blocking=wait):
             raise StoreLockedError(f"{self.builder()} is refreshing the indexes")
         try:
@@ -168,10 +161,8 @@ class DerivedIndexes:
         return any(each.verified_signature() not in (None, each.signature()) for each in directories)
 
     def open(self, embedder: Embedder) -> Indexes:
-        """Both indexes as of the last refresh; empty if never built. `states` tells whether they are current.
-
-        Open again after a refresh: earlier objects stay usable, but show the earlier content.
-        """
+        """Both indexes as of the last refresh; empty if never built. `states` tells whether they are current. Open
+        again after a refresh: earlier objects stay usable, but show the earlier content."""
         opened, states, mark = self._opened, self.states(embedder.model_id), self._mark(embedder)
         known = opened.get(embedder.model_id)
         # A refresh may replace the indexes while they are opened.
@@ -266,10 +257,8 @@ class DerivedIndexes:
             raise other_model(latest, known[latest].dimension, embedder_id)
 
     def rebuild(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:
-        """Delete both indexes and rebuild them from the memories. Raises what `progress` raises; `refresh` then continues.
-
-        Indexes opened before may fail; open them again.
-        """
+        """Delete both indexes and rebuild them from the memories. Raises what `progress` raises; `refresh` then
+        continues. Indexes opened before may fail; open them again."""
         with self._exclusive():
             self._opened = {}
             self._full_text = None
@@ -316,10 +305,8 @@ class DerivedIndexes:
         self._hidden.difference_update(set(gone) - deleted)
 
     def states(self, embedder_id: str | None = None, deep: bool = False) -> list[IndexState]:
-        """The states of the lexical index and of one embedder's vectors (None: of all known embedders), verified.
-
-        Each is verified once, and again when its files change; `deep` verifies every file and every vector again.
-        """
+        """The states of the lexical index and of one embedder's vectors (None: of all known embedders), verified. Each
+        is verified once, and again when its files change; `deep` verifies every file and every vector again."""
         with self._check_lock:
             with self._database.reading() as cursor:
                 version, recorded = read_content_version(cursor), records(cursor)
@@ -366,10 +353,8 @@ class DerivedIndexes:
                 return list(entries.documents(self._database, "rowid"))
 
     def analysed(self, analysis: Analysis) -> LexicalIndex:
-        """A lexical index of every live memory in another analysis: in a temporary directory, for as long as it is used.
-
-        Raises StoreError if it cannot be written.
-        """
+        """A lexical index of every live memory in another analysis: in a temporary directory, for as long as it is
+        used. Raises StoreError if it cannot be written."""
         directory = tempfile.TemporaryDirectory(prefix="lexical-", ignore_cleanup_errors=True)
         try:
             ids = entries.live_ids(self._database, "rowid")
@@ -524,10 +509,8 @@ class DerivedIndexes:
     def _write_chroma(
         self, copy: ChromaCollection, progress: Progress, most: int | None, rows: int = WRITE_ROWS
     ) -> int:
-        """Write it, `rows` at a time. Returns how many changes are left: none unless they are more than `most`.
-
-        Raises Cancelled once it is closed.
-        """
+        """Write it, `rows` at a time. Returns how many changes are left: none unless they are more than `most`. Raises
+        Cancelled once it is closed."""
         files, done, left = self._files(copy.embedder_id), 0, 0
         while True:
             if self._closed:

@@ -59,10 +59,8 @@ class LexicalIndex:
         k1: float = K1,
         b: float = B,
     ) -> None:
-        """Index over these segments, built in this language; `hidden` ids are never returned.
-
-        `k1` and `b` are of the scores alone: the segments hold counts.
-        """
+        """Index over these segments, built in this language; `hidden` ids are never returned. `k1` and `b` are of the
+        scores alone: the segments hold counts."""
         self.language = language
         self.k1, self.b = k1, b
         self.hidden = hidden
@@ -141,10 +139,8 @@ class LexicalIndex:
         return best_per_memory(self.search_chunks(query, k, where))
 
     def search_chunks(self, query: str, k: int, where: Filter = ANY) -> ChunkHits:
-        """(memory id, BM25 score > 0, chunk) of the best chunks, as many as cover k memories.
-
-        Best first, ties by id and chunk.
-        """
+        """(memory id, BM25 score > 0, chunk) of the best chunks, as many as cover k memories. Best first, ties by id
+        and chunk."""
         terms = self._terms(query)
         if not terms or k <= 0:
             return []
@@ -177,10 +173,8 @@ class LexicalIndex:
         return None
 
     def contributions(self, memory_id: str, terms: Sequence[str], chunk: int | None = None) -> dict[str, float]:
-        """The contribution of each term to the memory's BM25 score; missing terms are absent.
-
-        For a memory with chunks: of `chunk`, or if that is None of the chunk with the highest sum.
-        """
+        """The contribution of each term to the memory's BM25 score; missing terms are absent. For a memory with chunks:
+        of `chunk`, or if that is None of the chunk with the highest sum."""
         found = self.chunk_contributions(memory_id, terms)
         if chunk is not None and set(found) != {None}:
             return found.get(chunk, {})

@@ -189,10 +189,8 @@ def update(
     identity: str = "",
     language: str = ENGLISH,
 ) -> Manifest:
-    """Remove the memories `changed` from `segments` and add `documents` (in any order, `total` of them).
-
-    Raises what `progress` raises (Cancelled), and StoreError if it cannot be written; the previous index then stays current.
-    """
+    """Remove the memories `changed` from `segments` and add `documents` (in any order, `total` of them). Raises what
+    `progress` raises (Cancelled), and StoreError if it cannot be written; the previous index then stays current."""
 
     def write() -> tuple[list[Segment], int]:
         before = [

@@ -59,10 +59,8 @@ class TsRankIndex:
     """The full-text index of one content version; it stays usable after a newer one replaced it."""
 
     def __init__(self, index: Path | ChunkIndex | None, hidden: Set[str] = frozenset()) -> None:
-        """Open the index in a file, or one in memory (None: an index of nothing); chunks of the memories `hidden` are never returned.
-
-        Raises StoreError when files are missing or damaged.
-        """
+        """Open the index in a file, or one in memory (None: an index of nothing); chunks of the memories `hidden` are
+        never returned. Raises StoreError when files are missing or damaged."""
         opened = _open(index) if isinstance(index, Path) else index
         self._ids, self._columns = (opened.ids, opened.columns) if opened else ([], {})
         self._words = opened.words if opened else inverted_index([])

@@ -251,10 +251,8 @@ def query_words(
     distinct: bool = False,
     max_words: int | None = None,
 ) -> list[str]:
-    """The words of a query in their order, in the case they were typed in.
-
-    `also` are further signs that `outside` leaves alone. `stop_words` are lower-cased; they and repeats are found by the lower-cased word.
-    """
+    """The words of a query in their order, in the case they were typed in. `also` are further signs that `outside`
+    leaves alone. `stop_words` are lower-cased; they and repeats are found by the lower-cased word."""
     if outside != "kept":
         signs = re.compile(f"[^A-Za-z0-9\\s{re.escape(also)}]")
         text = signs.sub(" " if outside == "blanked" else "", text)

@@ -64,10 +64,8 @@ class VectorIndex:
         hidden: Set[str] = frozenset(),
         graph: Callable[[int | None], Collection] | None = None,
     ) -> None:
-        """`vectors` is None if nothing was embedded yet; `hidden` ids are never returned.
-
-        `graph` returns Chroma's copy of the vectors, ready to be searched with an ef_search.
-        """
+        """`vectors` is None if nothing was embedded yet; `hidden` ids are never returned. `graph` returns Chroma's copy
+        of the vectors, ready to be searched with an ef_search."""
         self._vectors = SegmentVectors([]) if vectors is None else vectors
         self._hidden = hidden
         self._graph = graph
@@ -85,10 +83,8 @@ class VectorIndex:
         return best_per_memory(self.search_chunks(embedding, k, where))
 
     def search_chunks(self, embedding: ArrayLike, k: int, where: Filter = ANY) -> ChunkHits:
-        """(memory id, cosine similarity, chunk) of the nearest chunks, as many as cover k memories.
-
-        Best first, ties by id and chunk. Raises as `search` does.
-        """
+        """(memory id, cosine similarity, chunk) of the nearest chunks, as many as cover k memories. Best first, ties by
+        id and chunk. Raises as `search` does."""
         unit = self._unit(embedding)
         if k <= 0 or not len(self):
             return []

@@ -167,10 +167,8 @@ class _FilteredRows:
 
     @cached_property
     def scan(self) -> tuple[NDArray[np.int64] | None, NDArray[np.int8], Float32, Float32 | None]:
-        """What a scan reads: the row numbers (None: all), their codes and steps, and an upper bound of each cosine or None.
-
-        The bound is -inf for a row that does not pass; it is ten times faster than the mask.
-        """
+        """What a scan reads: the row numbers (None: all), their codes and steps, and an upper bound of each cosine or
+        None. The bound is -inf for a row that does not pass; it is ten times faster than the mask."""
         codes, steps = self.segment.quantized
         if self.mask is None:
             return None, codes, steps, None
@@ -254,10 +252,8 @@ class SegmentVectors:
         return ids
 
     def search(self, unit: Float32, k: int, where: Filter) -> ChunkHits:
-        """The exact cosines of the nearest chunks with `unit` (shape (dimension,), length 1), as many as cover k memories.
-
-        Best first, ties by id and chunk.
-        """
+        """The exact cosines of the nearest chunks with `unit` (shape (dimension,), length 1), as many as cover k
+        memories. Best first, ties by id and chunk."""
         hits: ChunkHits = []
         for segment, rows in self.candidates(unit, k, where):
             cosines = np.empty(len(rows), np.float32)
@@ -273,10 +269,8 @@ class SegmentVectors:
         return truncate_to_memories(sorted(hits, key=lambda hit: (-hit[1], *sort_key((hit[0], hit[2])))), k)
 
     def candidates(self, query: Float32, k: int, where: Filter) -> list[tuple[VectorSegment, NDArray[np.int64]]]:
-        """Passing rows that include the k memories nearest to `query` (shape (dimension,)), each with its nearest chunks.
-
-        Unordered; all rows that may rank at or above the k-th memory's best one are included.
-        """
+        """Passing rows that include the k memories nearest to `query` (shape (dimension,)), each with its nearest
+        chunks. Unordered; all rows that may rank at or above the k-th memory's best one are included."""
         codes, step = quantize(query[None, :])
         scored = [_cosines(passing, codes, float(step[0])) for passing in self._filtered(where)]
         best = [_best_per_memory(part.segment, *each) for part, each in zip(self._segments, scored, strict=True)]

@@ -85,10 +85,8 @@ class QueryChanges:
 
 
 def pick_query(found: QueryChanges, names: Sequence[str], of: str, boxes: Sequence[DeltaGenerator]) -> Query | None:
-    """Draw two filters in `boxes` and the queries that pass, largest change first; the selected one. `of` begins the keys.
-
-    With one name the values of one config are drawn, the worst first.
-    """
+    """Draw two filters in `boxes` and the queries that pass, largest change first; the selected one. `of` begins the
+    keys. With one name the values of one config are drawn, the worst first."""
     queries, outcomes, two = found.queries, found.outcomes, len(names) > 1
     types = sorted({query.type or NO_TYPE for query in queries})
     wanted = boxes[0].multiselect("Types", types, placeholder="all", **remembered(f"{of}:filter_types"))

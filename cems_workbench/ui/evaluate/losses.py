@@ -87,9 +87,7 @@ class _Leaving:
 
 def flow_figure(flow: Flow, chosen: Branch | None = None, *, widest: int | None = None, narrow: bool = False) -> Figure:
     """The figure; curve i of `clickable` is branch i. `widest` is the number of memories that is drawn at full height.
-
-    A `narrow` one has no names of stages, and labels of several lines.
-    """
+    A `narrow` one has no names of stages, and labels of several lines."""
     import plotly.graph_objects as go
 
     scale = BAND_HEIGHT_PX / max(widest or flow.relevant, 1)

@@ -348,10 +348,8 @@ def of_evaluated(measured: Sequence[EvaluationReport]) -> list[Lacking]:
 def draw_missing_scores(
     key: str, lacking: Sequence[Lacking], resources: Resources, *, label: str = "Score them", locked: str | None = None
 ) -> bool:
-    """Draw the banner if anything is missing; True once the missing pairs have been scored.
-
-    `locked`: why the evidence must not change. If nothing can be scored, the reason replaces the button.
-    """
+    """Draw the banner if anything is missing; True once the missing pairs have been scored. `locked`: why the evidence
+    must not change. If nothing can be scored, the reason replaces the button."""
     lines = [f"- {plain(line)}" for line in missing_score_lines((one.name, one.needs) for one in lacking)]
     if not lines:
         return False

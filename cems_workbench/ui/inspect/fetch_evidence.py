@@ -140,10 +140,8 @@ def search_ms(trace: Trace) -> float | None:
 
 
 def judged_trace(trace: Trace, request: Request, resources: Resources) -> Trace:
-    """The trace with a judgment of each of its results, fetched with progress if it is missing; the ranking is the same.
-
-    An error is one line on the page, and the trace is unchanged.
-    """
+    """The trace with a judgment of each of its results, fetched with progress if it is missing; the ranking is the
+    same. An error is one line on the page, and the trace is unchanged."""
     if not wanted_scores(trace, "judge"):
         return trace
     judged, off = trace.evidence, state.variants_off(request)
@@ -179,10 +177,8 @@ def offer_resume(needs: Sequence[Need]) -> None:
 
 
 def lists_for(config: PipelineConfig, trace: Trace, request: Request, resources: Resources) -> Evidence | None:
-    """The request's evidence under another config, at the same moment, with the scores that the cache has.
-
-    No reranker is asked. None if it cannot be gathered.
-    """
+    """The request's evidence under another config, at the same moment, with the scores that the cache has. No reranker
+    is asked. None if it cannot be gathered."""
     try:
         gathered = gather_lists(replace(request, as_of=trace.evidence.as_of), config, resources)
         return gather_scores(gathered, config, resources, only="rerank", cached_only=True)
@@ -215,10 +211,8 @@ def forget_evidence(resources: Resources) -> None:
 
 
 def evidence_of(queries: list[Query], config: PipelineConfig, resources: Resources) -> list[Evidence]:
-    """The evidence of every query; missing evidence is gathered with progress.
-
-    Any interaction stops gathering; gathered evidence is kept. Raises WorkbenchError on failure.
-    """
+    """The evidence of every query; missing evidence is gathered with progress. Any interaction stops gathering;
+    gathered evidence is kept. Raises WorkbenchError on failure."""
     memory = evidence_memory()
     if memory.has(queries, config, resources):
         return memory.get(queries, config, resources)
@@ -233,10 +227,8 @@ def _gathers() -> dict[str, BackgroundEvidence]:
 
 
 def gather_ahead(context: InspectContext) -> None:
-    """Start gathering the judged queries for the current config in the background, or draw the progress.
-
-    A stopped or failed gather is not restarted automatically, and neither is one that sends requests to another system.
-    """
+    """Start gathering the judged queries for the current config in the background, or draw the progress. A stopped or
+    failed gather is not restarted automatically, and neither is one that sends requests to another system."""
     last = _gather_of(context)
     if last is None and Settings().gather_ahead and may_start_unasked(context.trace.config):
         last = _start_gather(context)
@@ -247,10 +239,8 @@ def gather_ahead(context: InspectContext) -> None:
 
 
 def _start_gather(context: InspectContext) -> BackgroundEvidence | None:
-    """Start the background gather of the judged queries; None if nothing is missing.
-
-    Judgments are read once per gather: "nothing missing" is remembered until another query is judged.
-    """
+    """Start the background gather of the judged queries; None if nothing is missing. Judgments are read once per
+    gather: "nothing missing" is remembered until another query is judged."""
     resources, config = context.resources, context.trace.config
     asked = (evidence_memory().key(config, resources), resources.store.judgments.count_queries("human"))
     if st.session_state.get(NOTHING_MISSING) == asked:
@@ -334,9 +324,7 @@ def judged_signals(context: InspectContext, key: str) -> SignalTable | None:
 
 def _build(context: InspectContext, queries: list[Query], grades: Grades) -> LabelledSet:
     """The labelled set of these queries, gathered if that is missing; kept by gather parameters, queries and judgments.
-
-    Beside it are kept which live system returned the lists, and when, and the evidence by qid.
-    """
+    Beside it are kept which live system returned the lists, and when, and the evidence by qid."""
     config, resources = context.trace.config, context.resources
     relevant_from = resources.store.query_sets.relevant_from_of([query.qid for query in queries])
 

@@ -149,10 +149,8 @@ def _draw_scope(resources: Resources) -> None:
 
 
 def _draw_given() -> None:
-    """Draw what is searched instead of the query in the box, as it was given with it, and a way back; then project and date.
-
-    Project and date are named where the query has them, with their effect under the current config.
-    """
+    """Draw what is searched instead of the query in the box, as it was given with it, and a way back; then project and
+    date. Project and date are named where the query has them, with their effect under the current config."""
     request, config = state.written_request(), state.present_config()
     lines = [f"**{plain(name)}** searches: {plain(text)}" for name, text in request.engine_queries.items()]
     if request.searched:

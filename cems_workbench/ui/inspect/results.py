@@ -115,11 +115,8 @@ FACT_CLASSES = {"grade": "wb-grade", "chunk": "wb-of-chunks", "stale": "wb-stale
 def results_html(
     trace: Trace, grades: Mapping[str, int], followed: str | None = None, against: RankComparison | None = None
 ) -> Markup:
-    """The results, best first.
-
-    `grades` are human judgments by id; the `followed` memory is marked. Rank changes are relative to fusion, or to the pinned baseline
-    (`against`), whose lost results are listed at the end.
-    """
+    """The results, best first. `grades` are human judgments by id; the `followed` memory is marked. Rank changes are
+    relative to fusion, or to the pinned baseline (`against`), whose lost results are listed at the end."""
     top = max((result.score or 0.0 for result in trace.results), default=0.0)
     fused = {} if against is not None or trace.external else trace.stage(FUSION).by_id
     read = chunks_read(trace)

@@ -241,10 +241,8 @@ def _context(
 
 
 def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Callable[[], None]:
-    """Draw the strip, what to do next, and the ranking, compared with a pinned baseline; then notes on it.
-
-    Returns the slow part of what to do next (`next_step.draw_next_step`).
-    """
+    """Draw the strip, what to do next, and the ranking, compared with a pinned baseline; then notes on it. Returns the
+    slow part of what to do next (`next_step.draw_next_step`)."""
     trace, against = context.trace, context.against
     st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
     shown = () if trace.external else trace.stage(LISTS).fields.shown(trace.config)

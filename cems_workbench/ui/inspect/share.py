@@ -133,11 +133,8 @@ def search_command(
     off: Iterable[int] = (),
     store: Path | None = None,
 ) -> str:
-    """The command line.
-
-    `name` is the preset that `config` is compared with; `as_of` is the time of the evidence (None: the request's). `store` is included
-    unless it is the command's default.
-    """
+    """The command line. `name` is the preset that `config` is compared with; `as_of` is the time of the evidence (None:
+    the request's). `store` is included unless it is the command's default."""
     words = ["python", "-m", "cems_workbench", "search", "--preset", name]
     for path, _, _ in difference(preset(name).config, config):
         words += ["--set", f"{path}={assigned(config, path)}"]

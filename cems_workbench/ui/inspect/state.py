@@ -68,10 +68,8 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Undo steps (latest last) and redo steps (next last).
-
-    `subject` is what the latest step changed, `at` its time in seconds of any clock; both None after undo and redo.
-    """
+    """Undo steps (latest last) and redo steps (next last). `subject` is what the latest step changed, `at` its time in
+    seconds of any clock; both None after undo and redo."""
 
     past: tuple[Setting, ...] = ()
     future: tuple[Setting, ...] = ()
@@ -128,11 +126,8 @@ class TracedQuery:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The saved page whose `id` is in the address, while the page has that state.
-
-    `asked` is its request and settings, None until known; `variants_off` will then be disabled. `messages` are
-    notices about the link for the page.
-    """
+    """The saved page whose `id` is in the address, while the page has that state. `asked` is its request and settings,
+    None until known; `variants_off` will then be disabled. `messages` are notices about the link for the page."""
 
     id: str | None = None
     asked: object = None
@@ -222,10 +217,8 @@ show = partial(open_in_inspect, switch=False)
 
 
 def open_traced_in_inspect(query: TracedQuery, *, why: tuple[str, int] | None = None, switch: bool = True) -> None:
-    """Open the Inspect page on the recorded stages of a query of an external trace, as `open_in_inspect` does.
-
-    The config of the page stays: recorded stages read none.
-    """
+    """Open the Inspect page on the recorded stages of a query of an external trace, as `open_in_inspect` does. The
+    config of the page stays: recorded stages read none."""
     write_request(Request(query.query))
     update(traced=query, variants_off=None)
     if why is not None:
@@ -244,10 +237,8 @@ def traced() -> TracedQuery | None:
 
 
 def explain(memory_id: str, query: str | None = None, k: int | None = None) -> None:
-    """Follow a memory and open the tool that explains its rank; `k` is the rank it should reach.
-
-    With the query it is chosen in the tool as well, since a memory that is no candidate cannot be followed.
-    """
+    """Follow a memory and open the tool that explains its rank; `k` is the rank it should reach. With the query it is
+    chosen in the tool as well, since a memory that is no candidate cannot be followed."""
     follow(memory_id)
     st.session_state.pop("inspect:why:chosen", None)
     if query is not None:

@@ -29,10 +29,8 @@ def follow_table(
     memory: Callable[[Row], str] = OF_ROW,
     **options: Any,
 ) -> None:
-    """Draw a table of memories, which has a column "memory"; the followed one is marked, and a selected row is followed.
-
-    `memory` is the id of a row's memory; `options` are those of `draw_table`.
-    """
+    """Draw a table of memories, which has a column "memory"; the followed one is marked, and a selected row is
+    followed. `memory` is the id of a row's memory; `options` are those of `draw_table`."""
 
     def signed(row: Row) -> str:
         return f"◆ {memory(row)}" if memory(row) == followed else memory(row)

@@ -74,10 +74,8 @@ def draw_shares(trace: Trace) -> None:
 
 
 def shares_table(trace: Trace) -> tuple[list[str], list[list[Any]]]:
-    """The candidates, and a row per query, then of other contributions, the boost and the raw score.
-
-    A row: its name, the candidates it found, and a text per candidate.
-    """
+    """The candidates, and a row per query, then of other contributions, the boost and the raw score. A row: its name,
+    the candidates it found, and a text per candidate."""
     every = variant_contributions(trace)
     shown = every[:MAX_COLUMNS]
     names = [f"{rank}  {short_id(shares.memory_id)}" for rank, shares in enumerate(shown, 1)]

@@ -94,10 +94,8 @@ ERRORS: list[Column[tuple[str, RowError]]] = [
 
 
 def draw_report(imports: Sequence[FileImport], key: str, file: str) -> None:
-    """Draw what an import brought: problems, counts, notes, and the rows that were left out or taken in part, with `file` to download.
-
-    `key` begins the keys of the tables.
-    """
+    """Draw what an import brought: problems, counts, notes, and the rows that were left out or taken in part, with
+    `file` to download. `key` begins the keys of the tables."""
     reports = [(imported.name, imported.report) for imported in imports if imported.report is not None]
     nothing = took_nothing([report for _, report in reports])
     for line in [*(one.problem for one in imports if one.problem), *([nothing] if nothing and reports else [])]:
@@ -170,10 +168,8 @@ def form_values(memory: Memory, labels: Mapping[str, str]) -> dict[str, Any]:
 
 
 def edited_memory(memory: Memory, typed: Mapping[str, Any], labels: Mapping[str, str]) -> Memory:
-    """The memory with the edited fields; raises InputError with one line that names the field.
-
-    An untouched field keeps its exact value: browsers change line ends and drop characters they cannot show.
-    """
+    """The memory with the edited fields; raises InputError with one line that names the field. An untouched field keeps
+    its exact value: browsers change line ends and drop characters they cannot show."""
     before = form_values(memory, labels)
     row: dict[str, Any] = {name: getattr(memory, name) for name in memory.__slots__}
     row["tags"] = list(memory.tags)

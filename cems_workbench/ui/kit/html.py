@@ -193,10 +193,8 @@ def _environment() -> Environment:
 
 
 def render(template: str, **values: Any) -> Markup:
-    """The HTML of `ui/templates/<template>` with these values; it may be passed as a value to another template.
-
-    Raises jinja2.UndefinedError if a value is missing.
-    """
+    """The HTML of `ui/templates/<template>` with these values; it may be passed as a value to another template. Raises
+    jinja2.UndefinedError if a value is missing."""
     return Markup(_environment().get_template(template).render(values))  # noqa: S704 (the template escapes each value)
 
 

@@ -219,10 +219,8 @@ def _session() -> str:
 
 
 def _toast(line: str) -> None:
-    """Show a toast on the page that waits for this thread, e.g. that another process holds the store's lock.
-
-    From a separate thread: Streamlit replays elements drawn inside a cached function on every cache hit.
-    """
+    """Show a toast on the page that waits for this thread, e.g. that another process holds the store's lock. From a
+    separate thread: Streamlit replays elements drawn inside a cached function on every cache hit."""
     context = get_script_run_ctx(suppress_warning=True)
     if context is not None:
         words = plain(f"{line[0].upper()}{line[1:]}")
@@ -232,10 +230,8 @@ def _toast(line: str) -> None:
 
 
 def show_errors(main: Callable[[], None]) -> Callable[[], None]:
-    """Decorate a page so that a WorkbenchError is shown as one line where it occurred.
-
-    Background jobs yield to the page while it is drawn.
-    """
+    """Decorate a page so that a WorkbenchError is shown as one line where it occurred. Background jobs yield to the
+    page while it is drawn."""
 
     @wraps(main)
     def draw() -> None:
@@ -268,10 +264,8 @@ def warm_up_state() -> WarmUpState:
 
 
 def switch(folder: str, *, create: bool) -> Resources:
-    """Close the open store and open or create the one in `folder`, for every session of this process.
-
-    Raises StoreError or InputError with a line for the page; the previous store then stays open.
-    """
+    """Close the open store and open or create the one in `folder`, for every session of this process. Raises StoreError
+    or InputError with a line for the page; the previous store then stays open."""
     if not folder:
         raise StoreError("type the path of a folder first")
     path = allowed_path(folder, Settings())
@@ -303,10 +297,8 @@ def switch(folder: str, *, create: bool) -> Resources:
 
 
 def warm_up(opened: Resources) -> None:
-    """Load models and indexes in the background, once, then keep the Chroma collection up to date.
-
-    Called after the page is drawn so that it is shown first; a page that edits the store is drawn after it.
-    """
+    """Load models and indexes in the background, once, then keep the Chroma collection up to date. Called after the
+    page is drawn so that it is shown first; a page that edits the store is drawn after it."""
     state = warm_up_state()
     with state.lock:
         if state.state != "cold":

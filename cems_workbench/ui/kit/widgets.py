@@ -115,10 +115,8 @@ def show(
     about: Mapping[str, str] = MappingProxyType({}),
     marked: str = "",
 ) -> None:
-    """Draw what an operation returns: its lines, its tables, each below its title (empty ones are left out), and its notes.
-
-    `about` are the tooltips of columns by name; rows with a cell that begins with `marked` are tinted.
-    """
+    """Draw what an operation returns: its lines, its tables, each below its title (empty ones are left out), and its
+    notes. `about` are the tooltips of columns by name; rows with a cell that begins with `marked` are tinted."""
     drawn = [as_text(table) for table in tables if table]
     draw("kit/result.html", lines=lines, tables=drawn, about=about, marked=marked)
     for note in notes:
@@ -126,10 +124,8 @@ def show(
 
 
 def draw_provenance(key: str, text: str, ask_again: Callable[[], None] | None) -> None:
-    """Draw which lists a live system returned and when, with a button that requests them again (none if `ask_again` is None).
-
-    `ask_again` is called before the next run of the page.
-    """
+    """Draw which lists a live system returned and when, with a button that requests them again (none if `ask_again` is
+    None). `ask_again` is called before the next run of the page."""
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(plain(text), width="content")
         if ask_again is not None:
@@ -191,10 +187,8 @@ def watch_work(
     help: str | None = None,
     more: Callable[[], None] = lambda: None,
 ) -> None:
-    """Draw the progress of the work of this name, a button `stop` and what `more` draws, as a fragment; reruns the page when it ends.
-
-    A `text` that is given as it is has the places {done} and {total}; `key` is the button's.
-    """
+    """Draw the progress of the work of this name, a button `stop` and what `more` draws, as a fragment; reruns the page
+    when it ends. A `text` that is given as it is has the places {done} and {total}; `key` is the button's."""
     at_work = works().get(name)
     if at_work is None or at_work.over:
         st.rerun()
@@ -287,10 +281,8 @@ def offer_job(
     warn: bool = False,
     help: str | None = None,
 ) -> bool:
-    """A message with a button that starts the missing work, with progress and Cancel; True once it is done.
-
-    `message` is Markdown; `kept` describes what remains after a cancel. An error becomes one line on the page.
-    """
+    """A message with a button that starts the missing work, with progress and Cancel; True once it is done. `message`
+    is Markdown; `kept` describes what remains after a cancel. An error becomes one line on the page."""
     left, right = st.columns([5, 1], vertical_alignment="center")
     (left.warning if warn else left.info)(message, icon=icon)
     if not right.button(label, key=key, type="primary", icon=":material/play_arrow:", width="stretch", help=help):
@@ -321,10 +313,8 @@ def time_left(seconds: float, done: int, rest: int) -> str:
 
 
 def progress_text(label: str, done: int, total: int, seconds: float, first: int = 0) -> str:
-    """`embedding: 12 of 1,200 · about 3 min left`, after `seconds` of work that started at step `first`.
-
-    Reading counts bytes, shown as a percentage; without a total only the label is shown.
-    """
+    """`embedding: 12 of 1,200 · about 3 min left`, after `seconds` of work that started at step `first`. Reading counts
+    bytes, shown as a percentage; without a total only the label is shown."""
     if not total and not label.startswith("reading"):
         return label
     count = f"{100 * done // total if total else 0} %" if label.startswith("reading") else f"{done:,} of {total:,}"
@@ -352,9 +342,7 @@ def cancellable(
     on_cancel: Callable[[], None] | None = None,
 ) -> Iterator[Progress]:
     """A context with a progress bar and Cancel, in `place` or here; both disappear when it ends, also on an error.
-
-    `on_cancel` is called before the script reruns.
-    """
+    `on_cancel` is called before the script reruns."""
     area = place if place is not None else st.empty()
     try:
         with area.container():

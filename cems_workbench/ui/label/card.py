@@ -83,9 +83,7 @@ def _standing(card: Card, resources: Resources, now: datetime) -> str:
 
 def card_html(card: Card, card_no: int, now: datetime, language: str = ENGLISH, standing: str = "") -> Markup:
     """The query with its context, and the memory with the query's words marked; a query without a date gets `now`.
-
-    `standing` says that the memory is superseded or has expired.
-    """
+    `standing` says that the memory is superseded or has expired."""
     query, memory = card.query, card.memory
     asked = f"asked {query.as_of:%Y-%m-%d}" if query.as_of else f"asked today, {now:%Y-%m-%d}"
     return render(

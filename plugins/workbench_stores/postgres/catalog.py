@@ -83,10 +83,8 @@ def refuse_unless_readable(reader: Reader, table: Table, plain: str, columns: Co
 
 
 def engine(reader: Reader, database: Database) -> str:
-    """Product and versions; loads pgvector's library, and sets what the address says of its settings for this transaction.
-
-    Raises SourceError if it is not installed.
-    """
+    """Product and versions; loads pgvector's library, and sets what the address says of its settings for this
+    transaction. Raises SourceError if it is not installed."""
     found = reader.rows(
         "SELECT current_setting('server_version'), (SELECT extversion FROM pg_extension WHERE extname = 'vector')"
     )
@@ -176,10 +174,8 @@ def settings(reader: Reader, index: VectorIndex | None) -> tuple[Setting, ...]:
 def prepare(
     reader: Reader, query: EngineQuery, trial: Trial, dimension: int | None, plain: str, others: Collection[str] = ()
 ) -> None:
-    """Apply a trial's settings to this transaction, but for `others`.
-
-    Raises SourceError for a wrong dimension, InputError for an unknown setting.
-    """
+    """Apply a trial's settings to this transaction, but for `others`. Raises SourceError for a wrong dimension,
+    InputError for an unknown setting."""
     if dimension is not None and len(query.vector) != dimension:
         raise SourceError(f"{plain}: vectors there have {dimension} numbers, that of the query {len(query.vector)}")
     for name, value in trial.settings.items():
@@ -233,11 +229,8 @@ Statement = Callable[[Distance], "sql.Composed"]
 
 @dataclass(frozen=True, slots=True)
 class SearchPlan:
-    """The distance of searches, and the vector index that they can use.
-
-    `used` is whether one of PLANNED_ROWS rows uses it now; `other` is an index that orders by another distance; `foreign` is whether
-    another server answers.
-    """
+    """The distance of searches, and the vector index that they can use. `used` is whether one of PLANNED_ROWS rows uses
+    it now; `other` is an index that orders by another distance; `foreign` is whether another server answers."""
 
     distance: Distance
     index: VectorIndex | None

@@ -33,10 +33,8 @@ def recognised(tables: Sequence[Table]) -> list[tuple[PostgresLayout, Table]]:
 
 
 def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> TableSource:
-    """Open a database: the table of a mapping or of `table=`, else CEMS's tables, else the only table of a known layout or with vectors.
-
-    Raises InputError for a mapping or an option that does not fit, and SourceError.
-    """
+    """Open a database: the table of a mapping or of `table=`, else CEMS's tables, else the only table of a known layout
+    or with vectors. Raises InputError for a mapping or an option that does not fit, and SourceError."""
     database = Database(address, timeout)
     try:
         with database.transaction() as reader:
@@ -78,10 +76,8 @@ def _refuse(address: Address, options: Sequence[str], reason: str) -> None:
 
 
 def _only(reader: Reader, plain: str) -> Table:
-    """The only table of a known layout, else with vectors; raises SourceError if there is none or more than one.
-
-    Among several, the only one with rows counts: Letta, for one, makes two.
-    """
+    """The only table of a known layout, else with vectors; raises SourceError if there is none or more than one. Among
+    several, the only one with rows counts: Letta, for one, makes two."""
     tables = catalog.tables_with_vectors(reader)
     tables = [table for _, table in recognised(tables)] or tables
     if not tables:
@@ -127,10 +123,8 @@ def _known(table: Table, address: Address) -> PostgresLayout | None:
 
 
 def _with_rows_of(made: Layout, known: PostgresLayout, reader: Reader, address: Address) -> Layout:
-    """A mapped layout of a library's table: the rows are those that the library has in it, and vectors are stored as it does.
-
-    A mapping names the table, so it takes every collection unless the address names one.
-    """
+    """A mapped layout of a library's table: the rows are those that the library has in it, and vectors are stored as it
+    does. A mapping names the table, so it takes every collection unless the address names one."""
     if known.collections and "collection" not in address.options:
         address = replace(address, options={**address.options, "collection": EVERY})
     theirs = known.layout(reader, made.table, address)

@@ -91,10 +91,8 @@ class Chunks:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What makes up a memory in the rows of a table, and of one with its chunks.
-
-    Expressions are over the columns of the table. `columns` are read of every row; `names` says where in them the fields are.
-    """
+    """What makes up a memory in the rows of a table, and of one with its chunks. Expressions are over the columns of
+    the table. `columns` are read of every row; `names` says where in them the fields are."""
 
     kind: str
     """`SourceInfo.kind`: the name of a `PostgresLayout`, "cems" or "table"."""
@@ -340,10 +338,8 @@ MOST_NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class PostgresLayout:
-    """Tables of one library or server, known by their columns.
-
-    `layout` says where in such a table the memories are; it raises InputError for an address whose options do not fit, and SourceError.
-    """
+    """Tables of one library or server, known by their columns. `layout` says where in such a table the memories are; it
+    raises InputError for an address whose options do not fit, and SourceError."""
 
     name: str
     title: str
@@ -371,10 +367,8 @@ class PostgresLayout:
 
 
 def layouts(functions: Mapping[str, Sequence[Callable[..., Any]]]) -> tuple[PostgresLayout, ...]:
-    """The libraries whose tables layouts.json has; of each the function that reads a table, and which of several tables are read.
-
-    A column's type is one of a list, or "text", "json" or "vector" for all that are such.
-    """
+    """The libraries whose tables layouts.json has; of each the function that reads a table, and which of several tables
+    are read. A column's type is one of a list, or "text", "json" or "vector" for all that are such."""
     rows = data_beside(__file__, "layouts.json")
     kinds = {"text": TEXT_TYPES, "json": JSON_TYPES, "vector": VECTOR_TYPES}
     found = []

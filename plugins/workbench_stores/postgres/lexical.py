@@ -112,10 +112,8 @@ class Lexical:
 
 
 def found(reader: Reader, table: Table) -> tuple[sql.Composable, str | None] | None:
-    """(tsvector, text search configuration) of a table's only column of type tsvector, else of its first index over to_tsvector(…).
-
-    The configuration is None if a program fills the column, so that nothing in the database says it.
-    """
+    """(tsvector, text search configuration) of a table's only column of type tsvector, else of its first index over
+    to_tsvector(…). The configuration is None if a program fills the column, so that nothing in the database says it."""
     columns = [column for column in table.columns.values() if column.type == "tsvector" and column.readable]
     if len(columns) == 1:
         rows = reader.rows(
@@ -139,10 +137,8 @@ def found(reader: Reader, table: Table) -> tuple[sql.Composable, str | None] | N
 def over_texts(
     reader: Reader, table: Table, rank: Rank, words: Words, default: str = ENGLISH, assumed: str = ""
 ) -> Lexical | None:
-    """The list over a table's text search column or index; None if it has neither.
-
-    `default` is the text search configuration where nothing says it, which a note says where `assumed` is what to call it.
-    """
+    """The list over a table's text search column or index; None if it has neither. `default` is the text search
+    configuration where nothing says it, which a note says where `assumed` is what to call it."""
     document = found(reader, table)
     if document is None:
         return None

@@ -149,10 +149,8 @@ class TableSource:
             own.close()
 
     def search(self, query: base.EngineQuery, trial: base.Trial = base.NO_TRIAL) -> tuple[base.EngineList, ...]:
-        """The rows by distance, by words, and as the library fuses both, without deleted and expired ones.
-
-        Raises SourceError, InputError for an unknown setting.
-        """
+        """The rows by distance, by words, and as the library fuses both, without deleted and expired ones. Raises
+        SourceError, InputError for an unknown setting."""
         asked = query.depths
         with self._database.transaction() as reader:
             catalog.engine(reader, self._database)
@@ -588,10 +586,8 @@ def _block_ranges(reader: Reader, table: int) -> Iterator[dict[str, str]]:
 
 
 def vectors(sent: Sequence[bytes | None], kind: str) -> list[base.Vector | None]:
-    """Vectors from pgvector's binary form: int16 dimension, int16 0, then big-endian float4 (`vector`) or float2 (`halfvec`).
-
-    Vectors of equal length are rows of one matrix, which is much faster than one by one.
-    """
+    """Vectors from pgvector's binary form: int16 dimension, int16 0, then big-endian float4 (`vector`) or float2
+    (`halfvec`). Vectors of equal length are rows of one matrix, which is much faster than one by one."""
     number = np.dtype(">f4" if kind == "vector" else ">f2")
     there = [value for value in sent if value is not None]
     if len({len(value) for value in there}) == 1 and (width := (len(there[0]) - 4) // number.itemsize):

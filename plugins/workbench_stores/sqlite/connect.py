@@ -158,10 +158,8 @@ OTHER_KINDS = (("embeddings_queue", ("seq_id", "topic"), "chroma"), ("points", (
 
 
 def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> base.Source:
-    """Open a file: the table of a mapping or of `table=`, else a known layout, else the only table that looks like memories.
-
-    Raises InputError for a file, an option or a mapping that does not fit, and SourceError.
-    """
+    """Open a file: the table of a mapping or of `table=`, else a known layout, else the only table that looks like
+    memories. Raises InputError for a file, an option or a mapping that does not fit, and SourceError."""
     file = DatabaseFile(address, timeout)
     try:
         with file.reading() as reader:

@@ -313,10 +313,8 @@ class DatabaseFile:
 
 
 def _wait_for_lock(connection: sqlite3.Connection, seconds: float) -> None:
-    """Read something, which takes a reader's lock and rolls back what a crash left in a copy.
-
-    SQLite's own waiting sleeps for up to 100 ms and never meets a moment between two commits.
-    """
+    """Read something, which takes a reader's lock and rolls back what a crash left in a copy. SQLite's own waiting
+    sleeps for up to 100 ms and never meets a moment between two commits."""
     end = time.monotonic() + seconds
     while True:
         try:

@@ -26,10 +26,8 @@ from workbench_stores.sqlite.vec0 import Vec0Column, Vec0Table, VectorForm
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """Where the vector of a row (a memory, or a chunk) is: in an expression `value`, or in a vec0 table.
-
-    In a vec0 table it is found by `rowid`, an expression, or by `vec0_id`, one for its primary key if that is a text.
-    """
+    """Where the vector of a row (a memory, or a chunk) is: in an expression `value`, or in a vec0 table. In a vec0
+    table it is found by `rowid`, an expression, or by `vec0_id`, one for its primary key if that is a text."""
 
     form: VectorForm
     value: str | None = None
@@ -70,10 +68,8 @@ class Chunks:
 
 @dataclass(frozen=True, slots=True)
 class Fts5:
-    """An FTS5 table over memories or chunks.
-
-    `rowid` is an expression over the memories' `source` (or the chunks', if `chunks`) that is equal to the table's rowid.
-    """
+    """An FTS5 table over memories or chunks. `rowid` is an expression over the memories' `source` (or the chunks', if
+    `chunks`) that is equal to the table's rowid."""
 
     table: str
     rowid: str

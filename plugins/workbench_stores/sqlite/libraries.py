@@ -266,10 +266,8 @@ def _mcp_memory_service(reader: Reader, schema: Schema, address: Address) -> Lay
 
 
 def _memori(reader: Reader, schema: Schema, address: Address) -> Layout:
-    """`memori_entity_fact` (uuid, entity_id, content, content_embedding float32), the facts of each `memori_entity`.
-
-    A fact's author is its entity's external_id, whose facts Memori searches by cosine: `?user=ID` takes those.
-    """
+    """`memori_entity_fact` (uuid, entity_id, content, content_embedding float32), the facts of each `memori_entity`. A
+    fact's author is its entity's external_id, whose facts Memori searches by cosine: `?user=ID` takes those."""
     table = schema.tables["memori_entity_fact"]
     vectors = vectors_of(reader, schema, table, "content_embedding", "cosine")
     layout = table_layout(reader, schema, table, "uuid", "content", vectors, kind="memori", known=UNREAD["memori"])

@@ -78,10 +78,8 @@ def _check_path(table: tables.Table, field: str, path: str) -> None:
 def guessed(
     reader: Reader, schema: tables.Schema, name: str | None, mapping: Mapping[str, Any] | None = None
 ) -> Layout:
-    """The layout of a table by names, types and values, and fields that a mapping corrects. Raises InputError.
-
-    If `name` is None it is the only table that looks like memories.
-    """
+    """The layout of a table by names, types and values, and fields that a mapping corrects. Raises InputError. If
+    `name` is None it is the only table that looks like memories."""
     if name is None:
         candidates = [table for table in schema.own if _text_column(reader, table) is not None]
         with_vectors = [table for table in candidates if _vector_name(reader, schema, table) is not None]

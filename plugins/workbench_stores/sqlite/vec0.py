@@ -95,10 +95,8 @@ def matrix_of(values: Sequence[Any], form: VectorForm) -> tuple[Matrix, list[int
 
 
 def recognised(values: Iterable[Any], dimension: int | None = None) -> VectorForm | None:
-    """How these values are written, by their length and numbers; None if they are no vectors.
-
-    Without a `dimension` it is the encoding whose numbers look like an embedding's, float32 first.
-    """
+    """How these values are written, by their length and numbers; None if they are no vectors. Without a `dimension` it
+    is the encoding whose numbers look like an embedding's, float32 first."""
     there = [each for each in values if isinstance(each, bytes | str) and each]
     if not there:
         return None

@@ -90,10 +90,8 @@ def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
 
 
 def _draw_list(trace: Trace, name: str, followed: str | None, by_graph: GraphList | None) -> None:
-    """Draw all hits of a gathered list with raw score (or date) and normalised score; cut hits have no normalised score.
-
-    A vector list has the rank in the answer of Chroma's graph beside its own.
-    """
+    """Draw all hits of a gathered list with raw score (or date) and normalised score; cut hits have no normalised
+    score. A vector list has the rank in the answer of Chroma's graph beside its own."""
     source = name.partition(":")[0]
     rows = sorted(
         ((hit.rank, row.memory_id, hit) for row in trace.stage(LISTS).rows for hit in row.lists if hit.list == name),
@@ -211,10 +209,8 @@ def scale_line(config: PipelineConfig, threshold: float) -> str:
 
 
 def tried_figure(search: ThresholdSearch, scale: Callable[[float], str] = lambda value: "") -> Figure:
-    """One bar per threshold in the order tried; the chosen one solid and labelled, the target a dashed line.
-
-    `scale` says what a threshold is on the scale of the cosine, for the hover.
-    """
+    """One bar per threshold in the order tried; the chosen one solid and labelled, the target a dashed line. `scale`
+    says what a threshold is on the scale of the cosine, for the hover."""
     counted = list(zip(search.visited, search.counts, strict=True))
     figure = bar_chart(
         [f"{value:g}" for value in search.visited],

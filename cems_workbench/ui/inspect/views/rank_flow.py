@@ -124,10 +124,8 @@ def flow_figure(
     label: Callable[[FlowLine], str],
     margin: int,
 ) -> Figure:
-    """The chart; its traces are in the order of `drawn_order`.
-
-    `kinds` by memory id; others are neutral. `hover` and `label` return escaped texts; `margin` is the width for labels in pixels.
-    """
+    """The chart; its traces are in the order of `drawn_order`. `kinds` by memory id; others are neutral. `hover` and
+    `label` return escaped texts; `margin` is the width for labels in pixels."""
     import plotly.graph_objects as go
 
     scale, curves, threads = scale_of(flow, top), [], []
