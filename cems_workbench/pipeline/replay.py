@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property, lru_cache
-from itertools import count
 from typing import Any, overload
 
 import numpy as np
@@ -62,6 +61,7 @@ from cems_workbench.pipeline.table import (
     chars4,
     gathered_lists,
     memoized,
+    word_overlaps,
 )
 from cems_workbench.records import Memory
 
@@ -428,7 +428,7 @@ def to_table(evidences: Sequence[Evidence], order: Sequence[Sequence[str]] | Non
         judges=_tabulate_scores([evidence.judge_scores for evidence in evidences], index, width),
         cosines=_cosines([evidence.embeddings for evidence in evidences], ids, width),
         vectors=_vectors([evidence.embeddings for evidence in evidences], ids, width),
-        overlaps=_overlaps(memories, width),
+        overlaps=word_overlaps(lambda q, c: memories[q][c].content, [*map(len, memories)], width, _WORD),
         notes=[evidence.notes for evidence in evidences],
         succession=_succession(evidences, index),
         recorded=_recorded(evidences, index, width),
@@ -661,39 +661,3 @@ def _vectors(
         return np.divide(matrix, norms, out=np.zeros_like(matrix), where=norms > 0), place
 
     return made
-
-
-def _overlaps(memories: Sequence[Sequence[Memory]], width: int) -> Callable[[int, int], Floats]:
-    """Every memory is read for words once, whichever queries found it; words are numbered in order of occurrence."""
-    numbers: dict[str, int] = {}
-    fresh = count()  # not the size of the dict, which two threads could read at once
-    words_of: dict[int, np.ndarray] = {}
-
-    def words(memory: Memory) -> np.ndarray:
-        found = words_of.get(id(memory))
-        if found is None:
-            distinct = set(_WORD.findall(memory.content.lower()))
-            found = words_of[id(memory)] = np.array(
-                [numbers.setdefault(word, next(fresh)) for word in distinct], dtype=np.int64
-            )
-        return found
-
-    @lru_cache(maxsize=64)
-    def held(q: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The words of all candidates, concatenated; the candidate of each word; and the number of words of each candidate."""
-        each = [words(memory) for memory in memories[q]]
-        sizes = np.zeros(width, dtype=np.int64)
-        sizes[: len(each)] = [len(row) for row in each]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *each]), np.repeat(np.arange(width), sizes), sizes
-
-    def of(q: int, c: int) -> Floats:
-        every, owner, sizes = held(q)
-        own = np.zeros(int(every.max(initial=0)) + 1, dtype=bool)
-        if c < len(memories[q]):
-            own[words(memories[q][c])] = True
-        shared = np.bincount(owner[own[every]], minlength=width).astype(np.float64)
-        union = sizes + sizes[c] - shared
-        overlap: Floats = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
-        return overlap
-
-    return of

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import count
 from typing import Any, TypeVar
 
 import numpy as np
@@ -391,6 +392,45 @@ def memoized(memo: dict[Hashable, Any], what: str, key: Hashable, make: Callable
         memo[slot] = found = (key, make())
     made: Made = found[1]
     return made
+
+
+def word_overlaps(
+    text: Callable[[int, int], str], counts: Sequence[int], width: int, word: re.Pattern[str]
+) -> Callable[[int, int], Floats]:
+    """q, c -> (C) Jaccard overlap of the `word`s of every candidate's text with those of candidate c's; `counts` (Q) candidates.
+
+    A text is read for words once, whichever queries found it; words are numbered in order of occurrence.
+    """
+    numbers: dict[str, int] = {}
+    fresh = count()  # not the size of the dict, which two threads could read at once
+    words_of: dict[str, Ints] = {}
+
+    def words(text: str) -> Ints:
+        found = words_of.get(text)
+        if found is None:
+            distinct = set(word.findall(text.lower()))
+            found = words_of[text] = np.array([numbers.setdefault(one, next(fresh)) for one in distinct], np.int64)
+        return found
+
+    @lru_cache(maxsize=64)
+    def held(q: int) -> tuple[Sequence[Ints], Ints, Ints, Ints]:
+        """The words of each candidate, all of them one after the other, the candidate of each, and the number of each candidate's."""
+        each = [words(text(q, c)) for c in range(counts[q])]
+        sizes = np.zeros(width, dtype=np.int64)
+        sizes[: len(each)] = [len(row) for row in each]
+        return each, np.concatenate([np.zeros(0, np.int64), *each]), np.repeat(np.arange(width), sizes), sizes
+
+    def of(q: int, c: int) -> Floats:
+        each, every, owner, sizes = held(q)
+        own = np.zeros(int(every.max(initial=0)) + 1, dtype=bool)
+        if c < len(each):
+            own[each[c]] = True
+        shared = np.bincount(owner[own[every]], minlength=width).astype(np.float64)
+        union = sizes + sizes[c] - shared
+        overlap: Floats = np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+        return overlap
+
+    return of
 
 
 def gathered_lists(table: CandidateTable) -> ListArrays:

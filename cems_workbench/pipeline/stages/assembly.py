@@ -46,7 +46,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -80,6 +80,7 @@ from cems_workbench.pipeline.table import (
     chosen_in_order,
     memoized,
     tokens_by_script,
+    word_overlaps,
 )
 from cems_workbench.records import source_reference
 
@@ -543,34 +544,16 @@ def _similarity_of_texts(given: Given, q: int, word: re.Pattern[str]) -> Callabl
     if given.config.mmr_similarity == "cosine":
         cosines = given.table.cosines(q)[0]
         return lambda c: cosines[c]
-    most = given.config.mmr_characters
-    meant = None if given.version is None else given.version[q].tobytes()
-    held: dict[int, tuple[bytes | None, Callable[[int], Floats]]] = memoized(
-        given.table.memo, "words alike", (word, most), dict
+    table, version, most = given.table, given.version, given.config.mmr_characters
+    overlaps = memoized(
+        table.memo,
+        "word overlaps",
+        (word, most, None if version is None else version.tobytes()),
+        lambda: word_overlaps(
+            lambda q, c: _text(table, version, q, c)[:most], [*map(len, table.memories)], table.shape[1], word
+        ),
     )
-    if q not in held or held[q][0] != meant:
-        texts = [_text(given, q, c)[:most] for c in range(len(given.table.memories[q]))]
-        held[q] = meant, _jaccards([frozenset(word.findall(text.lower())) for text in texts], given.table.shape[1])
-    return held[q][1]
-
-
-def _jaccards(words: Sequence[frozenset[str]], width: int) -> Callable[[int], Floats]:
-    """c -> (width) the share of their words that each text and text c have both; 0 where one has none."""
-    numbers = {word: i for i, word in enumerate(frozenset().union(*words))}
-    flat = [np.array([numbers[word] for word in own], dtype=np.int64) for own in words]
-    every = np.concatenate([np.zeros(0, dtype=np.int64), *flat])
-    sizes = np.zeros(width, dtype=np.int64)
-    sizes[: len(words)] = [len(own) for own in words]
-    owner = np.repeat(np.arange(width), sizes)
-
-    def of(c: int) -> Floats:
-        own = np.zeros(len(numbers), dtype=bool)
-        own[flat[c]] = True
-        shared = np.bincount(owner[own[every]], minlength=width).astype(np.float64)
-        alike: Floats = np.divide(shared, sizes + sizes[c] - shared, out=np.zeros(width), where=shared > 0)
-        return alike
-
-    return of
+    return partial(overlaps, q)
 
 
 def _too_low(given: Given, selection: Selection, c: int) -> bool:
@@ -664,10 +647,10 @@ _DIVERSE: Mapping[str, Callable[[Given, int], Selection]] = {
 }
 
 
-def _text(given: Given, q: int, c: int) -> str:
-    memory = given.table.memories[q][c]
-    chunk = -1 if given.version is None else int(given.version[q, c])
-    return memory.content if chunk < 0 else given.table.chunks[q][memory.id][chunk].text
+def _text(table: CandidateTable, version: Ints | None, q: int, c: int) -> str:
+    memory = table.memories[q][c]
+    chunk = -1 if version is None else int(version[q, c])
+    return memory.content if chunk < 0 else table.chunks[q][memory.id][chunk].text
 
 
 def _version(given: StageInput) -> Ints:
