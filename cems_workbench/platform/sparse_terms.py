@@ -8,8 +8,8 @@ Three tokenizers are known:
 
 All lower first what they compare. A stop word, or a word shorter or longer than the limits, is no term; stems are made afterwards.
 The stemmer `english` is Snowball's English as it stood before 2019, which fastembed's still is ("added" is "ad", "organized" is "organiz");
-`porter` is Porter's of 1980; `suffixes` takes one ending off a word of 4 letters or more, the first of SUFFIXES that fits. With `keep_ing`
-a word in -ing stays beside its stem.
+`porter` is Porter's of 1980 with his later rules, as natural of npm has it; `suffixes` takes one ending off a word of 4 letters or more, the
+first of SUFFIXES that fits. With `keep_ing` a word in -ing stays beside its stem.
 
 Source: ACE 0.8.0 (identifiers, stop words, at least 2 letters); fastembed 0.9.1, model Qdrant/bm25 (words, NLTK's English stop words, at
 most 40 letters, stems); mem0ai 3.3.1 of npm (ascii, suffixes, words in -ing).
@@ -20,8 +20,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Set
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal, cast
+from functools import lru_cache, partial
+from typing import Literal
 
 SparseTokens = Literal["identifiers", "words", "ascii"]
 SparseStems = Literal["none", "english", "porter", "suffixes"]
@@ -84,12 +84,20 @@ def _stemmer(stems: SparseStems) -> Callable[[str], str]:
     if stems == "suffixes":
         return without_suffix
     if stems == "porter":
-        from Stemmer import Stemmer
-
-        return cast(Callable[[str], str], Stemmer("porter").stemWord)
+        return porter
     from pg_text_search.parser import stem
 
     return partial(stem, whole_doubles=False)
+
+
+@lru_cache(maxsize=100_000)
+def porter(word: str) -> str:
+    """Porter's stem with his later rules: two letters stay, and -logi and -bli are endings."""
+    from Stemmer import Stemmer
+
+    stem: Callable[[str], str] = Stemmer("porter").stemWord  # a stemmer serves one thread
+    found = stem(word) if len(word) > 2 else word
+    return found[:-1] if found.endswith("logi") else stem(f"{word[:-1]}e") if found.endswith("bli") else found
 
 
 def without_suffix(word: str) -> str:

@@ -194,7 +194,11 @@ def key_words(text: str, stop_words: Collection[str], most: int) -> list[str]:
     """The first key words of a query."""
     text = text.strip().lower()
     parted = "".join(" " if unicodedata.category(sign).startswith("P") else sign for sign in text).split()
-    kept = (word for word in dict.fromkeys(parted) if word not in stop_words and not _SHORT.fullmatch(word))
+    kept = (
+        word
+        for word in dict.fromkeys(parted)
+        if word not in stop_words and _WORD.search(word) and not _SHORT.fullmatch(word)
+    )
     return [word for word in kept if word != text][:most]
 
 
@@ -223,11 +227,11 @@ def saturated(score: float) -> float:
 
 
 def path_of(template: str | None, memory_id: str) -> str:
-    """The path of a memory: the template with its id, or an id that ends as the template does."""
+    """The path of a memory: the template with its id, of which a beginning or end that the template has too is left out."""
     if template is None:
         return ""
-    ending = template.rpartition("{id}")[2]
-    return memory_id if ending and memory_id.endswith(ending) else template.replace("{id}", memory_id)
+    before, _, after = template.partition("{id}")
+    return template.replace("{id}", memory_id.removeprefix(before).removesuffix(after))
 
 
 def search(request: EngineRequest) -> EngineAnswer:
@@ -317,13 +321,17 @@ def _each(
     section, depth, where = request.config.lists.fts5, request.depth, request.where
     keys = key_words(request.text, stop_words, section.max_key_words)
     paths = _paths(request) if section.path else None
-    best: dict[tuple[str, int | None], float] = {}
+    best: dict[
+        tuple[str, int | None], tuple[float, float]
+    ] = {}  # the score, and the engine's alone, which settles equal ones
     of_path: dict[str, float] = {}
 
     def ask(query: str) -> int:
         found = index.search(query, depth, "score", where)
+        of_engine = {(key, chunk): score for key, score, chunk in found.hits[:depth]}
         for key, score, chunk in _with_shares(request, index, found.hits[:depth]):
-            best[key, chunk] = max(score, best.get((key, chunk), 0.0))
+            scores = zip((score, of_engine[key, chunk]), best.get((key, chunk), (0.0, 0.0)), strict=True)
+            best[key, chunk] = (max(next(scores)), max(next(scores)))
         for key, score, _ in paths.search(query, depth, "score", where).hits if paths is not None else ():
             of_path[key] = max(saturated(score), of_path.get(key, 0.0))
         return found.rows
@@ -336,9 +344,11 @@ def _each(
     else:
         keys = []
     if paths is not None:
-        best = {(key, paths.row(key, None).first): score for key, score in of_path.items()} | best
-    hits: ChunkHits = [(key, score, chunk) for (key, chunk), score in best.items()]
-    hits.sort(key=lambda hit: (-hit[1], path_of(section.path, hit[0]), hit[2] or 0))
+        best = {(key, paths.row(key, None).first): (score, 0.0) for key, score in of_path.items()} | best
+    order = sorted(
+        best, key=lambda piece: (-best[piece][0], -best[piece][1], path_of(section.path, piece[0]), piece[1] or 0)
+    )
+    hits: ChunkHits = [(key, best[key, chunk][0], chunk) for key, chunk in order]
     note = {"cut": "score", "key_words": keys}
     return EngineAnswer(truncate_to_memories(hits, depth), query, words, matches, note, warnings)
 

@@ -510,7 +510,7 @@ def query(text: str, **changes: Any) -> str:
 
 
 def test_key_words_are_parted_at_punctuation_and_lose_what_says_little() -> None:
-    asked = "What is the Port_8080 of DB-2's 42 api, the API?"
+    asked = "What is the Port_8080 ⌘ of DB-2's 42 api, the API?"
     assert key_words(asked, {"what", "the"}, 6) == ["port", "api"]
     assert key_words(asked, {"what", "the"}, 1) == ["port"]
     assert key_words("api", (), 6) == []
@@ -527,7 +527,7 @@ def test_shares_add_to_the_saturated_score() -> None:
     row = Row("Pie-1", None, None, "personal", "Red apples and red pie")
     assert shares.score(row, 0.25) == pytest.approx(0.2 + 0.45 * 2 / 3 + 0.2 * 2 / 4 + 0.18 + 22 / 160)
     assert shares.score(row, 9.0) == 1.0
-    assert path_of("notes/{id}.md", "a/b.md") == "a/b.md"
+    assert path_of("notes/{id}.md", "notes/b.md") == path_of("notes/{id}.md", "b") == "notes/b.md"
 
 
 def test_query_is_reduced_as_the_parameters_say(tmp_path: Path) -> None:
