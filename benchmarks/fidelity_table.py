@@ -5,7 +5,7 @@
 Every recording (*.json) in the folder and its subfolders is measured under the preset of its system, with the limit and the switches that
 the recording states. `--data` names the folder of memories; GLOB, of the path below RECORDINGS, names those of some. `--repeat GLOB=FILE`
 names a second recording of the same system. `--set GLOB:PARAMETER=VALUE` sets what a recording cannot say, such as the path of a list of
-stop words in the user's own checkout. A folder is loaded once, whole memories except for CEMS.
+stop words in the user's own checkout. A folder is loaded once a rule of chunks: whole memories except for CEMS and OpenClaw.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from workbench_fidelity.fidelity import (
 )
 from workbench_fidelity.lists import WhichLists
 
-WHOLE = "whole"
+WHOLE, RULES = "whole", {"cems": CHUNK_RULE, "openclaw": "openclaw"}
 TOLERANCES: Mapping[str, float] = {"engram": 1e-9}
 """Largest difference of equal scores where it is not 1e-6: engram computes in double precision throughout."""
 QMD_SEARCH: Mapping[str, Any] = {
@@ -78,6 +78,10 @@ def plans_of(recording: Recording) -> list[Plan]:
         return [Plan("engram", name, {})]
     if said.startswith("ace"):
         return [Plan("ACE", name, changes) for name, changes in _of_ace(own)]
+    if "openclaw" in said:
+        return [Plan("OpenClaw", "openclaw", {})]
+    if "mem0ai (npm)" in said:
+        return [Plan("mem0 of npm", "mem0_npm", {})]
     if "mem0" in said:
         name, changes = _of_mem0(own)
         more = [Plan("mem0", name, changes, "recorded")] if name == "mem0_entities" else []
@@ -171,7 +175,9 @@ def measured_rows(
     for named, recording in recordings.items():
         place = _folder_of(named, data)
         if place is not None:
-            rule = CHUNK_RULE if (recording.system or "").startswith("CEMS") else WHOLE
+            rule = next(
+                (rule for system, rule in RULES.items() if (recording.system or "").lower().startswith(system)), WHOLE
+            )
             by_store.setdefault((place, rule), []).append(named)
     rows = []
     for (place, rule), group in by_store.items():

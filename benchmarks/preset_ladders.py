@@ -80,6 +80,7 @@ LADDERS = (
     Ladder("the memory agent, facts", "memory_agent", "memory_agent_head", ("lists.lucene", REST)),
     Ladder("mem0: words added to the plain install", "mem0", "mem0_keyword"),
     Ladder("mem0: entities added to words", "mem0_keyword", "mem0_entities"),
+    Ladder("mem0 of npm: words added to the vector list", "mem0", "mem0_npm"),
 )
 SPLIT_OFF = ("lists.fts5.cut", "lists.fts5.max_words")
 """Fields of a new list that have a separate step: the list is added with the default first."""

@@ -8,7 +8,7 @@ Three tokenizers are known:
 
 All lower first what they compare. A stop word, or a word shorter or longer than the limits, is no term; stems are made afterwards.
 The stemmer `english` is Snowball's English as it stood before 2019, which fastembed's still is ("added" is "ad", "organized" is "organiz");
-`porter` is Porter's of 1980 with his later rules, as natural of npm has it; `suffixes` takes one ending off a word of 4 letters or more, the
+`porter` is Porter's of 1980 with later rules, as natural of npm has it; `suffixes` takes one ending off a word of 4 letters or more, the
 first of SUFFIXES that fits. With `keep_ing` a word in -ing stays beside its stem.
 
 Source: ACE 0.8.0 (identifiers, stop words, at least 2 letters); fastembed 0.9.1, model Qdrant/bm25 (words, NLTK's English stop words, at

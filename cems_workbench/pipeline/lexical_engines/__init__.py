@@ -27,6 +27,8 @@ from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import ChunkHits, truncate_to_memories
 from cems_workbench.store.search.tokenizer import NotInstalledError, stop_list
 
+NO_STOP_WORDS = "no stop words are left out"
+"""What the warning about a list of an installation that was not found begins with."""
 Rows = Literal["created", "store"]
 """Order of insertion: by created_at, equal ones as imported; or as imported."""
 
@@ -59,7 +61,7 @@ class EngineRequest:
         try:
             return stop_list(name, self.resources.store.path), ()
         except NotInstalledError as error:
-            lost = f"no stop words are left out, which the system of {self.config.name} does"
+            lost = f"{NO_STOP_WORDS}, which the system of {self.config.name} does"
             return frozenset(), (f"{list_name}: {lost}: {error} (--set lists.{list_name}.stop_words=FILE#NAME)",)
 
     def hits(self, found: ChunkHits) -> ChunkHits:
