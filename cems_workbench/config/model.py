@@ -134,6 +134,18 @@ def list_depths(config: PipelineConfig) -> dict[str, int | None]:
     return depths
 
 
+def depth_paths(source: str) -> tuple[str, ...]:
+    """What `list_depths` reads for a list."""
+    own = f"lists.{source}"
+    return (
+        "lists.first_stage_factor",
+        f"{own}.depth",
+        f"{own}.first_stage_factor",
+        "assembly.limit",
+        "rerank.oversample_factor",
+    )
+
+
 def asks_source(config: PipelineConfig) -> bool:
     """Whether a gather asks the running system that the memories are from."""
     return config.lists.answered_by == "source" or config.lists.source_hybrid.enabled

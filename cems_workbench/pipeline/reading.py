@@ -20,7 +20,8 @@ Source: Rasmussen & Williams, Gaussian Processes for Machine Learning, 2006, sec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,14 +53,14 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """The H candidates of a query that may be read, in the order of their ranks. A unit makes the score `base + share * unit`."""
+    """The H candidates that may be read of each of R queries, (R, H) in the order of their ranks. A unit makes the score `base + share * unit`."""
 
     base: Floats
     share: Floats
     cost: Floats
     """Above 0, in any measure."""
     kernel: Floats
-    """(H, H), without the nugget."""
+    """(R, H, H), without the nugget."""
 
 
 def read_all(head: Bools, known: Bools) -> Reading:
@@ -68,7 +69,7 @@ def read_all(head: Bools, known: Bools) -> Reading:
 
 
 ToUnit = Callable[[Floats, Bools, Bools], Floats]
-"""(1, H) raw scores, which of them are numbers and which failed, to units; NaN for a candidate without one."""
+"""(R, H) raw scores, which of them are numbers and which failed, to units; NaN for a candidate without one."""
 
 
 def similarity_part(similar: Floats) -> Floats:
@@ -78,85 +79,110 @@ def similarity_part(similar: Floats) -> Floats:
 
 
 def kernel(of_cosines: Floats, fused: Floats) -> Floats:
-    """(H, H) covariances by their part of the cosines and (H) scores from 0 to 1, up to the scale of the units."""
-    made: Floats = of_cosines + LINEAR * fused[:, None] * fused
+    """(R, H, H) covariances by their part of the cosines and (R, H) scores from 0 to 1, up to the scale of the units."""
+    made: Floats = of_cosines + LINEAR * fused[:, :, None] * fused[:, None, :]
     return made
 
 
 class _Estimate:
-    """What is known of the units of all by those read: L⁻¹ and L⁻¹ k, L the Cholesky factor of their covariances, a row each."""
+    """What is known of the units of all by those read, in R queries: L⁻¹ and L⁻¹ k, L the Cholesky factor of their covariances, a row each."""
 
     def __init__(self, covariances: Floats) -> None:
-        self.covariances, self.taken = covariances, np.zeros(0, dtype=np.int64)
-        self.inverse, self.across = np.zeros_like(covariances), np.zeros_like(covariances)
-        self.variance = covariances.diagonal() + NUGGET
+        rows, _, width = covariances.shape
+        self.covariances, self.taken = covariances, np.zeros((rows, 0), dtype=np.int64)
+        self.inverse, self.across = np.zeros((rows, 0, 0)), np.zeros((rows, 0, width))
+        self.variance = covariances.diagonal(axis1=1, axis2=2) + NUGGET
+
+    def rows(self, chosen: Ints) -> _Estimate:
+        """Those of some of the queries, ascending."""
+        if len(chosen) == len(self.taken):
+            return self
+        some = copy(self)
+        for name, values in vars(self).items():
+            setattr(some, name, values[chosen])
+        return some
 
     def add(self, places: Ints) -> None:
-        """Read these too."""
-        n, m = len(self.taken), len(self.taken) + len(places)
-        covariances, across = self.covariances[places], self.across[:n]
-        shared = across[:, places].T
-        among = covariances[:, places] - shared @ shared.T
-        among.flat[:: len(places) + 1] += NUGGET
+        """Read these (R, m) too."""
+        own_rows, columns, m = np.arange(len(places))[:, None], places[:, None, :], places.shape[1]
+        covariances = self.covariances[own_rows, places]
+        shared = np.take_along_axis(self.across, columns, axis=2).swapaxes(1, 2)
+        among = np.take_along_axis(covariances, columns, axis=2) - shared @ shared.swapaxes(1, 2)
+        among[:, np.arange(m), np.arange(m)] += NUGGET
         own = np.linalg.inv(np.linalg.cholesky(among))
-        self.inverse[n:m, :n], self.inverse[n:m, n:m] = -own @ (shared @ self.inverse[:n, :n]), own
-        self.across[n:m] = added = own @ (covariances - shared @ across)
-        self.variance = self.variance - np.einsum("ij,ij->j", added, added)
-        self.taken = np.concatenate([self.taken, places])
+        added = own @ (covariances - shared @ self.across)
+        above = np.concatenate([self.inverse, np.zeros_like(shared.swapaxes(1, 2))], axis=2)
+        below = np.concatenate([-own @ (shared @ self.inverse), own], axis=2)
+        self.inverse = np.concatenate([above, below], axis=1)
+        self.across = np.concatenate([self.across, added], axis=1)
+        self.variance = self.variance - (added * added).sum(axis=1)
+        self.taken = np.concatenate([self.taken, places], axis=1)
 
     def of(self, unit: Floats) -> tuple[Floats, Floats]:
-        """(H) expected units, and their variances, where those read have `unit`."""
-        n = len(self.taken)
-        seen = unit[self.taken]
-        mean = seen.sum() / n
-        off = self.inverse[:n, :n] @ (seen - mean)
-        return mean + off @ self.across[:n], (off @ off) / max(n - 1, 1) * self.variance
+        """(R, H) expected units, and their variances, where those read have `unit`."""
+        n = self.taken.shape[1]
+        seen = np.take_along_axis(unit, self.taken, axis=1)
+        mean = seen.sum(axis=1, keepdims=True) / n
+        off = (self.inverse @ (seen - mean)[:, :, None]).swapaxes(1, 2)
+        spread = (off * off).sum(axis=2) / max(n - 1, 1)
+        return mean + (off @ self.across)[:, 0], spread * self.variance
 
 
 def read_promising(
     head: Head, raw: Floats, known: Bools, to_unit: ToUnit, limit: int, misses: float, step: int
 ) -> Reading:
-    """The reading of a query by the rule of this module, (H) each; `raw` is NaN for a score that failed, `known` has those too.
+    """The reading of queries by the rule of this module, (R, H) each; `raw` is NaN for a score that failed, `known` has those too.
 
-    If every score of the first step failed, nothing can be estimated and all are read.
+    If every score of the first step of a query failed, nothing can be estimated and all are read.
     """
-    width = len(raw)
-    read, wanted, skipped = (np.zeros(width, dtype=bool) for _ in range(3))
-    failed, estimate = np.isnan(raw), _Estimate(head.kernel)
-    chosen, taken = np.arange(width), 0
+    rows, width = raw.shape
+    read, wanted, skipped = (np.zeros(raw.shape, dtype=bool) for _ in range(3))
+    failed, first = np.isnan(raw), np.arange(width)
     if width > limit + LOWEST:
-        chosen = np.concatenate([chosen[:limit], chosen[-LOWEST:]])
-    while True:
-        there = known[chosen]
-        taken += len(chosen)
-        read[chosen], wanted[chosen] = there, ~there
-        if not there.all():
-            break
-        good = chosen[~failed[chosen]]
-        if len(good):
-            estimate.add(good)
-        if taken >= width:
-            break
-        if not len(estimate.taken):
-            return Reading(known, ~known, skipped)
-        chance = _chances(head, estimate, to_unit(raw[None], (read & ~failed)[None], (read & failed)[None])[0], limit)
-        chance[read] = 0.0
-        if chance.sum() < misses:
-            skipped = ~read
-            break
-        promise = chance / np.sqrt(head.cost)
-        chosen = np.argsort(-promise, kind="stable")[: max(step, taken // STEP_SHARE)]
-        chosen = chosen[promise[chosen] > 0]
+        first = np.concatenate([first[:limit], first[-LOWEST:]])
+    # Queries that read as many at a step go on together.
+    groups = [(np.arange(rows), np.broadcast_to(first, (rows, len(first))), 0, _Estimate(head.kernel))]
+    while groups:
+        every, chosen, taken, before = groups.pop()
+        at = every[:, None], chosen
+        there, good = known[at], ~failed[at]
+        taken += chosen.shape[1]
+        read[at], wanted[at] = there, ~there
+        for count, some in _by_count(good, there.all(axis=1)):
+            own, estimate = every[some], before.rows(some)
+            if count:
+                estimate.add(chosen[some][good[some]].reshape(-1, count))
+            if taken >= width:
+                continue
+            if not estimate.taken.shape[1]:
+                read[own], wanted[own] = known[own], ~known[own]
+                continue
+            unit = to_unit(raw[own], read[own] & ~failed[own], read[own] & failed[own])
+            chance = _chances(head.base[own], head.share[own], estimate, unit, limit)
+            chance[read[own]] = 0.0
+            decided = chance.sum(axis=1) < misses
+            skipped[own[decided]] = ~read[own[decided]]
+            promise = chance / np.sqrt(head.cost[own])
+            order = np.argsort(-promise, axis=1, kind="stable")[:, : max(step, taken // STEP_SHARE)]
+            likely = np.take_along_axis(promise, order, axis=1) > 0
+            for most, alike in _by_count(likely, ~decided):
+                groups.append((own[alike], order[alike, :most], taken, estimate.rows(alike)))
     return Reading(read, wanted, skipped)
 
 
-def _chances(head: Head, estimate: _Estimate, unit: Floats, limit: int) -> Floats:
-    """(H) by candidate the chance to enter the results, for those that have no `unit` yet."""
+def _by_count(which: Bools, among: Bools) -> Iterator[tuple[int, Ints]]:
+    """Some of the rows (R), those with as many true (R, m) together."""
+    counts = which.sum(axis=1)
+    for count in np.unique(counts[among]).tolist():
+        yield count, np.flatnonzero(among & (counts == count))
+
+
+def _chances(base: Floats, share: Floats, estimate: _Estimate, unit: Floats, limit: int) -> Floats:
+    """(R, H) by candidate the chance to enter the results, for those that have no `unit` yet."""
     expected, variance = estimate.of(unit)
-    score = np.where(np.isnan(unit), -np.inf, head.base + head.share * unit)
-    last = np.partition(score, -limit)[-limit]
-    over = last - head.base
-    needed = np.divide(over, head.share, out=np.where(over > 0, np.inf, -np.inf), where=head.share > 0)
+    score = np.where(np.isnan(unit), -np.inf, base + share * unit)
+    over = np.partition(score, -limit, axis=1)[:, -limit, None] - base
+    needed = np.divide(over, share, out=np.where(over > 0, np.inf, -np.inf), where=share > 0)
     return _normal((expected - needed) / np.sqrt(np.maximum(variance, TINY)))
 
 

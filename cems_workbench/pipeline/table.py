@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from itertools import count
 from typing import Any, TypeVar
@@ -210,6 +210,8 @@ class CandidateTable:
     """None if no candidate is superseded, or if that was not gathered."""
     recorded: RecordedTable | None = None
     """The stages of external traces; None if the stages are to be run."""
+    single: CandidateTable | None = None
+    """The table of the one query that all rows of this one are; see `times`."""
     memo: dict[Hashable, Any] = field(default_factory=dict, repr=False)
     """Values derived from this table and few parameters; see `memoized`."""
 
@@ -227,7 +229,32 @@ class CandidateTable:
                 out[q, : len(row)] = [read(memory) for memory in row]
             return out
 
+        if self.single is not None:
+            return np.broadcast_to(self.single.of_memories(what, read), self.shape)
         return memoized(self.memo, what, None, numbers)
+
+    def times(self, n: int) -> CandidateTable:
+        """This table of one query n times, for n rankings of it; it has no nested lists."""
+        return self if n == 1 else memoized(self.memo, "times", n, lambda: self._times(n), TIMES_KEPT)
+
+    def _times(self, n: int) -> CandidateTable:
+        lists, pairs = self.lists, self.succession
+        if pairs is not None:
+            query, level = np.repeat(np.arange(n), len(pairs.query)), np.tile(pairs.level, n)
+            pairs = SuccessionTable(query, np.tile(pairs.older, n), np.tile(pairs.newer, n), level)
+        return replace(
+            _repeated(self, n),
+            categories=self.categories,
+            lists=replace(_repeated(lists, n), gathered=_repeated(lists.gathered, n), nested=None),
+            models={key: _repeated(one, n) for key, one in self.models.items()},
+            judges={key: _repeated(one, n) for key, one in self.judges.items()},
+            cosines=lambda q: self.cosines(0),
+            vectors=lambda: (self.vectors()[0], self.vectors()[1].repeat(n, axis=0)),
+            overlaps=lambda q, c: self.overlaps(0, c),
+            succession=pairs,
+            single=self,
+            memo={},
+        )
 
     @property
     def expired(self) -> Bools:
@@ -243,6 +270,23 @@ class CandidateTable:
             return self.valid & ((until <= self.as_of[:, None]) | (since > self.as_of[:, None]))
 
         return memoized(self.memo, "expired", None, made)
+
+
+TIMES_KEPT = 8
+"""Tables of one query several times that its table keeps."""
+Rows = TypeVar("Rows", bound="CandidateTable | ListTable | ModelTable | Places | ListArrays")
+
+
+def _repeated(one: Rows, n: int) -> Rows:
+    """Every array and sequence of one query n times."""
+    again: dict[str, Any] = {}
+    for each in fields(one):
+        value = getattr(one, each.name)
+        if isinstance(value, np.ndarray):
+            again[each.name] = np.broadcast_to(value, (n, *value.shape[1:]))
+        elif isinstance(value, list | tuple):
+            again[each.name] = list(value) * n
+    return replace(one, **again)
 
 
 def chars4(text: str) -> int:
@@ -431,6 +475,48 @@ def word_overlaps(
         return overlap
 
     return of
+
+
+def recalled(memo: Mapping[Hashable, Any], what: str, key: Hashable, slots: int = 4) -> Any:
+    """What `memoized` kept for a key, None if it kept nothing."""
+    found = memo.get((what, hash(key) % slots))
+    return found[1] if found is not None and found[0] == key else None
+
+
+class _SeveralLists(ListArrays):
+    """The lists of several rows, an array of all made when a stage reads it: few do."""
+
+    def __init__(self, parts: Sequence[ListArrays]) -> None:
+        own = [np.zeros_like(one.active) if one.own_scale is None else one.own_scale for one in parts]
+        scales = None if all(one.own_scale is None for one in parts) else np.concatenate(own)
+        self.__dict__.update(parts=parts, own_scale=scales, memo={})
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("places", "present", "score", "active"):
+            raise AttributeError(name)
+        each = [getattr(one, name) for one in self.__dict__["parts"]]
+        made = self.__dict__[name] = _places_of(each) if name == "places" else np.concatenate(each)
+        return made
+
+
+def _places_of(each: Sequence[Places]) -> Places:
+    """The places of one query each as those of as many rows."""
+    whole = all(one.chunk is None for one in each), all(one.chunk_rank is None for one in each)
+    chunks = [np.full_like(one.position, -1) if one.chunk is None else one.chunk for one in each]
+    ranks = [one.position if one.chunk_rank is None else one.chunk_rank for one in each]
+    position, dense, raw = (np.concatenate([getattr(one, name) for one in each]) for name in ("position", "dense", "raw"))
+    return Places(
+        position,
+        dense,
+        raw,
+        None if whole[0] else np.concatenate(chunks),
+        None if whole[1] else np.concatenate(ranks),
+    )
+
+
+def several_lists(lists: Sequence[ListArrays]) -> ListArrays:
+    """The lists of one query each as those of as many rows."""
+    return lists[0] if len(lists) == 1 else _SeveralLists(lists)
 
 
 def gathered_lists(table: CandidateTable) -> ListArrays:

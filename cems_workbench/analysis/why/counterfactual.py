@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from cems_workbench.analysis.why import trial
@@ -33,6 +34,8 @@ from cems_workbench.pipeline.stages.abstain import ABSTAIN, CONFIDENCE_FEATURES
 from cems_workbench.progress import Progress, silent
 
 SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 1.0)
+STEPS = (0, 4, 12, 24)
+"""Where the values of a walk are parted that are replayed at once."""
 MAX_CHOICES = 24
 """Ranges of at most this many whole numbers are tried in full."""
 
@@ -169,9 +172,30 @@ Attempt = tuple[tuple[int, float], Change]
 def acts(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> bool:
     """Does turning this parameter all the way change any result or its score?"""
     now = trials.outcome(config)
-    return any(
-        trials.outcome(changed(config, spec.path, value)) != now for value in ends(spec, config, trials.gathered)
-    )
+    return any(trials.outcome(one) != now for one in at_ends(trials, config, spec))
+
+
+def at_ends(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[PipelineConfig]:
+    """The config with this parameter turned all the way."""
+    return [changed(config, spec.path, value) for value in ends(spec, config, trials.gathered)]
+
+
+def replay_walks(trials: Trials, config: PipelineConfig, specs: Iterable[FieldSpec], whole: bool = False) -> None:
+    """Replay at once what `nearest_value` asks of these parameters, a few steps of each walk at a time; with `whole` all."""
+    walked = [(spec, walk) for spec in specs for walk in _walks(trials, config, spec)]
+    trials.replay(changed(config, spec.path, value) for spec, _ in walked for value in others(spec, config))
+    for start, end in pairwise(STEPS):
+        trials.replay(changed(config, spec.path, value) for spec, walk in walked for value in walk[start:end])
+        walked = [
+            (spec, walk)
+            for spec, walk in walked
+            if len(walk) > end
+            and (whole or not any(trials.succeeds(changed(config, spec.path, value)) for value in walk[start:end]))
+        ]
+
+
+def _walks(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[list[Any]]:
+    return list(walks(spec, config, trials.gathered)) if spec.type in (int, float) else [[]]
 
 
 def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Change | None:
@@ -419,16 +443,16 @@ def single_counterfactuals(
     trials: Trials, config: PipelineConfig, progress: Progress = silent
 ) -> tuple[list[Counterfactual], list[FieldSpec]]:
     """One counterfactual per replay parameter that has one, and the parameters with any effect."""
-    specs, counterfactuals, active = searched_specs(), list[Counterfactual](), []
-    for i, spec in enumerate(specs):
-        progress("trying parameters", i, len(specs))
-        if not acts(trials, config, spec):
-            continue
-        active.append(spec)
+    specs, counterfactuals = searched_specs(), list[Counterfactual]()
+    trials.replay(one for spec in specs for one in at_ends(trials, config, spec))
+    active = [spec for spec in specs if acts(trials, config, spec)]
+    replay_walks(trials, config, active)
+    for i, spec in enumerate(active):
+        progress("trying parameters", i, len(active))
         found = nearest_value(trials, config, spec)
         if found is not None:
             counterfactuals.append(counterfactual_of(trials, config, [found]))
-    progress("trying parameters", len(specs), len(specs))
+    progress("trying parameters", len(active), len(active))
     together = answering_counterfactual(trials, config)
     return ([*counterfactuals, together] if together else counterfactuals), active
 
@@ -568,6 +592,7 @@ MAX_COUNTERFACTUALS = 5
 
 def attempts(trials: Trials, config: PipelineConfig, active: Sequence[FieldSpec]) -> list[Attempt]:
     """The best attempt of each parameter, best first."""
+    replay_walks(trials, config, active, whole=True)
     found = [attempt for spec in active if (attempt := best_attempt(trials, config, spec)) is not None]
     return sorted(found, key=lambda one: (one[0], one[1].distance, one[1].path))
 
@@ -583,7 +608,9 @@ def pair_counterfactuals(
         progress("trying pairs", i, len(promising))
         with_first = changed(config, first.path, first.now)
         seen = {change.path for change in promising[: i + 1]}
-        for spec in (change.spec for _, change in tried if change.path not in seen):
+        second = [change.spec for _, change in tried if change.path not in seen]
+        replay_walks(trials, with_first, second)
+        for spec in second:
             found = nearest_value(trials, with_first, spec)
             if found is not None:
                 pairs.append((first, found))

@@ -22,7 +22,7 @@ Source: RRF is linear in the list weights (Cormack et al. 2009); docs/internals/
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby, pairwise
@@ -50,9 +50,11 @@ from cems_workbench.pipeline.stages import (
     RERANK,
     STAGES,
     SUPERSESSION,
+    stages_in_order,
 )
 from cems_workbench.pipeline.stages.fusion import linear_in_weights
 from cems_workbench.pipeline.stages.stage import PipelineRun
+from cems_workbench.pipeline.sweep import sweep
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking
 
 _TO_SURVIVE = CANDIDATE_STAGES[: CANDIDATE_STAGES.index(ASSEMBLY)]
@@ -80,6 +82,10 @@ MANY = 3
 """Results of which at least one must stay."""
 SCORE_DECIMALS = 12
 """Scores of results are different if they are at this many decimals."""
+
+
+AT_ONCE = 64
+"""Configs that are replayed at once."""
 
 
 class Trials:
@@ -122,6 +128,45 @@ class Trials:
     def stages(self, config: PipelineConfig) -> PipelineRun:
         self.count += 1
         return run(self.table, config, self.switched_off)
+
+    def replay(self, configs: Iterable[PipelineConfig]) -> None:
+        """Replay these at once, so that `outcome` has them."""
+        todo = list(dict.fromkeys(config for config in configs if config not in self._kept))
+        for order in {stages_in_order(config) for config in todo}:
+            alike = [config for config in todo if stages_in_order(config) == order]
+            for start in range(0, len(alike), AT_ONCE):
+                batch = alike[start : start + AT_ONCE]
+                self._kept.update(zip(batch, self._swept(batch), strict=True))
+
+    def _swept(self, configs: Sequence[PipelineConfig]) -> list[Outcome]:
+        """The outcomes of configs that have their stages in one order."""
+        self.count += len(configs)
+        survived, before = np.zeros(len(configs), dtype=np.int64), None
+        for now in sweep(self.table, configs, self.switched_off):
+            if now.stage is FUSION:
+                fused = now.arrays
+            if now.stage is ASSEMBLY:
+                break
+            if self.column is not None and now.stage in _TO_SURVIVE:
+                survived += now.after.alive[now.at, self.column]
+            before = now
+        assert before is not None
+        order, ids = now.after.leading(self.table.shape[1]), self.table.ids[0]
+        orders = [row[row >= 0] for row in order]
+        names = [tuple([ids[c] for c in row.tolist()]) for row in orders]
+        first, found = before.after.leading(self.k), list[Outcome]()
+        for i, (at, reached) in enumerate(zip(now.at.tolist(), before.at.tolist(), strict=True)):
+            scores = now.after.score[at, orders[at]]
+            arrays, row = fused[i]
+            levels = min(_levels(scores), _levels(arrays.raw[row, orders[at]]))
+            if self.column is None:
+                found.append(Outcome(None, None, (len(STAGES), 1.0), names[at], b"", levels))
+                continue
+            rank = int(now.after.rank[at, self.column]) or None
+            stood = rank or int(before.after.rank[reached, self.column]) or None
+            distance = len(_TO_SURVIVE) - int(survived[i]), self._lacks(before.after, self.column, first[reached], reached)
+            found.append(Outcome(rank, stood, distance, names[at], scores.tobytes(), levels))
+        return found
 
     def outcome(self, config: PipelineConfig) -> Outcome:
         """The outcome of a config, ties against the memory; replayed at most once."""
@@ -177,21 +222,26 @@ class Trials:
         names = tuple([table.ids[0][c] for c in order.tolist()])
         scores = results.score[0, order]
         fused = stages.of(FUSION).raw[0, order]
-        levels = min([len(set(np.round(values, SCORE_DECIMALS).tolist())) for values in (scores, fused)])
+        levels = min(_levels(scores), _levels(fused))
         if column is None:
             return Outcome(None, None, (len(STAGES), 1.0), names, b"", levels)
         rank = int(results.rank[0, column]) or None
         stood = rank or int(before.rank[0, column]) or None
         survived = sum(bool(stages.of(stage).after.alive[0, column]) for stage in _TO_SURVIVE)
-        distance = len(_TO_SURVIVE) - survived, self._lacks(before, column)
+        distance = len(_TO_SURVIVE) - survived, self._lacks(before, column, _first(before, self.k))
         return Outcome(rank, stood, distance, names, scores.tobytes(), levels)
 
-    def _lacks(self, before: Ranking, column: int) -> float:
-        """1 - own score / score of the k-th (the last, if there are fewer); 1 if the memory is absent."""
-        if not before.alive[0, column]:
+    def _lacks(self, before: Ranking, column: int, first: Ints, row: int = 0) -> float:
+        """1 - own score / score of the last of the first k; 1 if the memory is absent."""
+        if not before.alive[row, column]:
             return 1.0
-        wanted = float(before.score[0, _first(before, self.k)[-1]])
-        return 1 - float(before.score[0, column]) / wanted if wanted > 0 else 1.0
+        wanted = float(before.score[row, first[first >= 0][-1]])
+        return 1 - float(before.score[row, column]) / wanted if wanted > 0 else 1.0
+
+
+def _levels(scores: Floats) -> int:
+    """How many different scores there are."""
+    return len(set(np.round(scores, SCORE_DECIMALS).tolist()))
 
 
 def _first(ranking: Ranking, count: int) -> Ints:

@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config import PipelineConfig, field_spec, list_depths, with_values
+from cems_workbench.config.model import depth_paths
 from cems_workbench.pipeline.evidence import VARIANT_KINDS
 from cems_workbench.pipeline.list_sources import INSIDE, SOURCES, own_scale
 from cems_workbench.pipeline.stages.judge import judges_of
@@ -270,7 +271,7 @@ ABSTAIN = Stage(
     name="abstain",
     title="Abstain",
     description="Returns nothing where the signals say that nothing in the store answers.",
-    reads=("abstain", "judge", "rerank", "assembly.limit", "lists"),
+    reads=("abstain", "judge", "rerank.backend", "rerank.model", "assembly.limit", *depth_paths("lexical")),
     apply=apply_abstain,
     row=StageRow,
     fields=AbstainFields,

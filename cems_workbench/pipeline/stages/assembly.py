@@ -52,6 +52,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cems_workbench.config import list_depths
+from cems_workbench.config.model import depth_paths
 from cems_workbench.config.sections import AssemblyConfig
 from cems_workbench.pipeline.evidence import PIECES
 from cems_workbench.pipeline.list_sources import SOURCES, VECTOR_SCALES, ordinal, own_scale
@@ -701,8 +702,8 @@ ASSEMBLY = Stage(
     reads=(
         "assembly",
         "query.detectors",
-        "lists",
-        "rerank.oversample_factor",
+        "lists.vector.scale",
+        *depth_paths("vector"),
         "supersession.mode",
         "fusion.blend_with",
     ),

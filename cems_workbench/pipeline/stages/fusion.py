@@ -34,7 +34,7 @@ from typing import Literal
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.sections import FusionConfig, ListsConfig, VariantWeights
+from cems_workbench.config.sections import FusionConfig, ListsConfig
 from cems_workbench.pipeline.evidence import VARIANT_KINDS
 from cems_workbench.pipeline.fusion_methods import (
     Contribution,
@@ -45,6 +45,7 @@ from cems_workbench.pipeline.fusion_methods import (
     share_of_first,
 )
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source, list_label, ordinal
+from cems_workbench.pipeline.stages.lists import NORMALISED
 from cems_workbench.pipeline.stages.result import (
     PartColumn,
     StageArrays,
@@ -241,7 +242,7 @@ def apply_fusion(given: StageInput) -> FusionArrays:
     config, list_config = given.config.fusion, given.config.lists
     method, present = fusion_method(config), lists.present
     hits = _hits(table, lists, method, list_config)
-    weight = _weights(table, list_config, given.config.variants)
+    weight = _weights(table, given.by_row or [given.config])
     alive, best = hits.alive, best_list_score(table, lists, config.blend_with)
     base, extra = (
         hit_bases(method, hits, weight.reshape(-1).take(hits.slot), config),
@@ -578,12 +579,14 @@ def _terms(
     )
 
 
-def _weights(table: CandidateTable, list_config: ListsConfig, variants: VariantWeights) -> Floats:
-    """(Q, L) list weight * variant weight."""
-    by_source = np.array([*_list_weights(list_config), 0.0])
-    by_kind = np.array([*_kind_weights(variants), 1.0])
+def _weights(table: CandidateTable, configs: Sequence[PipelineConfig]) -> Floats:
+    """(Q, L) list weight * variant weight; of one config for all queries, or one each."""
+    by_source = np.array([[*_list_weights(one.lists), 0.0] for one in configs])
+    by_kind = np.array([[*_kind_weights(one.variants), 1.0] for one in configs])
+    rows = np.arange(len(configs))[:, None]
     per_variant = PER_VARIANT[table.lists.source]
-    return by_source[table.lists.source] * np.where(per_variant, by_kind[table.lists.kind], 1.0)
+    weight: Floats = by_source[rows, table.lists.source] * np.where(per_variant, by_kind[rows, table.lists.kind], 1.0)
+    return weight
 
 
 def _top_rank_bonus(rank: Floats | Ints, config: FusionConfig) -> Floats:
@@ -679,7 +682,15 @@ FUSION = Stage(
     name="fusion",
     title="Fusion",
     description="Many lists become one score.",
-    reads=("fusion", "lists", "variants"),
+    reads=(
+        "fusion",
+        *(f"lists.{name}.ties" for name in TIED),
+        *(f"lists.{name}.normalization" for name in ONLY_METADATA if name in NORMALISED),
+    ),
+    reads_by_row=(
+        *(f"lists.{name}.weight" for name in SOURCES),
+        *(f"variants.{kind}_weight" for kind in VARIANT_KINDS),
+    ),
     apply=apply_fusion,
     row=FusionRow,
     fields=FusionFields,

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config import PipelineConfig, list_depths
+from cems_workbench.config.fields import Section
 from cems_workbench.config.sections import ListsConfig
 from cems_workbench.pipeline import nested
 from cems_workbench.pipeline.evidence import Evidence
@@ -45,6 +46,13 @@ from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, L
 VECTOR, TS_RANK, HYBRID = SOURCES.index("vector"), SOURCES.index("ts_rank"), SOURCES.index("hybrid")
 NORMALISED = tuple(source for source in SOURCES if "normalization" in type(getattr(ListsConfig(), source)).model_fields)
 """Lists whose scores a config can normalise."""
+_FOR_FUSION = ("weight", "ties")
+_READS = tuple(
+    f"lists.{name}" if not isinstance(section, Section) else f"lists.{name}.{own}"
+    for name, section in ListsConfig()
+    for own in (type(section).model_fields if isinstance(section, Section) else ("",))
+    if own not in _FOR_FUSION or name == "source_hybrid"  # which only shows its list at weight 0
+)
 # Every replay reads these of all lists, so one call does it.
 _switches = attrgetter(*(f"{source}.enabled" for source in SOURCES))
 _FUSIONS = tuple((SOURCES.index(one.name), one.name) for one in LIST_SOURCES if one.engine_fusion)
@@ -466,7 +474,7 @@ LISTS = Stage(
     title="Lists",
     description="Ranked lists that take part, cut to their depth and normalised.",
     works_on="lists",
-    reads=("lists", "query.detectors", "assembly.limit", "rerank.oversample_factor"),
+    reads=(*_READS, "query.detectors", "assembly.limit", "rerank.oversample_factor"),
     apply=apply_lists,
     row=ListsRow,
     fields=ListsFields,

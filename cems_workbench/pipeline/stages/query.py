@@ -232,6 +232,8 @@ def language_of(table: CandidateTable, q: int) -> str:
 
 def aggregations(table: CandidateTable, config: Detectors) -> Bools:
     """(Q) which queries ask for several memories at once."""
+    if table.single is not None:
+        return aggregations(table.single, config).repeat(len(table.queries))
     return memoized(
         table.memo,
         "aggregation",

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Literal
@@ -49,7 +49,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections import Band, RerankConfig
 from cems_workbench.pipeline.evidence import ModelScore
 from cems_workbench.pipeline.list_sources import equal_scores, ordinal
-from cems_workbench.pipeline.reading import Head, Reading, ToUnit, kernel, read_all, read_promising, similarity_part
+from cems_workbench.pipeline.reading import Head, Reading, kernel, read_all, read_promising, similarity_part
 from cems_workbench.pipeline.stages.result import (
     PartColumn,
     RowContract,
@@ -72,6 +72,7 @@ from cems_workbench.pipeline.table import (
     Ranking,
     memoized,
     ranked,
+    recalled,
     reranked_by,
 )
 from cems_workbench.records import Memory
@@ -205,12 +206,12 @@ def reason(error: str) -> str:
 _NOT_ASKED = re.compile("(refused: )?(not asked, (since )?)?(refused: )?")
 
 GOOD, FAILED = 1, 2
-POINTWISE = ("raw", "identity", "divide_by_10", "sigmoid")
-"""Scales by which the unit of a score does not depend on the other scores."""
 READINGS_KEPT = 64
 """Readings of one query that a table keeps."""
 FEW_HEADS, MOST_COVARIANCES = 4, 4_000_000
 """Heads of a query from which a table keeps the covariances of all its candidates, and how many it keeps at most: 32 MB."""
+COVARIANCES_AT_ONCE = 500_000
+"""Covariances of heads that are read together: 4 MB."""
 LEAST_OF_THREADS = 200_000
 """Multiplications of a product of matrices up to which OpenBLAS starts no threads."""
 
@@ -300,44 +301,57 @@ def _reading(
     order = before.leading(head.shape[1] if config.depth is None else min(config.depth, head.shape[1]))
     base, share = _terms(before, config, k)
     cost = _tokens_read(table, config)
-    slots = max(1, READINGS_KEPT // len(order))
+    single = table.single or table
+    slots = max(1, READINGS_KEPT // len(single.queries))
 
-    @cache
+    @cache  # a gather asks after every step
     def columns(q: int) -> Ints:
         places = order[q][order[q] >= 0]
         inside: Ints = places[head[q, places]]
         return inside
 
-    @cache  # a gather asks after every step
-    def first(q: int) -> Head:
-        at = columns(q)
-        return Head(base[q, at], share[q, at], cost[q, at], _covariances(table, before.score[q, at], q, at))
-
-    def read(q: int, raw: Floats, state: NDArray[np.int8]) -> Reading:
-        units: ToUnit = partial(_units, config)
-        if config.raw_scale in POINTWISE:
-            whole = units(raw[None], (state == GOOD)[None], (state == FAILED)[None])
-            units = lambda raw, good, failed: np.where(good | failed, whole, np.nan)  # noqa: E731
-        return read_promising(first(q), raw, state != 0, units, limit, misses, config.read_step)
-
     def reading(model: ModelTable) -> Reading:
         out = Reading(*(np.zeros_like(head) for _ in range(3)))
+        lacking: dict[int, list[tuple[int, Hashable]]] = {}
+
+        def put(q: int, found: Sequence[Bools]) -> None:
+            at = columns(q)
+            out.read[q, at], out.wanted[q, at], out.skipped[q, at] = found
+
         for q in range(len(order)):
             at = columns(q)
-            if not len(at):
-                continue
             state = model.state[q, at]
-            raw = np.where(state == GOOD, model.raw[q, at], np.nan)
             # Most configs that a search for causes or the tuner tries leave all of this as it is.
-            arrays = (at, base[q, at], share[q, at], cost[q, at], before.score[q, at], raw, state)
+            arrays = (at, base[q, at], share[q, at], cost[q, at], before.score[q, at], model.raw[q, at], state)
             on_error = (config.on_error, config.neutral_unit) if (state == FAILED).any() else None
             rule = config.raw_scale, on_error, limit, misses, config.read_step
             key = (rule, b"".join([array.tobytes() for array in arrays]))
-            found = memoized(table.memo, f"reading {q}", key, partial(read, q, raw, state), slots)
-            out.read[q, at], out.wanted[q, at], out.skipped[q, at] = found.read, found.wanted, found.skipped
+            known = recalled(single.memo, f"reading {_own(table, q)}", key, slots)
+            if known is not None:
+                put(q, known)
+            elif len(at):
+                lacking.setdefault(len(at), []).append((q, key))
+        for width, rows in lacking.items():
+            most = max(1, COVARIANCES_AT_ONCE // width**2)
+            for start in range(0, len(rows), most):
+                some = rows[start : start + most]
+                q = np.array([[q] for q, _ in some])
+                at = np.stack([columns(q) for q, _ in some])
+                state, covariances = model.state[q, at], _covariances(table, before.score[q, at], q[:, 0], at)
+                raw = np.where(state == GOOD, model.raw[q, at], np.nan)
+                ahead = Head(base[q, at], share[q, at], cost[q, at], covariances)
+                made = read_promising(ahead, raw, state != 0, partial(_units, config), limit, misses, config.read_step)
+                for i, (own, key) in enumerate(some):
+                    found = made.read[i], made.wanted[i], made.skipped[i]
+                    put(own, memoized(single.memo, f"reading {_own(table, own)}", key, partial(tuple, found), slots))
         return out
 
     return reading
+
+
+def _own(table: CandidateTable, q: int) -> int:
+    """The number of a row's query."""
+    return q if table.single is None else 0
 
 
 def _units(config: RerankConfig, raw: Floats, good: Bools, failed: Bools) -> Floats:
@@ -346,15 +360,16 @@ def _units(config: RerankConfig, raw: Floats, good: Bools, failed: Bools) -> Flo
     return np.where(failed, config.neutral_unit, unit) if config.on_error == "neutral" else unit
 
 
-def _covariances(table: CandidateTable, score: Floats, q: int, at: Ints) -> Floats:
-    """(H, H) covariances of the units of a query's head, its candidates `at`, by `reading.kernel`."""
-    spread = score.max() - score.min()
-    fused = (score - score.min()) / spread if spread > 0 else np.zeros_like(score)
-    return kernel(_alike(table, q, at), fused)
+def _covariances(table: CandidateTable, score: Floats, queries: Ints, at: Ints) -> Floats:
+    """(R, H, H) covariances of the units of heads, (R, H) candidates `at` of queries (R), by `reading.kernel`."""
+    low, high = score.min(axis=1, keepdims=True), score.max(axis=1, keepdims=True)
+    fused = np.divide(score - low, high - low, out=np.zeros_like(score), where=high > low)
+    return kernel(np.stack([_alike(table, q, own) for q, own in zip(queries.tolist(), at, strict=True)]), fused)
 
 
 def _alike(table: CandidateTable, q: int, at: Ints) -> Floats:
     """(H, H) what the cosines of a query's candidates say of their covariances; those of all are kept once several heads were asked for."""
+    q, table = _own(table, q), table.single or table
     asked = memoized(table.memo, f"heads {q}", None, lambda: [0])
     asked[0] += 1
 

@@ -80,6 +80,8 @@ class StageInput(NamedTuple):
     lists: ListArrays
     lists_off: frozenset[str] = frozenset()
     """Names of lists that are left out."""
+    by_row: Sequence[PipelineConfig] = ()
+    """(Q) the config of each row, where they differ in what the stage reads by row; `config` is then the first."""
 
 
 WorksOn = Literal["query", "lists", "ranking", "results"]
@@ -113,6 +115,8 @@ class Stage(Generic[RowT, FieldsT, ArraysT]):
     """Further sections of the config that have their controls after the stage's own, with their titles."""
     reads: tuple[str, ...] = ()
     """Sections and paths of the config of which alone `apply` and `when_off` read, () for all: configs that have the same share a run."""
+    reads_by_row: tuple[str, ...] = ()
+    """Further paths, which it reads of `StageInput.by_row` if there is one."""
     switch: Switch | None = None
     """The switch of the whole stage; None: it has none."""
     parts: tuple[Switch, ...] = ()
@@ -132,11 +136,17 @@ class Stage(Generic[RowT, FieldsT, ArraysT]):
 
     def read(self, config: PipelineConfig) -> tuple[Any, ...]:
         """What the stage reads of a config, and itself: equal for two configs with which it does the same to the same input."""
-        return (self, *[read(config) for read in self._reads])
+        return self, self.shared(config), self.by_row(config)
 
     @cached_property
-    def _reads(self) -> tuple[Callable[[PipelineConfig], Any], ...]:
-        return tuple(map(attrgetter, self.reads)) or (lambda config: config,)
+    def shared(self) -> Callable[[PipelineConfig], Any]:
+        """What all rows of a batch must have in common of their configs."""
+        return attrgetter(*self.reads) if self.reads else lambda config: config
+
+    @cached_property
+    def by_row(self) -> Callable[[PipelineConfig], Any]:
+        """What it takes of the config of each row."""
+        return attrgetter(*self.reads_by_row) if self.reads_by_row else lambda config: None
 
     def is_off(self, config: PipelineConfig) -> bool:
         """Whether the config switches the whole stage off."""
