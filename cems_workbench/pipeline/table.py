@@ -504,7 +504,9 @@ def _places_of(each: Sequence[Places]) -> Places:
     whole = all(one.chunk is None for one in each), all(one.chunk_rank is None for one in each)
     chunks = [np.full_like(one.position, -1) if one.chunk is None else one.chunk for one in each]
     ranks = [one.position if one.chunk_rank is None else one.chunk_rank for one in each]
-    position, dense, raw = (np.concatenate([getattr(one, name) for one in each]) for name in ("position", "dense", "raw"))
+    position, dense, raw = (
+        np.concatenate([getattr(one, name) for one in each]) for name in ("position", "dense", "raw")
+    )
     return Places(
         position,
         dense,

@@ -48,7 +48,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import Reading
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import is_aggregation
-from cems_workbench.pipeline.stages.rerank import model_key
+from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import ChunkHits
@@ -373,8 +373,13 @@ NO_LEARNING = {"query.typo_correction.auto_learn": False, "query.typo_correction
 """Values that keep a trial from changing the store."""
 
 
-Missed = tuple[Counterfactual, Evidence]
-"""A gather change that does not succeed, and what it gathered."""
+@dataclass(frozen=True)
+class Missed:
+    """A gather change that does not succeed, and what it gathered; not `read`: the best that scores of the reranker could make of it."""
+
+    change: Counterfactual
+    evidence: Evidence
+    read: bool = True
 
 
 def gather_counterfactuals(
@@ -385,24 +390,74 @@ def gather_counterfactuals(
     tries: Sequence[Counterfactual],
     progress: Progress = silent,
 ) -> tuple[list[Counterfactual], list[Missed]]:
-    """Those of `tries` that succeed, and those that do not, nearest first."""
+    """Those of `tries` that succeed, and those that do not.
+
+    The reranker reads the memory; the others only if without them it is among the first k, which they cannot raise.
+    """
     counterfactuals: list[Counterfactual] = []
     missed: list[Missed] = []
     for i, attempt in enumerate(tries):
         progress("gathering again", i, len(tries))
-        evidence = gathered(attempt, config, request, resources, trials.evidence)
+        evidence = searched(attempt, config, request, resources, trials.evidence)
+        after = attempt.config(config)
+        evidence = with_own_score(trials.on(evidence), after, resources)
+        hoped = [trials.on(evidence).shown(one) for one in (after, hope(after))]
+        if not (RERANK.is_off(config) or any(in_reach(one.rank, trials.k) for one in hoped)):
+            place = min((one.stood for one in hoped if one.stood), default=None)
+            missed.append(Missed(replace(attempt, place=place), evidence, read=False))
+            continue
+        evidence = gather_scores(evidence, after, resources, only="rerank")
         inner = trials.on(evidence)
         if attempt.values and attempt.values.keys() <= NEARER:
             inner.now = (
                 None  # Where a graph missed every near memory, the right results share none with the present ones.
             )
-        if inner.succeeds(attempt.config(config)):
+        if inner.succeeds(after):
             counterfactuals.append(measured(_least(attempt, inner, config), trials, inner, config))
         else:
-            missed.append((measured(attempt, trials, inner, config), evidence))
+            missed.append(Missed(measured(attempt, trials, inner, config), evidence))
     progress("gathering again", len(tries), len(tries))
-    missed.sort(key=lambda one: (one[0].rank is None, one[0].place is None, one[0].place or 0))
     return counterfactuals, missed
+
+
+def nearest_missed(
+    missed: Sequence[Missed], trials: Trials, config: PipelineConfig, resources: Resources, count: int
+) -> list[Missed]:
+    """The nearest first; the reranker has read what the first `count` need."""
+    found = sorted(missed, key=_nearness)
+    while (unread := next((i for i, one in enumerate(found[:count]) if not one.read), None)) is not None:
+        one = found.pop(unread)
+        evidence = gather_scores(one.evidence, one.change.config(config), resources, only="rerank")
+        read = Missed(measured(one.change, trials, trials.on(evidence), config), evidence)
+        found = sorted([*found, read], key=_nearness)
+    return found
+
+
+def _nearness(one: Missed) -> tuple[bool, bool, int]:
+    return one.change.rank is None, one.change.place is None, one.change.place or 0
+
+
+REACH = 2
+"""Ranks past the k-th at which a memory may yet come in by scores of others: they can move the scale."""
+
+
+def in_reach(rank: int | None, k: int) -> bool:
+    return rank is not None and rank <= k + REACH
+
+
+def hope(config: PipelineConfig) -> PipelineConfig:
+    """The config that puts below the memory what the reranker would have to read yet."""
+    return changed(config, "rerank.expected_misses", None)
+
+
+def with_own_score(trials: Trials, config: PipelineConfig, resources: Resources) -> Evidence:
+    """The evidence with the reranker's score of the memory, whether or not the rule of reading wants it."""
+    if trials.column is None or RERANK.is_off(config):
+        return trials.evidence
+    first = changed(hope(config), "rerank.depth", 1)
+    return gather_scores(
+        trials.evidence, first, resources, only="rerank", switched_off=trials.switched_off, also=[trials.memory_id]
+    )
 
 
 def with_a_parameter(
@@ -417,14 +472,13 @@ def with_a_parameter(
     A breakpoint holds on that evidence; `score` returns it with the scores that a config lacks.
     """
     counterfactuals = []
-    for one, evidence in missed[:PROMISING]:
+    for one, inner in [(near.change, trials.on(near.evidence)) for near in missed[:PROMISING]]:
         after = one.config(config)
-        inner = trials.on(evidence)
         if inner.column is None:
             continue
         for further in single_counterfactuals(inner, after, progress)[0]:
             both = replace(one, changes=(*one.changes, *further.changes))
-            scored = inner.on(score(evidence, both.config(config))) if further.needs else inner
+            scored = inner.on(score(inner.evidence, both.config(config))) if further.needs else inner
             if scored.succeeds(both.config(config)):
                 counterfactuals.append(measured(both, trials, scored, config))
     return sorted(counterfactuals, key=lambda one: (one.distance, str(one.values)))[:MAX_COUNTERFACTUALS]
@@ -594,9 +648,21 @@ def gathered(
     resources: Resources,
     known: Evidence | None = None,
 ) -> Evidence:
-    """The evidence that a counterfactual needs, as of the same moment, with the scores its reranker needs.
+    """The evidence that a counterfactual needs, with the scores its reranker needs."""
+    evidence = searched(counterfactual, config, request, resources, known)
+    return gather_scores(evidence, counterfactual.config(config), resources, only="rerank")
 
-    Those that `known`, the evidence of the config, has of the same texts are taken from it.
+
+def searched(
+    counterfactual: Counterfactual,
+    config: PipelineConfig,
+    request: Request,
+    resources: Resources,
+    known: Evidence | None,
+) -> Evidence:
+    """The lists that a counterfactual needs, as of the same moment.
+
+    Scores that `known`, the evidence of the config, has of the same texts are taken from it.
     """
     after = counterfactual.config(config)
     evidence = gather_lists(counterfactual.request(request), with_values(after, NO_LEARNING), resources)
@@ -610,4 +676,4 @@ def gathered(
             if alike and one in evidence.memories and before.by_reranker(one) == there.by_reranker(one)
         }
         evidence = replace(evidence, model_scores={key: scores} if scores else {})
-    return gather_scores(evidence, after, resources, only="rerank")
+    return evidence

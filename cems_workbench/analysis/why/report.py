@@ -47,15 +47,19 @@ from cems_workbench.analysis.why.counterfactual import (
 from cems_workbench.analysis.why.first_fix import NO_STORE, NOT_GATHERED, NOT_JUDGED, FirstFix, first_fix
 from cems_workbench.analysis.why.path import DIVERSITY, MemoryPath, cause, cause_parameters, memory_path
 from cems_workbench.analysis.why.regather import (
+    PROMISING,
     Missed,
     cause_tries,
     depth_tries,
     gather_counterfactuals,
     graph_tries,
+    in_reach,
     list_ranks,
+    nearest_missed,
     other_tries,
     sentence_tries,
     with_a_parameter,
+    with_own_score,
     word_tries,
 )
 from cems_workbench.analysis.why.trial import LabelledSet, Trials
@@ -138,10 +142,15 @@ def search_changes(
         near += [counterfactual_of(trials, config, [best]) for _, best in tried[:1]]
     if open_store:
         score = partial(_scored, open_store[1], trials.switched_off, progress)
-        found = with_scores(found or with_a_parameter(missed, trials, config, score, progress), trials, config, score)
+        if not found:
+            missed = nearest_missed(missed, trials, config, open_store[1], PROMISING)
+            found = with_a_parameter(missed, trials, config, score, progress)
+        found = with_scores(found, trials, config, score)
         if not found:
             gather(word_tries(trials, config, open_store[1]))
-    near += [one for one, _ in missed]
+        if not found:
+            missed = nearest_missed(missed, trials, config, open_store[1], 1)
+    near += [one.change for one in missed if one.read]
     found = [
         replace(one, of_cause=bool(one.values) and set(one.values) <= set(causes))
         for one in found
@@ -158,9 +167,9 @@ def _holds(change: Counterfactual, k: int) -> bool:
 def read_further(
     trials: Trials, config: PipelineConfig, path: MemoryPath, resources: Resources, progress: Progress = silent
 ) -> Trials:
-    """The trials with the reranker's scores of the memory and, if they are at most `MAX_READ`, of all candidates before it.
+    """The trials with the reranker's scores of the memory and of all candidates before it.
 
-    The same ones where the reranker is off, or failed to read one of them.
+    Of the memory alone if those are more than `MAX_READ`, or reach past the depth and without them too it would not come in. The same ones where the reranker is off, or failed to read one of them.
     """
     if RERANK.is_off(config) or trials.column is None:
         return trials
@@ -174,7 +183,10 @@ def read_further(
         }
         every = {"rerank.position": "before_adjust", "rerank.expected_misses": None, "rerank.skip_if_few": False}
         deeper = with_values(config, limits | every)
-    if trials.needs(deeper) > MAX_READ:
+        if before.rank > config.rerank.depth:
+            own = trials.on(with_own_score(trials, config, resources))
+            limits = limits if in_reach(own.shown(deeper).rank, trials.k) else {}
+    if not limits or trials.needs(deeper) > MAX_READ:
         deeper, limits = config, {}
     known, key = trials.evidence, model_key(config.rerank)
     evidence = gather_scores(

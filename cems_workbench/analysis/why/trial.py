@@ -164,7 +164,10 @@ class Trials:
                 continue
             rank = int(now.after.rank[at, self.column]) or None
             stood = rank or int(before.after.rank[reached, self.column]) or None
-            distance = len(_TO_SURVIVE) - int(survived[i]), self._lacks(before.after, self.column, first[reached], reached)
+            distance = (
+                len(_TO_SURVIVE) - int(survived[i]),
+                self._lacks(before.after, self.column, first[reached], reached),
+            )
             found.append(Outcome(rank, stood, distance, names[at], scores.tobytes(), levels))
         return found
 
