@@ -53,7 +53,7 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """The H candidates that may be read of each of R queries, (R, H) in the order of their ranks. A unit makes the score `base + share * unit`."""
+    """The H candidates that may be read of R queries, (R, H) in the order of their ranks; a unit makes the score `base + share * unit`."""
 
     base: Floats
     share: Floats
@@ -85,7 +85,7 @@ def kernel(of_cosines: Floats, fused: Floats) -> Floats:
 
 
 class _Estimate:
-    """What is known of the units of all by those read, in R queries: L⁻¹ and L⁻¹ k, L the Cholesky factor of their covariances, a row each."""
+    """What is known of the units of R queries by those read: L⁻¹ and L⁻¹ k, L the Cholesky factor of their covariances, a row each."""
 
     def __init__(self, covariances: Floats) -> None:
         rows, _, width = covariances.shape
@@ -129,26 +129,29 @@ class _Estimate:
 
 
 def read_promising(
-    head: Head, raw: Floats, known: Bools, to_unit: ToUnit, limit: int, misses: float, step: int
+    head: Head, raw: Floats, known: Bools, to_unit: ToUnit, limits: Ints, misses: Floats, steps: Ints
 ) -> Reading:
     """The reading of queries by the rule of this module, (R, H) each; `raw` is NaN for a score that failed, `known` has those too.
 
-    If every score of the first step of a query failed, nothing can be estimated and all are read.
+    (R) each are the number of results, `rerank.expected_misses` and `rerank.read_step`. If every score of the first step of a query
+    failed, nothing can be estimated and all are read.
     """
-    rows, width = raw.shape
+    width = raw.shape[1]
     read, wanted, skipped = (np.zeros(raw.shape, dtype=bool) for _ in range(3))
-    failed, first = np.isnan(raw), np.arange(width)
-    if width > limit + LOWEST:
-        first = np.concatenate([first[:limit], first[-LOWEST:]])
+    failed, groups = np.isnan(raw), list[tuple[Ints, Ints, int, _Estimate]]()
+    for limit in np.unique(limits).tolist():
+        first, own = np.arange(width), np.flatnonzero(limits == limit)
+        if width > limit + LOWEST:
+            first = np.concatenate([first[:limit], first[-LOWEST:]])
+        groups.append((own, np.broadcast_to(first, (len(own), len(first))), 0, _Estimate(head.kernel[own])))
     # Queries that read as many at a step go on together.
-    groups = [(np.arange(rows), np.broadcast_to(first, (rows, len(first))), 0, _Estimate(head.kernel))]
     while groups:
         every, chosen, taken, before = groups.pop()
         at = every[:, None], chosen
         there, good = known[at], ~failed[at]
         taken += chosen.shape[1]
         read[at], wanted[at] = there, ~there
-        for count, some in _by_count(good, there.all(axis=1)):
+        for count, some in _by_count(good, np.all(there, axis=1)):
             own, estimate = every[some], before.rows(some)
             if count:
                 estimate.add(chosen[some][good[some]].reshape(-1, count))
@@ -158,22 +161,23 @@ def read_promising(
                 read[own], wanted[own] = known[own], ~known[own]
                 continue
             unit = to_unit(raw[own], read[own] & ~failed[own], read[own] & failed[own])
-            chance = _chances(head.base[own], head.share[own], estimate, unit, limit)
+            chance = _chances(head.base[own], head.share[own], estimate, unit, int(limits[own[0]]))
             chance[read[own]] = 0.0
-            decided = chance.sum(axis=1) < misses
+            decided: Bools = chance.sum(axis=1) < misses[own]
             skipped[own[decided]] = ~read[own[decided]]
             promise = chance / np.sqrt(head.cost[own])
-            order = np.argsort(-promise, axis=1, kind="stable")[:, : max(step, taken // STEP_SHARE)]
-            likely = np.take_along_axis(promise, order, axis=1) > 0
-            for most, alike in _by_count(likely, ~decided):
-                groups.append((own[alike], order[alike, :most], taken, estimate.rows(alike)))
+            most = np.maximum(steps[own], taken // STEP_SHARE)[:, None]
+            order = np.argsort(-promise, axis=1, kind="stable")[:, : most.max()]
+            likely = (np.take_along_axis(promise, order, axis=1) > 0) & (np.arange(order.shape[1]) < most)
+            for more, alike in _by_count(likely, ~decided):
+                groups.append((own[alike], order[alike, :more], taken, estimate.rows(alike)))
     return Reading(read, wanted, skipped)
 
 
 def _by_count(which: Bools, among: Bools) -> Iterator[tuple[int, Ints]]:
     """Some of the rows (R), those with as many true (R, m) together."""
     counts = which.sum(axis=1)
-    for count in np.unique(counts[among]).tolist():
+    for count in set(counts[among].tolist()):
         yield count, np.flatnonzero(among & (counts == count))
 
 

@@ -23,7 +23,6 @@ from cems_workbench.pipeline.stages.result import StageArrays, StageFields, Stag
 from cems_workbench.pipeline.stages.stage import AnyStage, StageInput
 from cems_workbench.pipeline.table import (
     CandidateTable,
-    Floats,
     Ints,
     ListArrays,
     Ranking,
@@ -121,9 +120,9 @@ def _alike(
     at: Sequence[int],
     standing: _Rankings,
     named: dict[Hashable, tuple[Hashable, Hashable]],
-) -> dict[Hashable, dict[Hashable, list[int]]]:
+) -> dict[Hashable, dict[tuple[int, Hashable], list[int]]]:
     """The configs by what their batch has in common, then by row."""
-    groups: dict[Hashable, dict[Hashable, list[int]]] = {}
+    groups: dict[Hashable, dict[tuple[int, Hashable], list[int]]] = {}
     single = stage.works_on == "lists"
     kinds = [(type(one), one.stable, one.placed) for one, _ in standing.rows]
     sections = attrgetter(*{path.partition(".")[0] for path in (*stage.reads, *stage.reads_by_row, "name")})

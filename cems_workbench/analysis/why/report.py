@@ -169,7 +169,8 @@ def read_further(
 ) -> Trials:
     """The trials with the reranker's scores of the memory and of all candidates before it.
 
-    Of the memory alone if those are more than `MAX_READ`, or reach past the depth and without them too it would not come in. The same ones where the reranker is off, or failed to read one of them.
+    Of the memory alone if those are more than `MAX_READ`, or if it is past the depth and would not come in without them either.
+    The same trials where the reranker is off, or failed to read one of them.
     """
     if RERANK.is_off(config) or trials.column is None:
         return trials

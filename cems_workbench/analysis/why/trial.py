@@ -27,6 +27,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby, pairwise
 from operator import itemgetter
+from typing import cast
 
 import numpy as np
 
@@ -52,7 +53,7 @@ from cems_workbench.pipeline.stages import (
     SUPERSESSION,
     stages_in_order,
 )
-from cems_workbench.pipeline.stages.fusion import linear_in_weights
+from cems_workbench.pipeline.stages.fusion import FusionArrays, linear_in_weights
 from cems_workbench.pipeline.stages.stage import PipelineRun
 from cems_workbench.pipeline.sweep import sweep
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking
@@ -144,7 +145,7 @@ class Trials:
         survived, before = np.zeros(len(configs), dtype=np.int64), None
         for now in sweep(self.table, configs, self.switched_off):
             if now.stage is FUSION:
-                fused = now.arrays
+                fused = [cast(FusionArrays, arrays).raw[row] for arrays, row in now.arrays]
             if now.stage is ASSEMBLY:
                 break
             if self.column is not None and now.stage in _TO_SURVIVE:
@@ -157,8 +158,7 @@ class Trials:
         first, found = before.after.leading(self.k), list[Outcome]()
         for i, (at, reached) in enumerate(zip(now.at.tolist(), before.at.tolist(), strict=True)):
             scores = now.after.score[at, orders[at]]
-            arrays, row = fused[i]
-            levels = min(_levels(scores), _levels(arrays.raw[row, orders[at]]))
+            levels = min(_levels(scores), _levels(fused[i][orders[at]]))
             if self.column is None:
                 found.append(Outcome(None, None, (len(STAGES), 1.0), names[at], b"", levels))
                 continue

@@ -43,7 +43,6 @@ from functools import cache, partial
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.sections import Band, RerankConfig
@@ -206,6 +205,7 @@ def reason(error: str) -> str:
 _NOT_ASKED = re.compile("(refused: )?(not asked, (since )?)?(refused: )?")
 
 GOOD, FAILED = 1, 2
+_BY_ROW = ("depth", "score_window", "expected_misses", "read_step")
 READINGS_KEPT = 64
 """Readings of one query that a table keeps."""
 FEW_HEADS, MOST_COVARIANCES = 4, 4_000_000
@@ -246,20 +246,22 @@ class Blend:
 def apply_rerank(given: StageInput) -> RerankArrays:
     """Rerank the head."""
     table, before, config = given.table, given.ranking, given.config.rerank
-    k, limit = given.config.fusion.k, given.config.assembly.limit
-    few = config.skip_if_few & (before.alive.sum(axis=1) <= (np.inf if limit is None else limit))
+    k, rows = given.config.fusion.k, given.by_row or [given.config]
+    limit = _limits([one.assembly.limit for one in rows])
+    window = _limits([one.rerank.score_window for one in rows])
+    few = config.skip_if_few & (before.alive.sum(axis=1) <= limit[:, 0])
     lone = np.zeros_like(few)
     if config.position == "returned":
-        inside = before.alive if limit is None else before.alive & (before.rank <= limit)
+        inside = before.alive & (before.rank <= limit)
         before = reranked_by(inside, before)
         lone = inside.sum(axis=1) < 2
         few = few | lone
     model = table.models.get(model_key(config)) or unscored(table.shape)
-    within = (before.rank <= (np.inf if config.depth is None else config.depth)) & _in_span(before, config)
+    within = (before.rank <= _limits([one.rerank.depth for one in rows])) & _in_span(before, window)
     within &= _in_brief(table, before, config)
-    reading = _reading(table, before, before.alive & within, config, k, limit)
+    reading = _reading(table, before, before.alive & within, [one.rerank for one in rows], k, limit[:, 0])
     blend = _blend(model, before, within, reading(model), config, k)
-    ranking = _order(blend, before, strictly=config.score_window < 1)
+    ranking = _order(blend, before, strictly=window < 1)
     skip = few[:, None]
     after = Ranking(
         np.where(skip, before.alive, ranking.alive),
@@ -278,12 +280,17 @@ def apply_rerank(given: StageInput) -> RerankArrays:
             None if few[q] else health_of(model, blend, config.raw_scale, q),
         ),
         parts=lambda q: () if few[q] else _part_columns(blend, config, q),
-        reason=partial(_reason, model, blend, before, config, limit),
+        reason=partial(_reason, model, blend, before, config, given.config.assembly.limit),
         warnings=lambda q: _warnings(model, blend, config, few, lone, q),
         needs=lambda q: [] if few[q] else _needs(table, blend, config, q),
         sent=lambda: np.where(few, 0, (blend.good | blend.failed | blend.wanted).sum(axis=1)),
         wanted=lambda model: reading(model).wanted & ~skip,
     )
+
+
+def _limits(values: Sequence[float | None]) -> Floats:
+    """(R, 1) numbers, inf for none."""
+    return np.array([[np.inf if value is None else value] for value in values])
 
 
 def unscored(shape: tuple[int, int]) -> ModelTable:
@@ -292,13 +299,22 @@ def unscored(shape: tuple[int, int]) -> ModelTable:
 
 
 def _reading(
-    table: CandidateTable, before: Ranking, head: Bools, config: RerankConfig, k: float, limit: int | None
+    table: CandidateTable, before: Ranking, head: Bools, configs: Sequence[RerankConfig], k: float, limits: Floats
 ) -> Callable[[ModelTable], Reading]:
-    """By the model's scores, which of the head are read: all, or with `expected_misses` those that may enter the results."""
-    misses = config.expected_misses
-    if misses is None or limit is None or limit >= head.sum(axis=1).max(initial=0):
+    """By the model's scores, which of the head are read: all, or with `expected_misses` those that may enter the results.
+
+    The configs, of all queries or of each, differ in what is read by row; `limits` are of as many.
+    """
+    config, queries = configs[0], len(head)
+    limits = np.broadcast_to(limits, (queries,))
+    misses = np.broadcast_to(
+        [np.nan if one.expected_misses is None else one.expected_misses for one in configs], queries
+    )
+    steps = np.broadcast_to([one.read_step for one in configs], queries)
+    everything = np.isnan(misses) | (limits >= head.sum(axis=1))
+    if everything.all():
         return lambda model: read_all(head, model.state != 0)
-    order = before.leading(head.shape[1] if config.depth is None else min(config.depth, head.shape[1]))
+    order = before.leading(head.shape[1])
     base, share = _terms(before, config, k)
     cost = _tokens_read(table, config)
     single = table.single or table
@@ -311,39 +327,43 @@ def _reading(
         return inside
 
     def reading(model: ModelTable) -> Reading:
-        out = Reading(*(np.zeros_like(head) for _ in range(3)))
+        out = read_all(head, model.state != 0)
         lacking: dict[int, list[tuple[int, Hashable]]] = {}
 
         def put(q: int, found: Sequence[Bools]) -> None:
             at = columns(q)
             out.read[q, at], out.wanted[q, at], out.skipped[q, at] = found
 
-        for q in range(len(order)):
+        for q in np.flatnonzero(~everything).tolist():
             at = columns(q)
             state = model.state[q, at]
             # Most configs that a search for causes or the tuner tries leave all of this as it is.
             arrays = (at, base[q, at], share[q, at], cost[q, at], before.score[q, at], model.raw[q, at], state)
             on_error = (config.on_error, config.neutral_unit) if (state == FAILED).any() else None
-            rule = config.raw_scale, on_error, limit, misses, config.read_step
+            rule = config.raw_scale, on_error, limits[q], misses[q], steps[q]
             key = (rule, b"".join([array.tobytes() for array in arrays]))
             known = recalled(single.memo, f"reading {_own(table, q)}", key, slots)
             if known is not None:
                 put(q, known)
-            elif len(at):
+            else:
                 lacking.setdefault(len(at), []).append((q, key))
         for width, rows in lacking.items():
             most = max(1, COVARIANCES_AT_ONCE // width**2)
             for start in range(0, len(rows), most):
                 some = rows[start : start + most]
-                q = np.array([[q] for q, _ in some])
-                at = np.stack([columns(q) for q, _ in some])
-                state, covariances = model.state[q, at], _covariances(table, before.score[q, at], q[:, 0], at)
-                raw = np.where(state == GOOD, model.raw[q, at], np.nan)
-                ahead = Head(base[q, at], share[q, at], cost[q, at], covariances)
-                made = read_promising(ahead, raw, state != 0, partial(_units, config), limit, misses, config.read_step)
-                for i, (own, key) in enumerate(some):
+                own = np.array([row for row, _ in some])
+                places, at_rows = np.stack([columns(row) for row, _ in some]), own[:, None]
+                states, covariances = (
+                    model.state[at_rows, places],
+                    _covariances(table, before.score[at_rows, places], own, places),
+                )
+                raw = np.where(states == GOOD, model.raw[at_rows, places], np.nan)
+                ahead = Head(base[at_rows, places], share[at_rows, places], cost[at_rows, places], covariances)
+                rules = limits[own].astype(np.int64), misses[own], steps[own]
+                made = read_promising(ahead, raw, states != 0, partial(_units, config), *rules)
+                for i, (row, named) in enumerate(some):
                     found = made.read[i], made.wanted[i], made.skipped[i]
-                    put(own, memoized(single.memo, f"reading {_own(table, own)}", key, partial(tuple, found), slots))
+                    put(row, memoized(single.memo, f"reading {_own(table, row)}", named, partial(tuple, found), slots))
         return out
 
     return reading
@@ -437,13 +457,13 @@ def _blend(
     )
 
 
-def _in_span(before: Ranking, config: RerankConfig) -> Bools:
-    """(Q, C) whether the score is at most `score_window` of the first one's below it; true for all if the first is not positive."""
-    if config.score_window >= 1:
+def _in_span(before: Ranking, window: Floats) -> Bools:
+    """(Q, C) whether the score is at most `window` of the first one's below it; true for all if the first is not positive."""
+    if window.min() >= 1:
         return np.ones_like(before.alive)
     first = np.where(before.alive, before.score, 0.0).max(axis=1, keepdims=True, initial=0.0)
     # A share of a score that is not positive is no lower bound.
-    near: Bools = (first <= 0) | (before.score >= (1 - config.score_window) * first)
+    near: Bools = (first <= 0) | (window >= 1) | (before.score >= (1 - window) * first)
     return near
 
 
@@ -523,7 +543,7 @@ def _retrieval_score(before: Ranking, config: RerankConfig, k: float) -> Floats:
     return before.score
 
 
-def _order(blend: Blend, before: Ranking, *, strictly: bool) -> Ranking:
+def _order(blend: Blend, before: Ranking, *, strictly: Bools) -> Ranking:
     """The reranked by their score, then the followers in the order they came, scaled to lie below.
 
     The first follower is as high as the lowest of the reranked, or, with `strictly`, by as much less as its own score is
@@ -535,7 +555,7 @@ def _order(blend: Blend, before: Ranking, *, strictly: bool) -> Ranking:
     waiting = np.where(blend.following, before.rank, NO_RANK)
     first_rank = waiting.min(axis=1, keepdims=True, initial=NO_RANK)
     # Without `strictly` the first follower may tie with the lowest of the reranked.
-    against = np.maximum(first_rank - 1, 1) if strictly else first_rank
+    against = np.where(strictly, np.maximum(first_rank - 1, 1), first_rank)
     first = np.where(before.rank == against, before.score, 0.0).sum(axis=1, keepdims=True)
     share = np.divide(before.score, first, out=np.zeros_like(before.score), where=first > 0)
     floor = np.where(count > 0, lowest, 0.0)
@@ -556,7 +576,7 @@ def _reason(
         return f"the reranker failed ({model.errors[q].get(c, 'unknown')}) and on_error is drop"
     if config.depth is not None and before.rank[q, c] > config.depth:
         return f"rank {before.rank[q, c]} is past the rerank depth of {config.depth}"
-    if _in_span(before, config)[q, c]:
+    if _in_span(before, _limits([config.score_window]))[q, c]:
         return f"what is read of those before it comes to {config.brief.total_chars:,} characters, the most that are read in brief"
     return f"its score {before.score[q, c]:.4f} is more than {config.score_window:.0%} below the first, and is not reranked"
 
@@ -668,7 +688,8 @@ RERANK = Stage(
     name="rerank",
     title="Rerank",
     description="A model's second opinion on the first candidates.",
-    reads=("rerank", "fusion.k", "assembly.limit"),
+    reads=(*(f"rerank.{name}" for name in RerankConfig.model_fields if name not in _BY_ROW), "fusion.k"),
+    reads_by_row=(*(f"rerank.{name}" for name in _BY_ROW), "assembly.limit"),
     apply=apply_rerank,
     when_off=_off,
     row=RerankRow,
