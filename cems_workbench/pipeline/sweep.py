@@ -137,7 +137,7 @@ def _alike(
 
 
 def _named(read: object) -> Hashable:
-    """What stands for values that were read: sections by identity, which configs made of one share, others by value."""
+    """The key of values that were read: sections by identity, which configs made of one share, others by value."""
     values = read if isinstance(read, tuple) else (read,)
     return tuple([id(value) if isinstance(value, Section) else value for value in values])
 
