@@ -19,10 +19,9 @@ from pathlib import Path
 
 from cems_workbench import formats
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
-from cems_workbench.evaluation.ablation import without_each_stage
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import Comparison, MeasureDifference, compare
-from cems_workbench.evaluation.evaluate import Evaluation, Summary, evaluate
+from cems_workbench.evaluation.evaluate import Evaluation, Summary, evaluate, without_each_stage
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
 from cems_workbench.jobs.factory import open_resources

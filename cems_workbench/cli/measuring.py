@@ -341,7 +341,7 @@ def configs_for(
 
     The default is the config that a file with this header was gathered with, and for a query set (None) the default preset.
     """
-    from cems_workbench.evaluation.ablation import ablations
+    from cems_workbench.evaluation.evaluate import ablations
 
     configs = chosen_configs(files, presets, changes) or [default_config(header, changes)]
     named = [[option] for option in _named(files, presets)]

@@ -21,9 +21,9 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import DEFAULT_TEXT_RULE, Memory
 from cems_workbench.store.text_rule import chunk_text, searched_text
-from cems_workbench.ui.inspect.alignment import alignment, continues_word, joined
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.results import shown_title
+from cems_workbench.ui.inspect.tables import alignment, continues_word, joined
 from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_stylesheet
 from cems_workbench.ui.kit.session import kept

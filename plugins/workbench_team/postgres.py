@@ -23,9 +23,9 @@ from uuid import uuid4
 from cems_workbench.errors import InputError, StoreError, WorkbenchError, one_line
 from cems_workbench.platform.process_lock import ACQUIRE_TIMEOUT_S
 from cems_workbench.platform.waiting import NOTICES, close_socket_after
+from cems_workbench.store.claims import CLAIM_TIMEOUT_S, Choose, Pair
 from cems_workbench.store.schema.migrations import migrations
 from cems_workbench.store.team import ENV_VARIABLE, Row, SharedTables, TeamAwayError, TeamState, TeamTables, counts
-from workbench_team.claims import TableClaims
 from workbench_team.push import missing_queries, push
 
 if TYPE_CHECKING:
@@ -34,6 +34,43 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     Connection = psycopg.Connection[Row]
+
+
+class TableClaims:
+    """Claims in the table `label_claims` of a team's database, timed by that server's clock."""
+
+    def __init__(self, team: TeamTables) -> None:
+        self._team = team
+
+    def claim(self, reviewer: str, choose: Choose) -> Pair | None:
+        return self._team.persist(lambda: self._claimed(reviewer, choose))
+
+    def _claimed(self, reviewer: str, choose: Choose) -> Pair | None:
+        # A separate lock: claims wait for each other, not for the labels of other people.
+        with self._team.transaction(of="claims") as session:
+            rows = session.rows(
+                "SELECT reviewer, qid, memory_id FROM label_claims "
+                f"WHERE reviewer <> ? AND since > localtimestamp - INTERVAL '{CLAIM_TIMEOUT_S:g} seconds'",
+                [reviewer],
+            )
+            chosen = choose({who: (qid, memory_id) for who, qid, memory_id in rows})
+            if chosen is None:
+                session.change("DELETE FROM label_claims WHERE reviewer = ?", [reviewer])
+            else:
+                session.change(
+                    "INSERT INTO label_claims VALUES (?, ?, ?, localtimestamp) ON CONFLICT (reviewer) DO UPDATE SET "
+                    "qid = excluded.qid, memory_id = excluded.memory_id, since = excluded.since",
+                    [reviewer, *chosen],
+                )
+        return chosen
+
+    def release(self, reviewer: str) -> None:
+        def released() -> None:
+            with self._team.transaction(of="claims") as session:
+                session.change("DELETE FROM label_claims WHERE reviewer = ?", [reviewer])
+
+        self._team.persist(released)
+
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from strategies import configs, evidences
 
 from cems_workbench.analysis.why.path import stage_words
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
-from cems_workbench.evaluation.ablation import without_each_stage
+from cems_workbench.evaluation.evaluate import without_each_stage
 from cems_workbench.pipeline import Evidence, read_bundle, replay
 from cems_workbench.pipeline.replay import run, single_table
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES, LISTS, STAGES, stages_in_order

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cems_workbench.analysis.ranks import RANKED_STAGES, ranked_stages
 from cems_workbench.config import PipelineConfig, field_specs, preset, with_values
-from cems_workbench.evaluation.ablation import without_each_stage
+from cems_workbench.evaluation.evaluate import without_each_stage
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import CANDIDATE_STAGES, STAGES

@@ -12,9 +12,8 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.evaluation.ablation import ablations
 from cems_workbench.evaluation.comparison import VALUE_TOLERANCE, compare, significance, significantly_lower
-from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, evaluate
+from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, ablations, evaluate
 from cems_workbench.evaluation.labelling.judge_calibration import relevance_sources
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.jobs.evaluation import EvaluationReport, calibrations

@@ -1,7 +1,8 @@
 """Setup of the Evaluate page: queries, configs, judgments, and imports from files; its parts are those of Tune too.
 
 An opened evidence file is used if it matches this store; otherwise it is refused, or used read-only on request. Banners say what evidence
-lacks, with a button that adds the missing reranker scores, or gathers it with progress, cancel and resume.
+lacks, with a button that adds the missing reranker scores, or gathers it with progress, cancel and resume. A query set can be sampled from
+a log: the most frequent queries, a random sample, or the worst by the judge.
 """
 
 from __future__ import annotations
@@ -9,21 +10,27 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import IO, Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
+from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 from cems_workbench.config import PipelineConfig, import_config
 from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.evidence_file import read_header
+from cems_workbench.evaluation.log_sampling import Strategy, distinct, sampled
 from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
 from cems_workbench.evaluation.report import read_comparison
+from cems_workbench.formats import log_format, logs, read
+from cems_workbench.formats.logs import askings, not_recorded
 from cems_workbench.jobs.access import allowed_path
 from cems_workbench.jobs.catalogue import PRESENT_NAME, file_name, sample_figures
 from cems_workbench.jobs.evaluation import EvaluationReport
+from cems_workbench.jobs.importing import upload as saved
 from cems_workbench.jobs.query_set_evidence import (
     QuerySelection,
     discard_evidence,
@@ -39,15 +46,15 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.progress import Progress
-from cems_workbench.records import Judgment
+from cems_workbench.records import Judgment, RowError
 from cems_workbench.settings import Settings
 from cems_workbench.store import QuerySet
-from cems_workbench.ui.evaluate import log
 from cems_workbench.ui.evaluate.compare import draw_saved
 from cems_workbench.ui.evaluate.state import (
     JUDGES,
     OPENED_FILE,
     Choice,
+    LogSample,
     OpenedFile,
     config_options,
     page,
@@ -55,9 +62,92 @@ from cems_workbench.ui.evaluate.state import (
     set_widgets,
 )
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.kit import widgets
+from cems_workbench.ui.kit import session, widgets
 from cems_workbench.ui.kit.html import capital, plain, render
-from cems_workbench.ui.kit.tables import HELP
+from cems_workbench.ui.kit.tables import HELP, draw_values
+from cems_workbench.ui.kit.widgets import errors_shown, opened_popover, progress_in, switch
+
+STRATEGIES: dict[str, Strategy] = {"Most frequent": "frequent", "At random": "random", "Worst by the judge": "worst"}
+SUFFIXES = ["jsonl", "json", "csv", "tsv"]
+
+
+def draw(resources: Resources) -> None:
+    """Draw a popover with the log, the sampling strategy, and the name of the set."""
+    help = "Sample a query set from a log of real queries"
+    box = opened_popover("Queries of a log", "evaluate:log", ":material/history:", help, width=520)
+    if box is None:
+        return
+    with box:
+        upload = st.file_uploader("Log of queries", SUFFIXES, key="evaluate:log_file", help=HELP["evaluate:log_file"])
+        ways, key = list(STRATEGIES), "evaluate:log_way"
+        way = switch("Choose", ways, key, "Most frequent", labelled=True)
+        left, right = st.columns(2)
+        size = left.number_input("How many", 1, 10_000, 100, key="evaluate:log_size")
+        fixed, help = way != "At random", "The same seed gives the same sample"
+        seed = right.number_input("Seed", 0, 2**31 - 1, 0, key="evaluate:log_seed", disabled=fixed, help=help)
+        name = st.text_input("Query set", key="evaluate:log_name", max_chars=120, placeholder="bad queries of May")
+        place, unready = st.empty(), not (upload and name.strip())
+        pressed = st.button("Create query set", key="evaluate:log_make", type="primary", disabled=unready)
+        if pressed and upload:
+            with place.container():
+                _create_query_set(upload, STRATEGIES[way], int(size), int(seed), name.strip(), resources)
+        _outcome()
+
+
+def _create_query_set(
+    upload: UploadedFile, way: Strategy, size: int, seed: int, name: str, resources: Resources
+) -> None:
+    page.update(log_sample=None)
+    progress, rejected = progress_in(st.empty()), st.container()
+    with errors_shown():
+        session.require("reviewer")
+        with saved(upload.name, upload.getvalue()) as path:
+            parsed = read(path, log_format(path) or logs.NAME, progress)
+        with rejected:
+            _rejected(parsed.errors)
+        if not parsed.queries:
+            raise InputError(f"{upload.name} contains no readable query")
+        answers = resources.store.recorded_answers.resolved(parsed.answers, parsed.extra.get("id_length"))
+        entries = askings(parsed.queries, answers)
+        chosen, scores = sampled(entries, way, size, seed, resources, progress)
+        if not chosen:
+            why = "the judge could not score any query; are its results memories of this store?"
+            raise InputError(f"{upload.name}: {why}")
+        made = resources.store.query_sets.put(name, [logged.query for logged in chosen], upload.name)
+        line = f"Query set {made.name}, version {made.version}: {made.size} of {len(distinct(entries))} queries"
+        if len(answers) < len(entries):
+            line += f"; {not_recorded(len(entries) - len(answers), len(entries))}"
+        sample = LogSample(line, tuple(chosen), scores, tuple(parsed.errors))
+        page.update(log_sample=sample, next_query_set=made.name)
+        st.rerun()
+
+
+def _outcome() -> None:
+    sample = page.get().log_sample
+    if sample is None:
+        return
+    st.success(plain(sample.line), icon=":material/check:")
+    names, rows = ["query", "asked"], [[one.query.query, one.times] for one in sample.chosen]
+    if sample.scores:
+        names.append("judge")
+        rows = [[*row, finite(sample.scores.get(one.query.qid))] for row, one in zip(rows, sample.chosen, strict=True)]
+    help = {"asked": "Occurrences in the log", "judge": "The judge’s raw score of its best result"}
+    draw_values(names, rows, key="evaluate:log_rows", help=help, format="%.2f", most=6)
+    st.page_link("pages/label.py", label="Judge their results on the Label page", icon=":material/rule:")
+    _rejected(sample.errors)
+
+
+def finite(score: float | None) -> float | None:
+    """The score; None if it is missing or not finite."""
+    return score if score is not None and isfinite(score) else None
+
+
+def _rejected(errors: Sequence[RowError]) -> None:
+    if errors:
+        st.caption(f":orange[⚠] {counted(len(errors), 'rows')} of the log left out:")
+        rows = [(error.row, error.field, error.reason) for error in errors]
+        draw_values(("row", "field", "reason"), rows, key="evaluate:log_errors", most=6)
+
 
 DEFAULT_MEASURES = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
 FAST_PRESET = "recollection"
@@ -214,7 +304,7 @@ def _further(resources: Resources) -> None:
     with st.container(horizontal=True, key="evaluate:further"):
         _config_file()
         draw_files(resources)
-        log.draw(resources)
+        draw(resources)
 
 
 def _config_file() -> None:

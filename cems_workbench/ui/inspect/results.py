@@ -33,7 +33,7 @@ from cems_workbench.pipeline.stages.abstain import switched_off as answering_all
 from cems_workbench.pipeline.stages.fusion import FusionRow
 from cems_workbench.pipeline.stages.lists import shown_only
 from cems_workbench.records import Memory
-from cems_workbench.ui.inspect import graph, state
+from cems_workbench.ui.inspect import state, tables
 from cems_workbench.ui.inspect.baseline import delta_sign, delta_text, lost_results_html
 from cems_workbench.ui.inspect.context import token_count_text
 from cems_workbench.ui.kit.charts import part_colour
@@ -311,7 +311,7 @@ def message(
         "stages": {stage.name: stage.title for stage in trace.run.stages},
         "help": HELP
         | {column.key: _help(trace, column) for column in table.columns}
-        | {f"{name} graph": f"{found.line}. {graph.HELP}" for name, found in by_graph.items()},
+        | {f"{name} graph": f"{found.line}. {tables.GRAPH_HELP}" for name, found in by_graph.items()},
         "colours": [] if fused is None else [part_colour(part.kind, part.list) for part in fused.parts],
     }
 

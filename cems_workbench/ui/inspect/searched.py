@@ -34,7 +34,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.platform.bidi import neutralise
-from cems_workbench.ui.inspect import baseline, fetch_evidence, graph, next_step, state
+from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, state, tables
 from cems_workbench.ui.inspect.context import FUSIONS_HELP, InspectContext, about, token_count_text
 from cems_workbench.ui.inspect.fetch_evidence import forget_evidence, gather_ahead
 from cems_workbench.ui.inspect.results import (
@@ -261,10 +261,10 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
     if against is not None:
         st.html(baseline.against_html(against))
     if form == state.SIDE_BY_SIDE:
-        by_graph = graph.compared(context)
+        by_graph = tables.compared_with_graph(context)
         draw_side_by_side(trace, context.grades, context.followed, against, by_graph)
         for name in by_graph:
-            graph.draw_line(context, name, by_graph)
+            tables.draw_graph_line(context, name, by_graph)
     elif trace.results:
         st.html(results_html(trace, context.grades, context.followed, against))
     if against is not None and against.gone() and (form == state.SIDE_BY_SIDE or not trace.results):

@@ -10,11 +10,10 @@ from sets import AS_LISTED, JUDGMENTS, OTHER_WAY, QUERIES, evidence, evidence_fi
 
 from cems_workbench.config import preset, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.ablation import ablations, cems_phases
 from cems_workbench.evaluation.assertions import NoLoss, check, check_no_loss, parse_assertion, parse_no_loss
 from cems_workbench.evaluation.batch import UNSCORED, LabelledBatch, missing_score_lines
 from cems_workbench.evaluation.comparison import compare
-from cems_workbench.evaluation.evaluate import evaluate
+from cems_workbench.evaluation.evaluate import ablations, cems_phases, evaluate
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.labelling.judge_calibration import JudgeAgreement, relevance_sources

@@ -31,10 +31,10 @@ from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.query import DetectorMatch
 from cems_workbench.records import Memory, Query
 from cems_workbench.store import Duplicates, IndexState, LearnedPair
-from cems_workbench.ui.inspect.alignment import alignment_html
 from cems_workbench.ui.inspect.baseline import against_html, lost_results_html
 from cems_workbench.ui.inspect.results import results_html, strip_html, warnings_html
 from cems_workbench.ui.inspect.searched import path_html
+from cems_workbench.ui.inspect.tables import alignment_html
 from cems_workbench.ui.inspect.toolbar import pair_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure
 from cems_workbench.ui.inspect.views.query import corrections_html, probe_html, signals_html, spans_html

@@ -20,8 +20,8 @@ from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Varia
 from cems_workbench.pipeline.recorded import RECORDED, RecordedList, RecordedStage, RecordedStages
 from cems_workbench.pipeline.scoring import given_chunks
 from cems_workbench.records import Chunk, Memory
-from cems_workbench.ui.inspect.alignment import alignment, alignment_html, token_matches
 from cems_workbench.ui.inspect.results import message, results_html, settling_html
+from cems_workbench.ui.inspect.tables import alignment, alignment_html, token_matches
 from cems_workbench.ui.inspect.views.rerank import defaults
 from cems_workbench.ui.kit.html import render
 

@@ -15,7 +15,7 @@ from cems_workbench.config import PipelineConfig, depth_notes
 from cems_workbench.pipeline import Trace, list_sources
 from cems_workbench.pipeline.stages.lists import LISTS, ListEntry, ListUse, inner_ranks, shown_only
 from cems_workbench.pipeline.stages.threshold import THRESHOLD, ThresholdSearch
-from cems_workbench.ui.inspect import graph
+from cems_workbench.ui.inspect import tables
 from cems_workbench.ui.inspect.context import RAW, InspectContext, about
 from cems_workbench.ui.inspect.results import notes_html
 from cems_workbench.ui.inspect.tables import follow_table, stale_columns
@@ -68,7 +68,7 @@ def draw_lists(context: InspectContext) -> None:
 def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
     """Draw the lists side by side, each with its number of hits used."""
     trace = context.trace
-    fields, notes, by_graph = trace.stage(LISTS).fields, trace.evidence.notes, graph.compared(context)
+    fields, notes, by_graph = trace.stage(LISTS).fields, trace.evidence.notes, tables.compared_with_graph(context)
     for column, entry in zip(st.columns(len(entries)), entries, strict=True):  # the stylesheet wraps them
         whose, meaning = (
             ("", "")
@@ -86,7 +86,7 @@ def _draw_entries(context: InspectContext, entries: Sequence[ListUse]) -> None:
         with column:
             st.markdown(f"**{plain(list_sources.list_label(entry.name))}**  {use}", help=help)
             _draw_list(trace, entry.name, context.followed, by_graph.get(entry.name))
-            graph.draw_line(context, entry.name, by_graph)
+            tables.draw_graph_line(context, entry.name, by_graph)
 
 
 def _draw_list(trace: Trace, name: str, followed: str | None, by_graph: GraphList | None) -> None:
@@ -109,7 +109,7 @@ def _draw_list(trace: Trace, name: str, followed: str | None, by_graph: GraphLis
 
     columns: list[Column[ListedHit]] = [Column("#", lambda row: row[0], 40), Column("memory", memory_of, 84)]
     if by_graph is not None:
-        columns.insert(1, Column("graph #", lambda row: by_graph.ranks.get(row[1]), 66, help=graph.HELP))
+        columns.insert(1, Column("graph #", lambda row: by_graph.ranks.get(row[1]), 66, help=tables.GRAPH_HELP))
     if any(hit.chunk is not None for _, _, hit in rows):
         columns.append(Column("chunk", chunk, 62, help="Chunk by which it was found; empty: the whole memory"))
         if any(hit.chunk_rank for _, _, hit in rows):

@@ -13,10 +13,17 @@ from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import rerank as rerank_stage
 from cems_workbench.pipeline.stages.adjust import ADJUST, AdjustRow
 from cems_workbench.ui.inspect import fetch_evidence
-from cems_workbench.ui.inspect.alignment import alignment, alignment_html
 from cems_workbench.ui.inspect.context import FACTORS, InspectContext
 from cems_workbench.ui.inspect.results import notes_html
-from cems_workbench.ui.inspect.tables import OF_ROW, content_column, delta_columns, follow_table, stale_columns
+from cems_workbench.ui.inspect.tables import (
+    OF_ROW,
+    alignment,
+    alignment_html,
+    content_column,
+    delta_columns,
+    follow_table,
+    stale_columns,
+)
 from cems_workbench.ui.kit import widgets
 from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.html import excerpt, plain, render
