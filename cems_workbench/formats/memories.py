@@ -33,19 +33,10 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.errors import counted
-from cems_workbench.formats.base import csv_table, fields, memory_fields, payload
+from cems_workbench.formats.base import csv_table, fields, format, memory_fields, payload
 from cems_workbench.formats.base.csv_table import headers, open_table, read_rows, written
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import read_records
-from cems_workbench.formats.base.format import (
-    DataSet,
-    DatasetWriter,
-    Exported,
-    described,
-    objects_writer,
-    rows_with,
-    write_rows,
-)
 from cems_workbench.formats.base.memory_fields import NAMES, TEXTS
 from cems_workbench.formats.base.records import MemoryRead, collect, derived_id, memories_of
 from cems_workbench.progress import Progress
@@ -174,7 +165,7 @@ def _typed(row: dict[str, Any]) -> dict[str, Any]:
     return typed | ({"pinned": csv_table.flag(row["pinned"])} if "pinned" in row else {})
 
 
-def _write_csv(dataset: DataSet, path: Path, progress: Progress) -> Exported:
+def _write_csv(dataset: format.DataSet, path: Path, progress: Progress) -> format.Exported:
     columns = KNOWN if dataset.validity else BEFORE_VALIDITY
 
     def line(memory: Memory) -> tuple[str, Memory]:
@@ -186,7 +177,7 @@ def _write_csv(dataset: DataSet, path: Path, progress: Progress) -> Exported:
         tags = {"tags": fields.items_in("tags", back["tags"])} if "tags" in back else {}
         return written([made]).removesuffix("\n"), parse_memory(_typed(back) | tags)
 
-    return write_rows(dataset.counted(progress, path.name), line, "memories", path, header=written([columns]))
+    return format.write_rows(dataset.counted(progress, path.name), line, "memories", path, header=written([columns]))
 
 
 def _parse_fact(row: dict[str, Any]) -> MemoryRead:
@@ -266,27 +257,27 @@ def _read_relations(path: Path, progress: Progress) -> ParsedInput:
 
 
 FORMAT = (
-    described(
+    format.described(
         __file__,
         "memories-jsonl",
-        rows_with(*REQUIRED),
+        format.rows_with(*REQUIRED),
         partial(_read_objects, "memories-jsonl", read_memory, unread),
-        dataset=objects_writer("memories", as_row, parse_memory, place=1),
+        dataset=format.objects_writer("memories", as_row, parse_memory, place=1),
     ),
-    described(
+    format.described(
         __file__,
         "memories-csv",
         lambda sample: any({*REQUIRED} <= {*_columns(names)} for names in headers(sample.header)),
         _read_csv,
-        dataset=DatasetWriter(_write_csv, ("memories",), place=2),
+        dataset=format.DatasetWriter(_write_csv, ("memories",), place=2),
     ),
-    described(
+    format.described(
         __file__,
         "facts-jsonl",
-        rows_with(*PARTS, without="content"),
+        format.rows_with(*PARTS, without="content"),
         partial(_read_objects, "facts-jsonl", _parse_fact, _unread_of_fact),
     ),
-    described(
+    format.described(
         __file__,
         "messages-jsonl",
         lambda sample: sum(map(_is_message, sample.rows)) * 2 > len(sample.rows),
@@ -297,11 +288,11 @@ FORMAT = (
             lambda row: [name for name in unread(row) if name not in (*SPEAKERS, *SAID)],
         ),
     ),
-    described(
+    format.described(
         __file__,
         "relations-jsonl",
-        rows_with("source_id", "target_id"),
+        format.rows_with("source_id", "target_id"),
         _read_relations,
-        dataset=objects_writer("relations", relation_row, parse_relation, place=3),
+        dataset=format.objects_writer("relations", relation_row, parse_relation, place=3),
     ),
 )

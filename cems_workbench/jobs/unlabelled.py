@@ -23,19 +23,13 @@ from cems_workbench.jobs.scoring import score_evidence
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Progress, silent
+from cems_workbench.tuning import unlabelled
 from cems_workbench.tuning.holdout import Gain, gain
 from cems_workbench.tuning.objective import parse_goal
 from cems_workbench.tuning.optimizer import unwatched
 from cems_workbench.tuning.scorer import BatchScorer, Score
 from cems_workbench.tuning.space import replaced
 from cems_workbench.tuning.tune import WatchFactory
-from cems_workbench.tuning.unlabelled import (
-    ListTrust,
-    candidate_lists,
-    has_reference_reranker,
-    list_trust,
-    with_one_list,
-)
 
 if TYPE_CHECKING:
     from cems_workbench.store import Store
@@ -56,7 +50,7 @@ def unlabelled_selection(query_set: str, store: Store, only_project: bool = Fals
 
 def with_reference_reranker(config: PipelineConfig) -> PipelineConfig:
     """The config with the reranker whose order replaces judgments: its own, or the packaged one if that is unsuitable."""
-    return config if has_reference_reranker(config) else with_values(config, PACKAGED_RERANKER)
+    return config if unlabelled.has_reference_reranker(config) else with_values(config, PACKAGED_RERANKER)
 
 
 def gather_reference(
@@ -70,7 +64,7 @@ def gather_reference(
     evidence = read_evidence(config, selection, resources)
     if evidence is None:
         raise InputError(f"{config.name}: its evidence could not be gathered")
-    heads = [_head_of(asking, name) for name in candidate_lists(config)]
+    heads = [_head_of(asking, name) for name in unlabelled.candidate_lists(config)]
     score_evidence(evidence, [asking, *heads], resources, progress)
 
 
@@ -93,12 +87,12 @@ def _head_of(config: PipelineConfig, source: str) -> PipelineConfig:
     """The config with one list, whose head its reranker reads."""
     reading = {"rerank.backend": config.rerank.backend, "rerank.depth": RERANKED_PER_LIST, "rerank.skip_if_few": False}
     reading |= {"rerank.expected_misses": None}
-    return replaced(with_one_list(config, source), reading | {"name": f"{config.name}, {source} list"})
+    return replaced(unlabelled.with_one_list(config, source), reading | {"name": f"{config.name}, {source} list"})
 
 
-def trust_in_lists(data: tuning.TuningData, measure: str = "nDCG@10", seed: int = 0) -> Sequence[ListTrust]:
+def trust_in_lists(data: tuning.TuningData, measure: str = "nDCG@10", seed: int = 0) -> Sequence[unlabelled.ListTrust]:
     """The figures of each list of the baseline without judgments."""
-    return list_trust(data.batch, data.baseline, data.stands_in, parse_goal([measure]).objectives[0], seed)
+    return unlabelled.list_trust(data.batch, data.baseline, data.stands_in, parse_goal([measure]).objectives[0], seed)
 
 
 def by_judgments(

@@ -14,19 +14,9 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
+from cems_workbench import records
 from cems_workbench.errors import StoreError, counted
 from cems_workbench.progress import Progress
-from cems_workbench.records import (
-    WHOLE_STORE,
-    Chunk,
-    GradeScale,
-    Memory,
-    ParsedInput,
-    Query,
-    Relation,
-    RowError,
-    TextRule,
-)
 from cems_workbench.store import (
     chunks,
     language,
@@ -78,7 +68,7 @@ class ImportOptions:
     """
 
     query_set: str | None = None
-    scale: GradeScale | None = None
+    scale: records.GradeScale | None = None
     when: datetime | None = None
     match: Match = "relaxed"
     grades: Mapping[str, int] | None = None
@@ -98,7 +88,7 @@ class ImportOptions:
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name != "when" and value not in (each.default, {}):
-                found[each.name] = str(value) if isinstance(value, GradeScale) else value
+                found[each.name] = str(value) if isinstance(value, records.GradeScale) else value
         return found
 
 
@@ -121,7 +111,7 @@ class ImportReport:
     judgments: RowCounts = NO_ROWS
     chunks: RowCounts = NO_ROWS
     answers: RowCounts = NO_ROWS
-    errors: tuple[RowError, ...] = ()
+    errors: tuple[records.RowError, ...] = ()
     notes: tuple[str, ...] = ()
     content_version: int = 0
     query_sets: tuple[QuerySet, ...] = ()
@@ -141,7 +131,7 @@ class ImportReport:
 def import_input(
     database: Database,
     team: TeamTables,
-    parsed: ParsedInput,
+    parsed: records.ParsedInput,
     progress: Progress,
     options: ImportOptions = DEFAULT_OPTIONS,
 ) -> ImportReport:
@@ -201,12 +191,12 @@ class _Import:
     report: ImportReport
     known: set[str]
 
-    def __init__(self, parsed: ParsedInput, options: ImportOptions, rule: TextRule) -> None:
+    def __init__(self, parsed: records.ParsedInput, options: ImportOptions, rule: records.TextRule) -> None:
         self.parsed, self.options, self.rule = parsed, options, rule
         self.when, self.name = options.when or datetime.now(UTC), options.query_set or set_name(parsed.source)
         self.file = Path(parsed.source).name
         self.recorder = Recorder(parsed, options.recorded(), self.when)
-        self.clashes, self.problems = _Clashes(parsed, options.replace), list[RowError]()
+        self.clashes, self.problems = _Clashes(parsed, options.replace), list[records.RowError]()
 
     def leave_others(self, team: TeamTables) -> None:
         """Leave out the answers to queries that have other words in the store."""
@@ -216,7 +206,7 @@ class _Import:
         for answer in self.parsed.answers:
             if answer.qid in other:
                 self.problems.append(
-                    RowError(self.parsed.source, answer.row, _other_words(answer.qid, "answer"), "qid")
+                    records.RowError(self.parsed.source, answer.row, _other_words(answer.qid, "answer"), "qid")
                 )
         self.parsed = replace(
             self.parsed, answers=tuple(answer for answer in self.parsed.answers if answer.qid not in other)
@@ -231,7 +221,7 @@ class _Import:
     def put_own(
         self,
         cursor: duckdb.DuckDBPyConnection,
-        rows: Sequence[Memory],
+        rows: Sequence[records.Memory],
         staged: pa.Table,
         before: RowCounts,
         progress: Progress,
@@ -276,7 +266,7 @@ class _Import:
         )
 
     def _put_chunks(self, cursor: duckdb.DuckDBPyConnection) -> RowCounts:
-        rows: Numbered[Chunk] = _distinct(self.parsed, "chunks", attrgetter("memory_id", "seq"), self.problems)
+        rows: Numbered[records.Chunk] = _distinct(self.parsed, "chunks", attrgetter("memory_id", "seq"), self.problems)
         if not rows:
             return RowCounts()
         known = memories.known_ids(cursor, list({chunk.memory_id for _, chunk in rows}))
@@ -291,7 +281,7 @@ class _Import:
         return counts
 
     def _put_relations(self, cursor: duckdb.DuckDBPyConnection) -> RowCounts:
-        rows: Numbered[Relation] = _distinct(
+        rows: Numbered[records.Relation] = _distinct(
             self.parsed, "relations", attrgetter("source_id", "target_id", "kind"), self.problems
         )
         if not rows:
@@ -361,7 +351,7 @@ class _Import:
             queue=(self.options.queue or "") if parsed.extra.get("pairs") else "",
         )
 
-    def _rescaled(self, session: Session, parsed: ParsedInput, stated: StatedScale) -> list[QuerySet]:
+    def _rescaled(self, session: Session, parsed: records.ParsedInput, stated: StatedScale) -> list[QuerySet]:
         """Give the set of judged queries that the store has the stated scale; returns the set if that changes it. Raises InputError."""
         judged = {judgment.qid for judgment in parsed.judgments}
         name = scales.judged_set(session, judged, self.options.query_set, stated)
@@ -369,14 +359,16 @@ class _Import:
         after = scales.change(session, name, stated, self.when)
         return [after] if before is None or before.digest != after.digest else []
 
-    def _put_in_sets(self, session: Session, asked: Sequence[Query], scale: GradeScale | None) -> list[QuerySet]:
+    def _put_in_sets(
+        self, session: Session, asked: Sequence[records.Query], scale: records.GradeScale | None
+    ) -> list[QuerySet]:
         """Put the queries into the set, and update the other sets that contain them; returns the changed sets."""
         before = {each.name: each.digest for each in query_sets.latest(session)}
         put = query_sets.put(session, self.name, {self.file: asked}, self.when, scale)
         changed = (put, *query_sets.follow_queries(session, self.when))
         return [each for each in changed if before.get(each.name) != each.digest]
 
-    def _no_longer_in(self, session: Session, members: Sequence[Query]) -> list[str]:
+    def _no_longer_in(self, session: Session, members: Sequence[records.Query]) -> list[str]:
         """A note on the queries that a set loses: those of the input before it that has the same file name, be it another file."""
         kept = {query.qid for query in members}
         gone = [
@@ -392,9 +384,9 @@ class _Import:
             f"there: {shown}; --query-set NAME puts a file into another set"
         ]
 
-    def _about_scales(self, session: Session, parsed: ParsedInput) -> list[str]:
+    def _about_scales(self, session: Session, parsed: records.ParsedInput) -> list[str]:
         """The scale of each set of the judged queries if one was stated, and what to know of it."""
-        of_sets: dict[str, GradeScale] = {}
+        of_sets: dict[str, records.GradeScale] = {}
         for each in query_sets.scales_of(session, list({judgment.qid for judgment in parsed.judgments})).values():
             of_sets |= each
         stated = self.options.stated
@@ -406,7 +398,7 @@ class _Import:
         remarks = [line for name, scale in of_sets.items() for line in scales.remarks(name, scale)]
         return capped([*said, *remarks], "more notes on scales")
 
-    def _queue_of_pairs(self, session: Session, parsed: ParsedInput) -> list[str]:
+    def _queue_of_pairs(self, session: Session, parsed: records.ParsedInput) -> list[str]:
         """Make a labelling queue of the pairs without a judgment, if the import asks for one; a note on it, or on how to get it."""
         pairs = list(dict.fromkeys(parsed.extra.get("pairs", ())))
         qids = queries.known_qids(session, list({qid for qid, _ in pairs})) if pairs else set()
@@ -436,7 +428,7 @@ class _Import:
 class _Clashes:
     """The rows of an input that would replace what another file, a live source or an edit brought."""
 
-    def __init__(self, parsed: ParsedInput, replace: bool) -> None:
+    def __init__(self, parsed: records.ParsedInput, replace: bool) -> None:
         self.replace = replace
         self._parsed = parsed
         self._brought_by: dict[tuple[str, str], str] = {}
@@ -465,7 +457,7 @@ class _Clashes:
     def of(self, kind: str) -> set[str]:
         return {key for each, key in self._brought_by if each == kind}
 
-    def errors(self) -> list[RowError]:
+    def errors(self) -> list[records.RowError]:
         found = []
         for kind in ("memories", "chunks", "queries"):
             if keys := self.of(kind):
@@ -476,7 +468,7 @@ class _Clashes:
                         what = {"memories": "memory", "queries": "query"}.get(kind, "the chunks of memory")
                         who = self._brought_by[kind, key]
                         reason = f"would replace {what} {key!r}, which {who} brought; --replace takes this row"
-                        found.append(RowError(self._parsed.source, number, reason))
+                        found.append(records.RowError(self._parsed.source, number, reason))
         return found
 
     def summary(self) -> list[str]:
@@ -499,7 +491,9 @@ def _without_blanks(names: Iterable[str], known: Collection[str]) -> dict[str, s
     return {name: name.strip() for name in names if name not in known and name.strip() in known}
 
 
-def _renamed(parsed: ParsedInput, field: Literal["qid", "memory_id"], meant: Mapping[str, str]) -> ParsedInput:
+def _renamed(
+    parsed: records.ParsedInput, field: Literal["qid", "memory_id"], meant: Mapping[str, str]
+) -> records.ParsedInput:
     """The input with the ids of the store in its judgments and pairs, by the names there."""
     if not meant:
         return parsed
@@ -511,30 +505,32 @@ def _renamed(parsed: ParsedInput, field: Literal["qid", "memory_id"], meant: Map
     return replace(parsed, judgments=judgments, extra={**parsed.extra, "pairs": pairs})
 
 
-def _without_judgments(parsed: ParsedInput, other: Collection[str], problems: list[RowError]) -> ParsedInput:
+def _without_judgments(
+    parsed: records.ParsedInput, other: Collection[str], problems: list[records.RowError]
+) -> records.ParsedInput:
     """The input without judgments of queries that have other words in the store."""
     if not other:
         return parsed
     rows = parsed.numbered("judgments")
     problems += [
-        RowError(parsed.source, number, _other_words(row.qid, "judgment"), "qid")
+        records.RowError(parsed.source, number, _other_words(row.qid, "judgment"), "qid")
         for number, row in rows
         if row.qid in other
     ]
     return parsed.with_rows(judgments=[(number, row) for number, row in rows if row.qid not in other])
 
 
-def _by_row(*errors: Sequence[RowError]) -> tuple[RowError, ...]:
+def _by_row(*errors: Sequence[records.RowError]) -> tuple[records.RowError, ...]:
     return tuple(sorted((each for some in errors for each in some), key=lambda error: (error.source, error.row)))
 
 
-def _contradicted(session: Session, parsed: ParsedInput) -> list[str]:
+def _contradicted(session: Session, parsed: records.ParsedInput) -> list[str]:
     """A line for each query of the input that is marked unanswerable and has a relevant memory: the judgment counts."""
     qids = {query.qid for query in parsed.queries} | {judgment.qid for judgment in parsed.judgments}
     rows = session.rows(
         "SELECT q.qid, j.memory_id, j.grade, j.judge FROM queries AS q JOIN judgments AS j ON j.qid = q.qid "
-        f"WHERE q.qid IN (SELECT unnest(?::text[])) AND j.memory_id <> '{WHOLE_STORE}' AND (q.answerable = FALSE OR EXISTS "
-        f"(SELECT 1 FROM judgments AS s WHERE s.qid = j.qid AND s.memory_id = '{WHOLE_STORE}' AND s.grade = 0)) "
+        f"WHERE q.qid IN (SELECT unnest(?::text[])) AND j.memory_id <> '{records.WHOLE_STORE}' AND (q.answerable = FALSE OR EXISTS "
+        f"(SELECT 1 FROM judgments AS s WHERE s.qid = j.qid AND s.memory_id = '{records.WHOLE_STORE}' AND s.grade = 0)) "
         "ORDER BY q.qid, j.memory_id, j.grade, j.judge",
         [list(qids)],
     )
@@ -556,9 +552,9 @@ def set_name(source: str) -> str:
     return f"{folder}-{stem}" if folder and stem.isdigit() else stem
 
 
-def _batches(rows: Sequence[Memory]) -> list[Sequence[Memory]]:
+def _batches(rows: Sequence[records.Memory]) -> list[Sequence[records.Memory]]:
     """Slices limited in rows and characters, so that progress is visible and a batch fits in memory twice."""
-    batches: list[Sequence[Memory]] = []
+    batches: list[Sequence[records.Memory]] = []
     start = chars = 0
     for position, memory in enumerate(rows):
         # `chars`: otherwise a text above the limit would leave an empty batch before it.
@@ -569,8 +565,8 @@ def _batches(rows: Sequence[Memory]) -> list[Sequence[Memory]]:
     return [*batches, rows[start:]]
 
 
-def _unknown(source: str, row: int, field: str, name: str) -> RowError:
-    return RowError(source, row, f"no memory {name!r} in the store; import it first", field)
+def _unknown(source: str, row: int, field: str, name: str) -> records.RowError:
+    return records.RowError(source, row, f"no memory {name!r} in the store; import it first", field)
 
 
 def _rows(numbered: Numbered[Row]) -> list[Row]:
@@ -578,7 +574,7 @@ def _rows(numbered: Numbered[Row]) -> list[Row]:
 
 
 def _distinct(
-    parsed: ParsedInput, kind: str, key: Callable[[Row], Hashable], problems: list[RowError]
+    parsed: records.ParsedInput, kind: str, key: Callable[[Row], Hashable], problems: list[records.RowError]
 ) -> Numbered[Row]:
     """The first row of each key of one kind; a later, different one is reported, an identical one is not. Rows are
     numbered by `parsed.extra["rows"][kind]` (line numbers, if the reader has them), otherwise by position."""
@@ -593,5 +589,5 @@ def _distinct(
         # Identity first: most keys occur once, and comparing long rows takes time.
         if same is not row and same != row:
             reason = f"{name!r} is already in row {earlier} with other values; the first is kept"
-            problems.append(RowError(parsed.source, number, reason))
+            problems.append(records.RowError(parsed.source, number, reason))
     return list(first.values())

@@ -18,19 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cems_workbench import records
 from cems_workbench.errors import StoreError
-from cems_workbench.records import (
-    DEFAULT_TEXT_RULE,
-    DELETED_MARK,
-    OWN_TEXT,
-    Chunk,
-    EmbeddedText,
-    Relation,
-    TakenChunk,
-    TakenMemory,
-    TextEscape,
-    TextRule,
-)
 from cems_workbench.store import memories, relations
 from cems_workbench.store import rows as tables
 from cems_workbench.store.chunks import given_tables, put_given
@@ -143,20 +132,20 @@ class SampleText:
     content: str
     title: str | None
     vector: NDArray[np.float32]
-    embedded: Mapping[str, EmbeddedText]
+    embedded: Mapping[str, records.EmbeddedText]
 
     def of(self, form: str) -> str:
         """The text of this name; the content if this row has none of it."""
         return embedded_as(form, self.embedded, self.title).of(self.content)
 
 
-def embedded_as(form: str, embedded: Mapping[str, EmbeddedText], title: str | None) -> EmbeddedText:
+def embedded_as(form: str, embedded: Mapping[str, records.EmbeddedText], title: str | None) -> records.EmbeddedText:
     """The text of this name, of a row with these texts and title; the content alone if the row has none of that name."""
     if form in TITLE_FORMS and title:
-        return EmbeddedText(title + TITLE_FORMS[form])
+        return records.EmbeddedText(title + TITLE_FORMS[form])
     if form in PREFIX_FORMS:
-        return EmbeddedText(PREFIX_FORMS[form])
-    return embedded.get(form) or EmbeddedText()
+        return records.EmbeddedText(PREFIX_FORMS[form])
+    return embedded.get(form) or records.EmbeddedText()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +176,7 @@ class ImportRows:
     markers: pa.Table
 
     @classmethod
-    def of(cls, taken: Sequence[TakenMemory], rule: TextRule = DEFAULT_TEXT_RULE) -> ImportRows:
+    def of(cls, taken: Sequence[records.TakenMemory], rule: records.TextRule = records.DEFAULT_TEXT_RULE) -> ImportRows:
         """Rows by the store's text `rule`. Chunks are numbered from 0 in the order of the source's numbers; a memory
         without chunks is marked, so that it is not chunked."""
         sha = cache(tables.text_sha)  # a document of one chunk has the same text twice
@@ -196,7 +185,11 @@ class ImportRows:
         chunks, cut = given_tables(
             {
                 each.memory.id: [
-                    (Chunk(each.memory.id, i, chunk.text, chunk.start), chunk.titled, sha(_searched(each, chunk, rule)))
+                    (
+                        records.Chunk(each.memory.id, i, chunk.text, chunk.start),
+                        chunk.titled,
+                        sha(_searched(each, chunk, rule)),
+                    )
                     for i, chunk in enumerate(_ordered(each))
                 ]
                 for each in taken
@@ -205,7 +198,7 @@ class ImportRows:
         )
         return cls(
             ids=ids,
-            kept=[each.memory.id for each in taken if not each.marker.startswith(DELETED_MARK)],
+            kept=[each.memory.id for each in taken if not each.marker.startswith(records.DELETED_MARK)],
             # ASCII text has as many bytes as characters, and need not be encoded.
             sizes=np.array([len(text) if text.isascii() else len(text.encode()) for text in texts], np.int64),
             memories=memories.staging([each.memory for each in taken], sha, rule),
@@ -404,7 +397,7 @@ class Sources:
                 "(SELECT memory_id FROM source_rows WHERE (marker IS NULL OR starts_with(marker, ?)) AND memory_id IN "
                 "(SELECT unnest(?))) RETURNING id"
             )
-            kept = [tables.next_version(cursor), DELETED_MARK, rows.kept]
+            kept = [tables.next_version(cursor), records.DELETED_MARK, rows.kept]
             restored = tables.column(cursor, restore, kept) if existing else []
             put_given(cursor, rows.chunks, rows.cut, new=not existing)
             _write_vectors(cursor, rows.vectors, existing)
@@ -428,7 +421,7 @@ class Sources:
         expired, deleted = self._database.rows(
             "SELECT count(*) FILTER (m.deleted_at IS NULL AND m.valid_until <= ?), count(*) FILTER (starts_with(s.marker, ?)) "
             "FROM source_rows AS s JOIN memories AS m ON m.id = s.memory_id WHERE s.source_id = ? AND s.marker IS NOT NULL",
-            [tables.to_naive(when), DELETED_MARK, source_id],
+            [tables.to_naive(when), records.DELETED_MARK, source_id],
         )[0]
         return int(expired), int(deleted)
 
@@ -460,7 +453,9 @@ class Sources:
             self._hidden.update(deleted)
         return len(deleted)
 
-    def put_relations(self, source_id: int, edges: Iterable[Sequence[Relation]]) -> tuple[tables.RowCounts, int]:
+    def put_relations(
+        self, source_id: int, edges: Iterable[Sequence[records.Relation]]
+    ) -> tuple[tables.RowCounts, int]:
         """Replace the relations of a source; returns counts, and how many were deleted."""
         added = updated = total = 0
         seen: list[pa.Table] = []
@@ -640,7 +635,7 @@ def embedded_texts(cursor: duckdb.DuckDBPyConnection, parts: Sequence[TextPart])
     ).fetchall()
     own = {entry_id(memory_id, seq): _read_texts(texts) for memory_id, seq, texts in rows}
     # An edited content may be cut otherwise than the source did.
-    first: dict[str, Mapping[str, EmbeddedText]] = {}
+    first: dict[str, Mapping[str, records.EmbeddedText]] = {}
     for (memory_id, _), texts in own.items():
         if forms[memory_id] in texts:
             first.setdefault(memory_id, texts)
@@ -650,17 +645,17 @@ def embedded_texts(cursor: duckdb.DuckDBPyConnection, parts: Sequence[TextPart])
         if form == CONTENT and AROUND in (around := own.get((part.id[0], None), {})):
             return around[AROUND].of(part.content)
         # A chunk that is cut here has its title before it as the chunk rule says.
-        if form in (None, OWN_TEXT) or (form == CONTENT and part.id[1] is not None):
+        if form in (None, records.OWN_TEXT) or (form == CONTENT and part.id[1] is not None):
             return part.text
-        texts: Mapping[str, EmbeddedText] = own.get(part.id, {})
+        texts: Mapping[str, records.EmbeddedText] = own.get(part.id, {})
         texts = texts if form in texts else first.get(part.id[0], {})
         return embedded_as(form, texts, part.title).of(part.content)
 
     return [text_of(part) for part in parts]
 
 
-def _read_texts(texts: str | None) -> dict[str, EmbeddedText]:
-    return {} if texts is None else {name: EmbeddedText(*values) for name, values in json.loads(texts).items()}
+def _read_texts(texts: str | None) -> dict[str, records.EmbeddedText]:
+    return {} if texts is None else {name: records.EmbeddedText(*values) for name, values in json.loads(texts).items()}
 
 
 def as_vector(blob: bytes) -> NDArray[np.float32]:
@@ -738,16 +733,16 @@ def _record(row: tuple[Any, ...], counts: tuple[int, int]) -> SourceRecord:
     )
 
 
-def _searched(taken: TakenMemory, chunk: TakenChunk, rule: TextRule) -> str:
+def _searched(taken: records.TakenMemory, chunk: records.TakenChunk, rule: records.TextRule) -> str:
     return chunk_text(taken.memory, chunk.text, rule) if chunk.titled else chunk.text
 
 
-def _ordered(taken: TakenMemory) -> list[TakenChunk]:
+def _ordered(taken: records.TakenMemory) -> list[records.TakenChunk]:
     return sorted(taken.chunks, key=lambda chunk: chunk.seq)
 
 
 def _vectors(
-    taken: Sequence[TakenMemory], sha: Callable[[str], str], rule: TextRule
+    taken: Sequence[records.TakenMemory], sha: Callable[[str], str], rule: records.TextRule
 ) -> Iterator[tuple[str, int, int | None, str, NDArray[np.float32]]]:
     for each in taken:
         if each.vector is not None and not each.chunks:
@@ -778,21 +773,21 @@ def _vectors_table(rows: Sequence[tuple[str, int, int | None, str, NDArray[np.fl
     return keys.append_column("vector", blobs).append_column("length", pa.array(lengths, pa.float32()))
 
 
-def _around(taken: TakenMemory) -> dict[str, EmbeddedText]:
+def _around(taken: records.TakenMemory) -> dict[str, records.EmbeddedText]:
     """What the only chunk of a memory has around its content, as LangGraph's whole value; nothing if the content is not in it once."""
     content, text = taken.memory.content, taken.chunks[0].text
     if len(taken.chunks) > 1 or text == content or len(text) - len(content) > MAX_AROUND_CHARS:
         return {}
     # In JSON any other content would have to be escaped, whatever this one is.
-    escapes: tuple[TextEscape, ...] = ("json", "ascii_json") if text.startswith(("{", "[")) else ("",)
+    escapes: tuple[records.TextEscape, ...] = ("json", "ascii_json") if text.startswith(("{", "[")) else ("",)
     for escape in escapes:
-        before, found, after = text.partition(EmbeddedText(escape=escape).of(content))
+        before, found, after = text.partition(records.EmbeddedText(escape=escape).of(content))
         if found and found not in after:
-            return {AROUND: EmbeddedText(before, after, escape)}
+            return {AROUND: records.EmbeddedText(before, after, escape)}
     return {}
 
 
-def _texts_table(taken: Sequence[TakenMemory]) -> pa.Table:
+def _texts_table(taken: Sequence[records.TakenMemory]) -> pa.Table:
     rows = []
     for each in taken:
         own = enumerate(chunk.embedded for chunk in _ordered(each))
@@ -833,6 +828,6 @@ def _write_vectors(cursor: duckdb.DuckDBPyConnection, table: pa.Table, existing:
         cursor.execute("INSERT INTO source_vectors BY NAME SELECT * FROM staged_vectors")
 
 
-def _keys(edges: Sequence[Relation]) -> pa.Table:
+def _keys(edges: Sequence[records.Relation]) -> pa.Table:
     columns = "source_id string, target_id string, kind string"
     return tables.table_of(columns, [(edge.source_id, edge.target_id, edge.kind) for edge in edges])

@@ -21,14 +21,7 @@ from cems_workbench.ui.inspect.variants import draw_switches
 from cems_workbench.ui.kit.html import excerpt, plain
 from cems_workbench.ui.kit.tables import Column, draw_table, short_id
 from cems_workbench.ui.kit.views import View
-from workbench_inspect.leave_one_out import (
-    Effect,
-    VariantPart,
-    VariantToggle,
-    component_effects,
-    leave_one_variant_out,
-    variant_parts,
-)
+from workbench_inspect import leave_one_out
 
 HELP = (
     "Each component is disabled alone and the query is replayed. Reversed is the share of result pairs that change their order, "
@@ -47,7 +40,7 @@ def draw_effects(context: InspectContext) -> None:
     trace, relevant = context.trace, context.relevant
     effects = context.remembered(
         "effective_weights",
-        lambda _: component_effects(trace.evidence, trace.config, relevant, context.variants_off),
+        lambda _: leave_one_out.component_effects(trace.evidence, trace.config, relevant, context.variants_off),
         tuple(sorted(relevant)),
     )
     if not trace.results or not effects:
@@ -63,7 +56,7 @@ def draw_effects(context: InspectContext) -> None:
     st.caption(f"For the first {target_rank(trace.config)} results, with each component disabled alone.")
 
 
-def _relevant(effect: Effect) -> str:
+def _relevant(effect: leave_one_out.Effect) -> str:
     now, without = (str(rank) if rank else "–" for rank in (effect.rank_now, effect.rank_without))
     return now if now == without else f"{now} → {without}"
 
@@ -74,7 +67,7 @@ def _rounded(share: float | None) -> float | None:
 
 EFFECTIVE = "A list's pairs reversed, as a share of all lists"
 NOMINAL = "A list's weight × its variant's weight, as a share of all lists"
-COLUMNS: list[Column[Effect]] = [
+COLUMNS: list[Column[leave_one_out.Effect]] = [
     Column("part", lambda effect: list_label(effect.part.name), 116),
     Column("stage", lambda effect: effect.part.stage, 72, help="Stage of the component"),
     Column("nominal", lambda effect: _rounded(effect.nominal), 96, "percent", NOMINAL, bar=1, colour="#7B848D"),
@@ -93,7 +86,7 @@ VARIANT_HELP = (
     "Each row is one replay without that variant’s lists (with them, if it is disabled), compared with the results above. Contributions "
     "has what each gave each candidate."
 )
-Ablation = tuple[VariantPart, VariantToggle]
+Ablation = tuple[leave_one_out.VariantPart, leave_one_out.VariantToggle]
 SHARE = "Its part of the results’ fused scores, before rerank and adjust; the rest is bonuses and other lists"
 RBO = "Rank-biased overlap with the present results, p 0.9: 1 identical; changes at the top weigh more"
 VARIANTS: list[Column[Ablation]] = [
@@ -115,7 +108,9 @@ def draw_expansion(context: InspectContext) -> None:
     if len(trace.evidence.variants) < 2:
         return
     st.markdown("## Without each of them", help=VARIANT_HELP)
-    rows = list(zip(variant_parts(trace, off), leave_one_variant_out(trace, off), strict=True))
+    rows = list(
+        zip(leave_one_out.variant_parts(trace, off), leave_one_out.leave_one_variant_out(trace, off), strict=True)
+    )
     draw_table(rows, VARIANTS, most=len(rows), key="inspect:expansion:ablation")
 
 

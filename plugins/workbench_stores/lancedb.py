@@ -30,16 +30,8 @@ import pyarrow as pa
 from cems_workbench.errors import InputError, suggestion
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS
 from cems_workbench.formats.base.payload import Payload
+from cems_workbench.sources import collection
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.collection import (
-    SCORES,
-    ClientHit,
-    ClientQuery,
-    CollectionClient,
-    CollectionSource,
-    RefusedTextError,
-    Row,
-)
 from cems_workbench.sources.connect import ask, check_options
 from cems_workbench.sources.source import Distance, ListName, Setting, SourceError, SourceInfo, Trial, Vector
 
@@ -67,13 +59,13 @@ DEFAULT_NPROBES = 20
 """LanceDB's own, for a search that names none."""
 
 
-def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> CollectionSource:
+def open_address(address: Address, mapping: Mapping[str, Any] | None, timeout: float) -> collection.CollectionSource:
     """Open a table. Raises InputError if it does not exist, or an option or a mapping does not fit, and SourceError."""
     check_options(address, OPTIONS)
-    return CollectionSource(address, mapping, timeout, LanceTable)
+    return collection.CollectionSource(address, mapping, timeout, LanceTable)
 
 
-class LanceTable(CollectionClient):
+class LanceTable(collection.CollectionClient):
     """A table of LanceDB."""
 
     def __init__(self, address: Address, timeout: float) -> None:
@@ -152,7 +144,7 @@ class LanceTable(CollectionClient):
     def lists(self) -> tuple[ListName, ...]:
         return ("vector", "sparse", "source_hybrid") if self._text_columns() else ("vector",)
 
-    def sample(self, rows: int) -> Sequence[Row]:
+    def sample(self, rows: int) -> Sequence[collection.Row]:
         self._latest()
         query = self._table.search().select(self._columns)
         if self._id == ROW_ID:
@@ -177,12 +169,12 @@ class LanceTable(CollectionClient):
                 page.append((row_id, payload))
             yield page
 
-    def take(self, ids: Sequence[str]) -> Sequence[Row]:
+    def take(self, ids: Sequence[str]) -> Sequence[collection.Row]:
         numbers = [self._row_ids[each] for each in ids]
         query = self._frozen.take_row_ids(numbers).with_row_id()
         return self._rows(query.select([*self._columns, self._vector]).to_arrow())
 
-    def search(self, query: ClientQuery) -> Sequence[ClientHit]:
+    def search(self, query: collection.ClientQuery) -> Sequence[collection.ClientHit]:
         table = self._latest()
         if query.name != "vector" and (query.trial.settings or query.trial.exact):
             raise SourceError(f"{self._address.plain}: only its vector list takes settings and an exact search")
@@ -218,13 +210,13 @@ class LanceTable(CollectionClient):
             if query.name == "vector" or not str(error).startswith(REFUSED):
                 raise
             # A text wholly in double quotes is a phrase, and an index without positions has none.
-            raise RefusedTextError(f"LanceDB refuses this text: {self.reason(error)}") from None
-        scored = SCORES[self._distance()] if query.name == "vector" else float
+            raise collection.RefusedTextError(f"LanceDB refuses this text: {self.reason(error)}") from None
+        scored = collection.SCORES[self._distance()] if query.name == "vector" else float
         numbers = [float(row[score]) for row in found]
         if vectors and _doubled(numbers, [row.pop(self._vector) for row in found], query.vector):
             numbers = [number / 2 for number in numbers]
         return [
-            ClientHit(str(row[self._id]), {name: row[name] for name in row if name != score}, scored(number))
+            collection.ClientHit(str(row[self._id]), {name: row[name] for name in row if name != score}, scored(number))
             for row, number in zip(found, numbers, strict=True)
         ]
 
@@ -243,7 +235,7 @@ class LanceTable(CollectionClient):
         self._table.checkout_latest()
         return self._table
 
-    def _rows(self, found: pa.Table) -> list[Row]:
+    def _rows(self, found: pa.Table) -> list[collection.Row]:
         vectors: Sequence[Vector | None] = [None] * found.num_rows
         if self._vector in found.column_names:
             vectors = _vectors(found.column(self._vector))
@@ -253,7 +245,7 @@ class LanceTable(CollectionClient):
         rows = []
         for row_id, payload, vector in zip(ids, payloads, vectors, strict=True):
             payload.pop(self._id, None)
-            rows.append(Row(str(row_id), _unpacked(payload), None, vector))
+            rows.append(collection.Row(str(row_id), _unpacked(payload), None, vector))
         return rows
 
     def _asked_columns(self, paths: Sequence[str]) -> list[str]:

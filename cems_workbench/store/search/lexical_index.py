@@ -24,17 +24,9 @@ from numpy.typing import NDArray
 
 from cems_workbench.records import ENGLISH
 from cems_workbench.store.filter import ANY, Filter
+from cems_workbench.store.search import entries
 from cems_workbench.store.search.columns import Column
 from cems_workbench.store.search.directory import Segment
-from cems_workbench.store.search.entries import (
-    ChunkHits,
-    Document,
-    Hits,
-    best_per_memory,
-    search_visible,
-    sort_key,
-    truncate_to_memories,
-)
 from cems_workbench.store.search.lexical_segment import LexicalSegment, SegmentDraft
 from cems_workbench.store.search.segments import LiveSegment, live_segment
 from cems_workbench.store.search.tokenizer import Language, tokenize
@@ -91,7 +83,7 @@ class LexicalIndex:
             self._weighted = dict([*self._weighted.items(), ((k1, b), found)][-MAX_WEIGHTED:])
         return found
 
-    def replaced(self, memory_id: str, document: Document | None) -> LexicalIndex:
+    def replaced(self, memory_id: str, document: entries.Document | None) -> LexicalIndex:
         """This index as it would be with `document` instead of the memory of that id, or without it if None; nothing is written."""
         segments = []
         for part in self._segments:
@@ -134,17 +126,17 @@ class LexicalIndex:
             found = self._frequencies[term] = sum(part.frequency(term) for part in self._parts)
         return found
 
-    def search(self, query: str, k: int, where: Filter = ANY) -> Hits:
+    def search(self, query: str, k: int, where: Filter = ANY) -> entries.Hits:
         """(memory id, BM25 score > 0) of the k best memories for the terms of `query`, each by its best chunk; best first, ties by id."""
-        return best_per_memory(self.search_chunks(query, k, where))
+        return entries.best_per_memory(self.search_chunks(query, k, where))
 
-    def search_chunks(self, query: str, k: int, where: Filter = ANY) -> ChunkHits:
+    def search_chunks(self, query: str, k: int, where: Filter = ANY) -> entries.ChunkHits:
         """(memory id, BM25 score > 0, chunk) of the best chunks, as many as cover k memories. Best first, ties by id
         and chunk."""
         terms = self._terms(query)
         if not terms or k <= 0:
             return []
-        return search_visible(lambda depth: self._best(terms, depth, where), k, self.hidden)
+        return entries.search_visible(lambda depth: self._best(terms, depth, where), k, self.hidden)
 
     def rank_of(self, query: str, memory_id: str, where: Filter = ANY) -> TextRank | None:
         """The rank of a memory among all hits of `search_chunks`, without building the list; None if it is not a hit."""
@@ -205,12 +197,14 @@ class LexicalIndex:
         df = self.document_frequency(term)
         return np.float32(log(1 + (self.document_count - df + 0.5) / (df + 0.5))) if df else None
 
-    def _best(self, terms: Terms, k: int, where: Filter) -> ChunkHits:
-        hits: ChunkHits = []
+    def _best(self, terms: Terms, k: int, where: Filter) -> entries.ChunkHits:
+        hits: entries.ChunkHits = []
         for part in self._parts:
             hits += part.best(terms, k, where, self.mean_length)
         if len(self._parts) > 1:
-            hits = truncate_to_memories(sorted(hits, key=lambda hit: (-hit[1], *sort_key((hit[0], hit[2])))), k)
+            hits = entries.truncate_to_memories(
+                sorted(hits, key=lambda hit: (-hit[1], *entries.sort_key((hit[0], hit[2])))), k
+            )
         return hits
 
 
@@ -265,7 +259,7 @@ class _LiveTexts:
         words = self.segment.words
         return Counter({words[number]: count for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)})
 
-    def best(self, terms: Terms, k: int, where: Filter, mean: float) -> ChunkHits:
+    def best(self, terms: Terms, k: int, where: Filter, mean: float) -> entries.ChunkHits:
         """The first hits, as many as cover k memories of this segment."""
         about = self._approximate_scores(terms, where, mean)
         if about is None:
@@ -277,7 +271,7 @@ class _LiveTexts:
             order = order[:k]
         found = zip(self.segment.entries_at(texts[order]), scores[order].tolist(), strict=True)
         hits = [(memory_id, score, chunk) for (memory_id, chunk), score in found]
-        return hits if self.segment.starts is None else truncate_to_memories(hits, k)
+        return hits if self.segment.starts is None else entries.truncate_to_memories(hits, k)
 
     def ahead(
         self, terms: Terms, where: Filter, mean: float, own: _BestText, memory_id: str, hidden: Sequence[str]

@@ -27,17 +27,9 @@ from numpy.typing import NDArray
 
 from cems_workbench.models.protocol import Float32
 from cems_workbench.store.filter import ANY, Filter
+from cems_workbench.store.search import entries
 from cems_workbench.store.search.columns import Column, create_columns, text_columns
 from cems_workbench.store.search.directory import Segment, delete_more, new_segment
-from cems_workbench.store.search.entries import (
-    ChunkHits,
-    EntryId,
-    Labels,
-    group_starts,
-    sort_key,
-    top_memories,
-    truncate_to_memories,
-)
 from cems_workbench.store.search.segments import (
     SHARED_COLUMNS,
     LiveSegment,
@@ -112,7 +104,7 @@ class VectorSegment(SegmentFile):
 class VectorRows:
     """Vectors with their entries and filter labels, shape (rows, dimension)."""
 
-    entry_ids: list[EntryId]
+    entry_ids: list[entries.EntryId]
     projects: list[str | None]
     scopes: list[str | None]
     vectors: Float32
@@ -235,10 +227,10 @@ class SegmentVectors:
             (live.segment, part.row_numbers()) for live, part in zip(self._segments, self._filtered(where), strict=True)
         ]
         entry_ids = [entry_id for segment, rows in parts for entry_id in segment.entries_at(rows)]
-        order = sorted(range(len(entry_ids)), key=lambda i: sort_key(entry_ids[i]))
+        order = sorted(range(len(entry_ids)), key=lambda i: entries.sort_key(entry_ids[i]))
         vectors = np.concatenate([segment.vectors[rows] for segment, rows in parts])[order] if parts else _NO_VECTORS
         ids = [entry_ids[i][0] for i in order]
-        return Matrix(ids, [entry_ids[i][1] for i in order], group_starts(ids), vectors)
+        return Matrix(ids, [entry_ids[i][1] for i in order], entries.group_starts(ids), vectors)
 
     def ids(self, where: Filter) -> list[str]:
         """The memories with a vector that passes, unordered."""
@@ -251,22 +243,24 @@ class SegmentVectors:
                 ids += [live.segment.ids[i] for i in memories.tolist()]
         return ids
 
-    def search(self, unit: Float32, k: int, where: Filter) -> ChunkHits:
+    def search(self, unit: Float32, k: int, where: Filter) -> entries.ChunkHits:
         """The exact cosines of the nearest chunks with `unit` (shape (dimension,), length 1), as many as cover k
         memories. Best first, ties by id and chunk."""
-        hits: ChunkHits = []
+        hits: entries.ChunkHits = []
         for segment, rows in self.candidates(unit, k, where):
             cosines = np.empty(len(rows), np.float32)
             for start in range(0, len(rows), RESCORE_ROWS):
                 matrix = segment.vectors[rows[start : start + RESCORE_ROWS]]
                 lengths = np.maximum(np.linalg.norm(matrix, axis=1), 1e-12)
                 cosines[start : start + RESCORE_ROWS] = (matrix @ unit) / lengths
-            best = top_memories(cosines, None if segment.starts is None else _first_rows(segment, rows), k)
+            best = entries.top_memories(cosines, None if segment.starts is None else _first_rows(segment, rows), k)
             hits += [
                 (memory_id, cosine, seq)
                 for (memory_id, seq), cosine in zip(segment.entries_at(rows[best]), cosines[best].tolist(), strict=True)
             ]
-        return truncate_to_memories(sorted(hits, key=lambda hit: (-hit[1], *sort_key((hit[0], hit[2])))), k)
+        return entries.truncate_to_memories(
+            sorted(hits, key=lambda hit: (-hit[1], *entries.sort_key((hit[0], hit[2])))), k
+        )
 
     def candidates(self, query: Float32, k: int, where: Filter) -> list[tuple[VectorSegment, NDArray[np.int64]]]:
         """Passing rows that include the k memories nearest to `query` (shape (dimension,)), each with its nearest
@@ -399,10 +393,10 @@ def replace_rows(
 
 
 def _write_segment(directory: Path, rows: VectorRows) -> Segment:
-    order = sorted(range(len(rows)), key=lambda i: sort_key(rows.entry_ids[i]))
+    order = sorted(range(len(rows)), key=lambda i: entries.sort_key(rows.entry_ids[i]))
     entry_ids = [rows.entry_ids[i] for i in order]
-    seqs = np.array([sort_key(entry_id)[1] for entry_id in entry_ids], np.int32)
-    labels = Labels()
+    seqs = np.array([entries.sort_key(entry_id)[1] for entry_id in entry_ids], np.int32)
+    labels = entries.Labels()
     filters = np.array([labels.numbers(rows.projects[i], rows.scopes[i]) for i in order], np.int32)
     first = [i for i, entry_id in enumerate(entry_ids) if not i or entry_id[0] != entry_ids[i - 1][0]]
     ids, sizes = text_columns(entry_ids[i][0] for i in first), np.diff(first, append=len(entry_ids))

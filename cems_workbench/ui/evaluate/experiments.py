@@ -13,14 +13,8 @@ import streamlit as st
 
 from cems_workbench.config import dump_config
 from cems_workbench.errors import InputError
+from cems_workbench.evaluation import report
 from cems_workbench.evaluation.comparison import Comparison
-from cems_workbench.evaluation.report import (
-    experiment_card,
-    markdown_report,
-    per_query_rows,
-    read_comparison,
-    run_lines,
-)
 from cems_workbench.jobs.evaluation import EvaluationReport
 from cems_workbench.jobs.regression import MADE_KEY, Point, made_with, measures, points, query_sets
 from cems_workbench.pipeline.resources import Resources
@@ -93,7 +87,7 @@ def _draw_save(
         st.error("Enter a name.")
         return
     last, name = measured[-1], name.strip()
-    card = experiment_card(comparison, choice.selection.query_set, last.content_hash)
+    card = report.experiment_card(comparison, choice.selection.query_set, last.content_hash)
     card |= {MADE_KEY: made_with(last.labelled, last.evaluation.config)}
     config = last.evaluation.config.model_copy(update={"name": name})
     with errors_shown():
@@ -109,12 +103,12 @@ def _downloads(comparison: Comparison, measured: Sequence[EvaluationReport], cho
     name, whole = safe_stem(choice.selection.query_set, "queries", 40), (choice.selection.query_set, last.content_hash)
     about = f"The results of {plain(last.name)}, in the run format of trec_eval and ir-measures."
     files: list[tuple[str, str, Callable[[], str | bytes], str | None]] = [
-        ("Report (Markdown)", "md", lambda: markdown_report(comparison, *whole), None),
-        ("Per query (CSV)", "csv", lambda: csv_bytes(*per_query_rows(comparison)), None),
+        ("Report (Markdown)", "md", lambda: report.markdown_report(comparison, *whole), None),
+        ("Per query (CSV)", "csv", lambda: csv_bytes(*report.per_query_rows(comparison)), None),
         (
             "Everything (JSON)",
             "json",
-            lambda: json.dumps(experiment_card(comparison, *whole), ensure_ascii=False, indent=1),
+            lambda: json.dumps(report.experiment_card(comparison, *whole), ensure_ascii=False, indent=1),
             None,
         ),
         ("Run (TREC)", "run", lambda: _run(last), about),
@@ -125,7 +119,7 @@ def _downloads(comparison: Comparison, measured: Sequence[EvaluationReport], cho
 
 def _run(evaluated: EvaluationReport) -> str:
     try:
-        return run_lines(evaluated.batch, evaluated.evaluation.rankings)
+        return report.run_lines(evaluated.batch, evaluated.evaluation.rankings)
     except ValueError as error:
         return f"# {error}\n"
 
@@ -133,7 +127,7 @@ def _run(evaluated: EvaluationReport) -> str:
 def _draw_experiment(experiment: ConfigRecord) -> None:
     st.markdown(f"**{plain(experiment.name)}**" + (f"  \n:small[{plain(experiment.why)}]" if experiment.why else ""))
     try:
-        saved = read_comparison(experiment.card or {})
+        saved = report.read_comparison(experiment.card or {})
     except InputError as error:
         st.caption(plain(f"{error}."))
     else:

@@ -34,17 +34,9 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.platform.bidi import neutralise
-from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, state, tables
+from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, results, state, tables
 from cems_workbench.ui.inspect.context import FUSIONS_HELP, InspectContext, about, token_count_text
 from cems_workbench.ui.inspect.fetch_evidence import forget_evidence, gather_ahead
-from cems_workbench.ui.inspect.results import (
-    draw_side_by_side,
-    judged_summary,
-    mistakes_html,
-    results_html,
-    strip_html,
-    warnings_html,
-)
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_script
 from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.views import View, views_in
@@ -244,7 +236,7 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
     """Draw the strip, what to do next, and the ranking, compared with a pinned baseline; then notes on it. Returns the
     slow part of what to do next (`next_step.draw_next_step`)."""
     trace, against = context.trace, context.against
-    st.html(strip_html(trace, 1000 * (time.perf_counter() - started)) + warnings_html(trace))
+    st.html(results.strip_html(trace, 1000 * (time.perf_counter() - started)) + results.warnings_html(trace))
     shown = () if trace.external else trace.stage(LISTS).fields.shown(trace.config)
     answered = answered_lists(trace.evidence.notes, shown)
     if answered or (asks_source(trace.config) and context.resources.engine() is not None):
@@ -262,17 +254,17 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
         st.html(baseline.against_html(against))
     if form == state.SIDE_BY_SIDE:
         by_graph = tables.compared_with_graph(context)
-        draw_side_by_side(trace, context.grades, context.followed, against, by_graph)
+        results.draw_side_by_side(trace, context.grades, context.followed, against, by_graph)
         for name in by_graph:
             tables.draw_graph_line(context, name, by_graph)
     elif trace.results:
-        st.html(results_html(trace, context.grades, context.followed, against))
+        st.html(results.results_html(trace, context.grades, context.followed, against))
     if against is not None and against.gone() and (form == state.SIDE_BY_SIDE or not trace.results):
         st.html(baseline.lost_results_html(against))
-    if mistakes := mistakes_html(trace, mistakes_of_set(context.resources) if trace.external else ()):
+    if mistakes := results.mistakes_html(trace, mistakes_of_set(context.resources) if trace.external else ()):
         st.html(mistakes)
     if trace.results:
-        if summary := judged_summary(trace, context.grades, context.relevant, context.answerable):
+        if summary := results.judged_summary(trace, context.grades, context.relevant, context.answerable):
             st.caption(summary, help="Human grades: 0 not relevant, 1 related, 2 helps, 3 answers it.")
         if later := later_words(trace):
             st.caption(f":material/schedule: {plain(later)}")

@@ -12,18 +12,9 @@ from markupsafe import Markup
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.stages import rerank as rerank_stage
 from cems_workbench.pipeline.stages.adjust import ADJUST, AdjustRow
-from cems_workbench.ui.inspect import fetch_evidence
+from cems_workbench.ui.inspect import fetch_evidence, tables
 from cems_workbench.ui.inspect.context import FACTORS, InspectContext
 from cems_workbench.ui.inspect.results import notes_html
-from cems_workbench.ui.inspect.tables import (
-    OF_ROW,
-    alignment,
-    alignment_html,
-    content_column,
-    delta_columns,
-    follow_table,
-    stale_columns,
-)
 from cems_workbench.ui.kit import widgets
 from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.html import excerpt, plain, render
@@ -136,10 +127,10 @@ def draw_blend(context: InspectContext) -> None:
     columns: list[Column[rerank_stage.RerankRow]] = [
         Column("before", lambda row: row.rank_in, 58, help="Rank before reranking"),
         Column("after", lambda row: row.rank_out, 50, help="Rank after reranking; empty: dropped"),
-        *delta_columns(context.against, rerank_stage.RERANK.name),
-        Column("memory", OF_ROW, 92),
+        *tables.delta_columns(context.against, rerank_stage.RERANK.name),
+        Column("memory", tables.OF_ROW, 92),
         Column("score", lambda row: row.score if row.kept else None, 112, "%.4f", total, bar=1),
-        *stale_columns(trace, rows),
+        *tables.stale_columns(trace, rows),
         Column("from retrieval", lambda row: parts(row)[0], 100, "%.4f", "weight × retrieval"),
         Column("from reranker", lambda row: parts(row)[1], 100, "%.4f", "(1 − weight) × unit"),
         Column("weight", weight, 64, "%.2f", share),
@@ -149,7 +140,7 @@ def draw_blend(context: InspectContext) -> None:
         Column("outcome", _outcome, 92, help="scored, failed (flagged), not scored, not read, or in the tail"),
         Column("text read", text, "large", help="Exact text given to the model"),
     ]
-    follow_table(rows, columns, context.followed, key="inspect:blend_table", most=18)
+    tables.follow_table(rows, columns, context.followed, key="inspect:blend_table", most=18)
 
 
 def _outcome(row: rerank_stage.RerankRow) -> str:
@@ -171,7 +162,7 @@ def draw_alignment(context: InspectContext) -> None:
     key = rerank_stage.model_key(trace.config.rerank)
     scores = trace.evidence.model_scores.get(key, {})
     ranked = sorted(
-        (row for row in trace.stage(rerank_stage.RERANK).rows if alignment(scores.get(row.memory_id))),
+        (row for row in trace.stage(rerank_stage.RERANK).rows if tables.alignment(scores.get(row.memory_id))),
         key=lambda row: row.rank_out or math.inf,
     )
     if not ranked:
@@ -194,7 +185,7 @@ def draw_alignment(context: InspectContext) -> None:
         with column:
             chosen = st.selectbox(f"{place} candidate", options, at, named.__getitem__, key, **more)
             if chosen is not None:
-                st.html(alignment_html(scores[chosen]))
+                st.html(tables.alignment_html(scores[chosen]))
 
 
 def defaults(ranked: Sequence[str], followed: str | None) -> tuple[str, str | None]:
@@ -244,18 +235,18 @@ def draw_adjust(context: InspectContext) -> None:
     since = "Start date of its age. Results show the age since creation."
     columns: list[Column[AdjustRow]] = [
         Column("rank", lambda row: row.rank_out, 50, help="Rank after this stage"),
-        *delta_columns(context.against, ADJUST.name),
-        Column("memory", OF_ROW, 92),
+        *tables.delta_columns(context.against, ADJUST.name),
+        Column("memory", tables.OF_ROW, 92),
         Column("score in", lambda row: row.score_in, 74, "%.4f", "Score before this stage"),
         Column("score", lambda row: row.score, 70, "%.4f", "Score in times all factors, clamped to 0–1 if set"),
-        *stale_columns(trace, rows),
+        *tables.stale_columns(trace, rows),
         *(Column(name.replace("_", " "), factor(name), 82, "%.4f", FACTORS[name]) for name in used),
         Column("age (days)", lambda row: row.age_days, 82, "%.1f", "Days since the start date of the decay"),
         Column("age since", lambda row: row.age_from, 88, help=since),
         *([unclamped] if trace.config.adjust.clamp else []),
-        content_column(trace, 320),
+        tables.content_column(trace, 320),
     ]
-    follow_table(rows, columns, context.followed, key="inspect:adjust_table", most=18)
+    tables.follow_table(rows, columns, context.followed, key="inspect:adjust_table", most=18)
 
 
 VIEW = (View("Rerank", 80, draw_rerank), View("Adjust", 90, draw_adjust))
