@@ -7,7 +7,6 @@ return by their mean absolute difference.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -147,7 +146,7 @@ def drift(before: EvidenceSet, after: EvidenceSet, config: PipelineConfig, k: in
 
 
 def _of_query(qid: str, before: Trace, after: Trace, k: int) -> QueryDrift:
-    was, now = (_scores(trace, k) for trace in (before, after))
+    was, now = ({result.memory_id: result.score or 0.0 for result in trace.results[:k]} for trace in (before, after))
     old, new = list(was), list(now)
     shared = [abs(now[key] - was[key]) for key in old if key in now]
     came = tuple(key for key in new if key not in was)
@@ -161,7 +160,3 @@ def _of_query(qid: str, before: Trace, after: Trace, k: int) -> QueryDrift:
         tuple(key for key in came if key not in before.evidence.memories),
         old[:1] != new[:1],
     )
-
-
-def _scores(trace: Trace, k: int) -> Mapping[str, float]:
-    return {result.memory_id: result.score or 0.0 for result in trace.results[:k]}

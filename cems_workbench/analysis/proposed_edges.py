@@ -109,7 +109,7 @@ def scored_pairs(
         for pair in batch:
             if pair.newer in profiles and pair.older in profiles:  # not deleted meanwhile
                 signals = signals_of(profiles[pair.older], profiles[pair.newer], rarity)
-                features = features_of(pair, signals)
+                features = {name: getattr(pair if name in ("cosine", "near") else signals, name) for name in FEATURES}
                 yield ProposedEdge(pair.newer, pair.older, score_of(features), pair.days, pair.later, features, signals)
         done += len(batch)
         progress("comparing pairs", min(done, size), size)
@@ -136,11 +136,6 @@ def term_rarity(resources: Resources) -> Callable[[str], float]:
         return max(0.0, math.log(texts / max(1, lexical.document_frequency(term))) / math.log(texts))
 
     return rarity
-
-
-def features_of(pair: CandidatePair, signals: Signals) -> dict[str, float]:
-    """The values of FEATURES."""
-    return {name: getattr(pair if name in ("cosine", "near") else signals, name) for name in FEATURES}
 
 
 def score_of(features: Mapping[str, float]) -> float:

@@ -222,6 +222,7 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Seque
         for m, measure in enumerate(base.measures):
             column = delta[:, m]
             better = measure.direction * column
+            names = np.array([kind or NO_TYPE for kind in base.types], dtype=object)
             found.append(
                 MeasureDifference(
                     measure,
@@ -236,7 +237,7 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Seque
                     tuple(base.qids[q] for q in np.flatnonzero(better > VALUE_TOLERANCE)),
                     tuple(base.qids[q] for q in np.flatnonzero(better < -VALUE_TOLERANCE)),
                     int((np.abs(column) <= VALUE_TOLERANCE).sum()),
-                    _by_type(base, column),
+                    {name: float(means(column[names == name][:, None])[0]) for name in sorted(set(names.tolist()))},
                 )
             )
         # By memory ids: a candidate has another number in evidence that was gathered otherwise.
@@ -299,11 +300,6 @@ def significantly_lower(evaluations: Sequence[Evaluation], measure: Measure, *, 
         if measure.direction * difference < 0 and p < LEVEL:
             found[kind].append(name)
     return found
-
-
-def _by_type(base: Evaluation, column: Any) -> dict[str, float]:
-    names = np.array([kind or NO_TYPE for kind in base.types], dtype=object)
-    return {name: float(means(column[names == name][:, None])[0]) for name in sorted(set(names.tolist()))}
 
 
 def overlap_of(first: Sequence[Sequence[str]], second: Sequence[Sequence[str]]) -> Floats:

@@ -237,14 +237,6 @@ def verdict_measure(measures: Sequence[Measure]) -> Measure:
     return next((measure for measure in measures if str(measure) == DEFAULT_MEASURE), measures[0])
 
 
-def require_tolerance(tolerance: float) -> None:
-    """Raise InputError unless a tolerated loss is a number of at least 0."""
-    if not (math.isfinite(tolerance) and tolerance >= 0):
-        raise InputError(
-            f"tolerance {tolerance:g}: expected a number of at least 0, in units of the measure, such as 0.01"
-        )
-
-
 def _difference(compared: ConfigComparison, measure: Measure | None) -> MeasureDifference:
     measures = [one.measure for one in compared.differences]
     wanted = verdict_measure(measures) if measure is None else measure
@@ -254,7 +246,10 @@ def _difference(compared: ConfigComparison, measure: Measure | None) -> MeasureD
 
 
 def _verdict(names: tuple[str, str], found: _Paired, tolerance: float, lacking: Sequence[str] = ()) -> Verdict:
-    require_tolerance(tolerance)
+    if not (math.isfinite(tolerance) and tolerance >= 0):
+        raise InputError(
+            f"tolerance {tolerance:g}: expected a number of at least 0, in units of the measure, such as 0.01"
+        )
     kind, shown = _kind(found, tolerance)
     needed, further = _needed(found, tolerance) if kind == CANNOT_TELL else (None, "")
     sentence = _sentence(kind, names, found, tolerance, shown + further)

@@ -96,12 +96,6 @@ def _check(name: str, finding: str, advice: str) -> Check:
     return Check(name, "warning" if advice else "ok", finding, advice)
 
 
-def reranker_check(settings: Settings, config: PipelineConfig, servers: Answers) -> Check:
-    """The reranker of this config, and its fallback."""
-    said, advice = _reranker(settings, config, servers)
-    return _check("reranker", f"{config.name} reranks with {said}", advice)
-
-
 def _reranker(settings: Settings, config: PipelineConfig, servers: Answers) -> tuple[str, str]:
     """What reranks, and what to do unless that was asked for."""
     from cems_workbench.pipeline.rerankers import RERANKERS
@@ -274,12 +268,13 @@ def diagnose(settings: Settings, config: PipelineConfig | None = None, *, deep: 
         if not isinstance(store, Check) and (lacking := store_status.missing_data(config, store)):
             stored.append(Check("data", "optional", f"for {config.name}: {'; '.join(lacking)}"))
     servers = answers()
+    said, advice = _reranker(settings, config, servers)
     return [
         packages,
         _embedder(settings, servers),
         on_device,
         computed,
-        reranker_check(settings, config, servers),
+        _check("reranker", f"{config.name} reranks with {said}", advice),
         cross_encoder,
         judge,
         _llama_server(settings, config, servers),

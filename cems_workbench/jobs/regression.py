@@ -212,7 +212,8 @@ def watch(
     evaluation = measured.evaluation
     card = experiment_card(compare([evaluation], seed=seed), query_set, measured.content_hash)
     card |= {MADE_KEY: made_with(of_set, config)}
-    before = last_watched(resources, config.name, query_set)
+    of_name = (record for record in resources.store.configs.watched() if record.name == config.name)
+    before = next((record for record in of_name if (record.card or {}).get("query_set") == query_set), None)
     resources.store.configs.add_watched(config.name, dump_config(config), note, card)
     shown = evaluation.to_json()
     values: dict[str, Any] = {"query_set": query_set, "last": None, "changed": [], "measured": shown, "since": []}
@@ -365,9 +366,3 @@ def points(records: Iterable[ConfigRecord], query_set: str, measure: Measure) ->
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def last_watched(resources: Resources, name: str, query_set: str) -> ConfigRecord | None:
-    """The latest measurement of `watch` of a config by name on a query set; None before the first."""
-    of_name = (record for record in resources.store.configs.watched() if record.name == name)
-    return next((record for record in of_name if (record.card or {}).get("query_set") == query_set), None)

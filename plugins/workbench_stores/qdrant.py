@@ -235,16 +235,12 @@ def _analysis() -> SparseAnalysis:
     return SparseAnalysis("words", "english", frozenset(STOPWORDS_EN_PLUS), max_length=MAX_WORD_LENGTH)
 
 
-def word_number(term: str) -> int:
-    """The number of a term in a vector: the absolute value of its signed 32-bit murmur3 hash."""
-    return abs(mmh3.hash(term))
-
-
 def document_vector(text: str) -> dict[int, float]:
     """The weights of a text's words by number; empty if no word is left."""
     terms = _analysis().terms(text)
     norm = K1 * (1 - B + B * len(terms) / MEAN_LENGTH)
-    return {word_number(term): count * (K1 + 1) / (count + norm) for term, count in Counter(terms).items()}
+    # The number of a term in a vector: the absolute value of its signed 32-bit murmur3 hash
+    return {abs(mmh3.hash(term)): count * (K1 + 1) / (count + norm) for term, count in Counter(terms).items()}
 
 
 def query_vector(text: str, weight: QueryWeight) -> dict[int, float]:

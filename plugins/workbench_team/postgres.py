@@ -504,8 +504,4 @@ def _close_quietly(connection: Connection) -> None:
         connection.close()
 
 
-def _opened(address: str) -> TeamTables:
-    return PostgresTables(address)
-
-
-SHARED_TABLES = SharedTables("postgresql", ADDRESS_FORM, _opened, push, missing_queries)
+SHARED_TABLES = SharedTables("postgresql", ADDRESS_FORM, PostgresTables, push, missing_queries)

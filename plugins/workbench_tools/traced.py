@@ -262,7 +262,10 @@ class _Reading:
         left_out = sorted(key for key, _ in output or [] if key in span.dropped)
         hits = [list(hit) for hit in output or []]
         self.lists.append({"name": name, "hits": hits} | ({"left_out": left_out} if left_out else {}))
-        self.texts.append(_texts(span.output or ()))
+        # By text the id; what lacks one of them is left out
+        self.texts.append(
+            {one.content: one.id for one in (span.output or ()) if one.content is not None and one.id is not None}
+        )
         self._keep_texts(name, span.output)
         silent = output is None and span.error is None
         if lacking := "recorded no results" if silent else _lacking(span.output, span):
@@ -469,11 +472,6 @@ class _Reading:
             free = f"{name} {number}"
         self.names.add(free)
         return free
-
-
-def _texts(documents: Documents) -> dict[str, str]:
-    """By text the id; what lacks one of them is left out."""
-    return {one.content: one.id for one in documents if one.content is not None and one.id is not None}
 
 
 def _lacking(documents: Documents | None, span: Span) -> str:

@@ -128,7 +128,9 @@ class VectorFiles:
         self._replace(rows, rows.entry_ids, lambda cursor, name: embedded.record(cursor, name, entries, hashes))
 
     def relabel(self, entries: Sequence[Entry]) -> None:
-        own = self._vectors().rows_of(list({entry.id[0] for entry in entries}))
+        own = vector_segments.open_vectors(self.directory.path, segments_of(self.directory.manifest())).rows_of(
+            list({entry.id[0] for entry in entries})
+        )
         row_of = {entry_id: row for row, entry_id in enumerate(own.entry_ids)}
         present = [entry for entry in entries if entry.id in row_of]
         if present:
@@ -264,9 +266,6 @@ class VectorFiles:
 
     def _save(self, cursor: duckdb.DuckDBPyConnection, record: VectorRecord) -> None:
         write_meta(cursor, META_PREFIX + self.embedder_id, json.dumps(asdict(record)))
-
-    def _vectors(self) -> SegmentVectors:
-        return vector_segments.open_vectors(self.directory.path, segments_of(self.directory.manifest()))
 
 
 def _opened(directory: Path, segments: Sequence[Segment]) -> SegmentVectors | None:
