@@ -85,10 +85,9 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Otherwise:
-    """A memory that says something else: a successor by a stored edge, or a near memory; `newer` than the one that supports the claim.
-
-    `spans` are the places of its content that differ, `title_spans` of its title; `words` are the reason.
-    """
+    """A memory that says something else: a successor by a stored edge, or a near memory; `newer` than the one that
+    supports the claim. `spans` are the places of its content that differ, `title_spans` of its title; `words` are the
+    reason."""
 
     memory: Memory
     source: Literal["edge", "near"]
@@ -256,10 +255,9 @@ def blame(
     relevant_from: int = DEFAULT_SCALE.relevant_from,
     progress: Progress = silent,
 ) -> Blame:
-    """The memories that support the claims, and what became of them for the query that `trace` is of.
-
-    Without a trace only support is looked for. `grades` are those of the query by memory id. Raises as the embedder and the indexes do.
-    """
+    """The memories that support the claims, and what became of them for the query that `trace` is of. Without a trace
+    only support is looked for. `grades` are those of the query by memory id. Raises as the embedder and the indexes
+    do."""
     language = resources.store.language.current
     vectors = resources.embedder.encode([claim.text for claim in split.claims])
     supports = []

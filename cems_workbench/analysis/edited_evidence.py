@@ -49,10 +49,9 @@ RANKED_AGAIN = ("lexical", "vector", "ts_rank", "relations", "recency", "access"
 
 @dataclass(frozen=True)
 class Edit:
-    """A memory as stored and as edited: None as stored, it is new; None as edited, it is absent. Its texts are embedded once.
-
-    `again`: it is as stored, and its vectors are those that the embedder gives its texts, whatever its source has.
-    """
+    """A memory as stored and as edited: None as stored, it is new; None as edited, it is absent. Its texts are embedded
+    once. `again`: it is as stored, and its vectors are those that the embedder gives its texts, whatever its source
+    has."""
 
     stored: Memory | None
     edited: Memory | None
@@ -129,11 +128,9 @@ class Edit:
 
 
 def edited_evidence(edit: Edit, evidence: Evidence, config: PipelineConfig, request: Request) -> Evidence:
-    """The evidence as it would be with the edit. Raises ModelError if the text cannot be embedded.
-
-    Scores of a reranker or a judge for a changed content are left out, so that they are computed again, and so are those of a reranker for
-    what follows another question. Of the request only project and restriction to it are read.
-    """
+    """The evidence as it would be with the edit. Raises ModelError if the text cannot be embedded. Scores of a reranker
+    or a judge for a changed content are left out, so that they are computed again, and so are those of a reranker for
+    what follows another question. Of the request only project and restriction to it are read."""
     scratch = _Scratch(edit, evidence, config, request)
     resources, memory_id = edit.resources, edit.memory_id
     lists = scratch.searched()

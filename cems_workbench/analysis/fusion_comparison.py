@@ -21,11 +21,9 @@ EQUAL = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class FusionComparison:
-    """The first `k` of the engine's answer beside those of our fusion.
-
-    `others` are memories of the answer that are not among ours, `moved` those that are, at another place; of both, equal scores explain
-    none. `tied` are those whose place equal scores explain.
-    """
+    """The first `k` of the engine's answer beside those of our fusion. `others` are memories of the answer that are not
+    among ours, `moved` those that are, at another place; of both, equal scores explain none. `tied` are those whose
+    place equal scores explain."""
 
     list: str
     k: int

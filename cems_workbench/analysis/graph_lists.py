@@ -143,10 +143,9 @@ class GraphPlace:
 def graph_places(
     memory_id: str, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
 ) -> tuple[GraphPlace, ...]:
-    """The memory in the graph's answers, of each of `compared_lists` that has it; none unless `Resources.graph_open`. Raises nothing.
-
-    As many rows are asked for as `ef`, which is CHROMA_EF, or more where the memory is further down: no system finds it with less.
-    """
+    """The memory in the graph's answers, of each of `compared_lists` that has it; none unless `Resources.graph_open`.
+    Raises nothing. As many rows are asked for as `ef`, which is CHROMA_EF, or more where the memory is further down: no
+    system finds it with less."""
     if not resources.graph_open:
         return ()
     places = []

@@ -326,11 +326,9 @@ def next_step(
     answerable: bool | None = None,
     k: int | None = None,
 ) -> NextStep:
-    """The next step for the query of a trace.
-
-    `grades` are the query's judgments by memory id, relevant from `relevant_from` on; `answerable` is what people say about the query:
-    whether the store answers it, None if unknown. `k` is the rank from which on a memory is missing, by default the result limit.
-    """
+    """The next step for the query of a trace. `grades` are the query's judgments by memory id, relevant from
+    `relevant_from` on; `answerable` is what people say about the query: whether the store answers it, None if unknown.
+    `k` is the rank from which on a memory is missing, by default the result limit."""
     grades = grades or {}
     wanted = sorted(relevant(grades, relevant_from), key=lambda memory_id: (-grades[memory_id], memory_id))
     unanswered = answerable is False and not wanted

@@ -65,11 +65,9 @@ class LossCounts:
 
 @dataclass(frozen=True, slots=True)
 class LostMemory:
-    """A relevant memory that is not within the first k of its query, and where it leaves.
-
-    `rank` is the one that the stage gave it, or with which it was dropped; None before fusion. `words` say what happened, as `why`
-    does; they are empty until `with_words` makes them.
-    """
+    """A relevant memory that is not within the first k of its query, and where it leaves. `rank` is the one that the
+    stage gave it, or with which it was dropped; None before fusion. `words` say what happened, as `why` does; they are
+    empty until `with_words` makes them."""
 
     qid: str
     query: str
@@ -340,9 +338,8 @@ class LossCollector:
 
     def add(self, batches: Sequence[LabelledBatch], needs: Sequence[Mapping[str, int]] | None = None) -> None:
         """Add queries with their evidence, on which every config is replayed: one batch for all, or each config's own.
-
-        `needs` are those of their rankings, where known. Compared are the memories that are relevant in both batches.
-        """
+        `needs` are those of their rankings, where known. Compared are the memories that are relevant in both
+        batches."""
         own = list(batches) * len(self.configs) if len(batches) == 1 else batches
         ends = [
             tally.add(batch, self.relevant_from, self.k, None if needs is None else needs[i])

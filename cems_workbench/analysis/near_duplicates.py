@@ -50,11 +50,9 @@ def near_duplicates(resources: Resources, threshold: float) -> NearDuplicates:
 
 
 def near_pairs(ids: Sequence[str], vectors: Float32, contents: Sequence[str], threshold: float, most: int) -> NearPairs:
-    """Pairs with cosine ≥ `threshold`, at most `most` of them, ties by the order of `ids`.
-
-    `vectors` are unit vectors, shape (len(ids), dimension). Pairs of equal content are excluded: they are exact
-    duplicates, which are listed separately.
-    """
+    """Pairs with cosine ≥ `threshold`, at most `most` of them, ties by the order of `ids`. `vectors` are unit vectors,
+    shape (len(ids), dimension). Pairs of equal content are excluded: they are exact duplicates, which are listed
+    separately."""
     _, same = np.unique(np.asarray(contents, object), return_inverse=True)
     total = 0
     best = np.empty((0, 3))

@@ -134,11 +134,9 @@ class LossArrays:
 
 
 def lost(done: PipelineRun, table: CandidateTable, config: PipelineConfig, k: int, of: tuple[Ints, Ints]) -> LossArrays:
-    """Where candidates of a replay are lost at `k`.
-
-    `done` is what the stages did with the queries of `table`, under `config` or as recorded; `of` are the rows (P) and columns (P) of the
-    candidates. Few of them are cheap: no stage has to rank everything.
-    """
+    """Where candidates of a replay are lost at `k`. `done` is what the stages did with the queries of `table`, under
+    `config` or as recorded; `of` are the rows (P) and columns (P) of the candidates. Few of them are cheap: no stage
+    has to rank everything."""
     q, c = of
     stages = done.candidate_stages
     at: NDArray[np.int8] = np.full(len(q), NEVER, dtype=np.int8)
@@ -279,10 +277,9 @@ def target_rank(config: PipelineConfig) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A stage that lost or dropped a memory, and why; rank and score are those it left with, or entered with if it was dropped.
-
-    `in_lists` says that no list has it within reach: "below 10 in every list (best: 23rd in vector)"; empty for another loss.
-    """
+    """A stage that lost or dropped a memory, and why; rank and score are those it left with, or entered with if it was
+    dropped. `in_lists` says that no list has it within reach: "below 10 in every list (best: 23rd in vector)"; empty
+    for another loss."""
 
     stage: str
     rank: int | None
@@ -382,10 +379,9 @@ def dropped(trace: Trace, memory_id: str) -> Loss | None:
 
 
 def _best_in_lists(trace: Trace, memory_id: str) -> tuple[int | None, float | None, str]:
-    """Best rank of the memory in a list, of those that keep it if any does, with the score and the list.
-
-    None for one that only dates or counts have, in lists that rank what others return, and for one that a later stage of a trace added.
-    """
+    """Best rank of the memory in a list, of those that keep it if any does, with the score and the list. None for one
+    that only dates or counts have, in lists that rank what others return, and for one that a later stage of a trace
+    added."""
     row = trace.stage(LISTS).by_id.get(memory_id)
     entry = min(row.lists if row else (), key=lambda entry: (not entry.kept, entry.rank), default=None)
     if entry is None:
@@ -394,11 +390,9 @@ def _best_in_lists(trace: Trace, memory_id: str) -> tuple[int | None, float | No
 
 
 def nothing_returned(trace: Trace) -> tuple[str, str] | None:
-    """The stage that left no result, empty if all lists are empty, and why, as a clause; None if there are results.
-
-    The reason is that of the best memory it dropped, with the parameters that decided: "filter dropped all 6 candidates by
-    filter.min_score (the best, m2: score 0.3100 is below the minimum 0.45)".
-    """
+    """The stage that left no result, empty if all lists are empty, and why, as a clause; None if there are results. The
+    reason is that of the best memory it dropped, with the parameters that decided: "filter dropped all 6 candidates by
+    filter.min_score (the best, m2: score 0.3100 is below the minimum 0.45)"."""
     if trace.results:
         return None
     for stage in trace.candidate_stages:

@@ -50,11 +50,9 @@ _KINDS: Mapping[str, ColumnKind] = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One of the numbers in the cells of a column: its label, its kind within the stage, and the list that it is from, if from one.
-
-    The parts of fusion add up to the score; the kind `base` and the bonuses of a list are separate. The others are what the score was
-    made of.
-    """
+    """One of the numbers in the cells of a column: its label, its kind within the stage, and the list that it is from,
+    if from one. The parts of fusion add up to the score; the kind `base` and the bonuses of a list are separate. The
+    others are what the score was made of."""
 
     label: str
     kind: str
@@ -64,9 +62,8 @@ class Part:
 @dataclass(frozen=True, eq=False)
 class Column:
     """A list, a stage, or the final rank (`rank`, the last one). `stage` is the traced stage that its numbers are from.
-
-    `there` says who of the rows has a cell; `ranks`, `scores`, and `values` of each part are in the order of the rows.
-    """
+    `there` says who of the rows has a cell; `ranks`, `scores`, and `values` of each part are in the order of the
+    rows."""
 
     key: str
     stage: str
@@ -88,11 +85,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A candidate in one list or after one stage.
-
-    `rank` is 1-based, None before fusion and for one that was dropped there. `score` is the one after the stage: of a list the
-    normalised one, of the judge its own. `parts` are (label, value) as in `Column.parts`; `words` say what happened to it.
-    """
+    """A candidate in one list or after one stage. `rank` is 1-based, None before fusion and for one that was dropped
+    there. `score` is the one after the stage: of a list the normalised one, of the judge its own. `parts` are (label,
+    value) as in `Column.parts`; `words` say what happened to it."""
 
     rank: int | None
     score: float | None
@@ -149,12 +144,9 @@ ROW_FIELDS = result.field_names(Row)[:-2]
 
 
 class SideBySide:
-    """The table: rows by final rank, then the dropped ones by how far they came. `compared_with` names the config of `former_rank`.
-
-    `moved_from` says in words where memories had their former rank: "after fusion".
-
-    Use `rows` to read it, `to_columns` to draw it.
-    """
+    """The table: rows by final rank, then the dropped ones by how far they came. `compared_with` names the config of
+    `former_rank`. `moved_from` says in words where memories had their former rank: "after fusion". Use `rows` to read
+    it, `to_columns` to draw it."""
 
     def __init__(
         self,

@@ -125,10 +125,9 @@ def staleness(trace: Trace, memory_id: str, k: int | None = None) -> Staleness |
 
 
 def stale_words(trace: Trace, memory_id: str, k: int | None = None) -> str | None:
-    """ "superseded by m312 (157 days later), which is 12th", "… which no list found", "… which is lost at adjust", "expired 2026-03-01".
-
-    None for a memory that nothing supersedes and that has not expired. Said also of one whose successor ranks above it, which is not stale.
-    """
+    """ "superseded by m312 (157 days later), which is 12th", "… which no list found", "… which is lost at adjust",
+    "expired 2026-03-01". None for a memory that nothing supersedes and that has not expired. Said also of one whose
+    successor ranks above it, which is not stale."""
     found = staleness(trace, memory_id, k)
     return None if found is None else found.words
 
@@ -184,10 +183,9 @@ def standing_sentence(trace: Trace, memory_id: str, k: int | None = None) -> str
 def stored_standings(
     memories: Iterable[Memory], superseding: Iterable[SupersedingEdge], now: datetime
 ) -> dict[str, str]:
-    """By id "superseded by m312 (157 days later); expired 2026-03-01" of stored memories, at a moment; absent if neither is so.
-
-    `superseding` are the edges by which they and their successors are superseded (`store.relations.Relations.superseding`).
-    """
+    """By id "superseded by m312 (157 days later); expired 2026-03-01" of stored memories, at a moment; absent if
+    neither is so. `superseding` are the edges by which they and their successors are superseded
+    (`store.relations.Relations.superseding`)."""
     successors, said = find_successors(superseding, now, ANY).successors, {}
     for memory in memories:
         parts = []

@@ -291,11 +291,9 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What a claim and a memory have in common: `share` and the spans are of the words in the best window.
-
-    `lacking`: values of the claim that are not there, and their share of the claim's weight; `against`: what else keeps it from
-    supporting the claim, in words.
-    """
+    """What a claim and a memory have in common: `share` and the spans are of the words in the best window. `lacking`:
+    values of the claim that are not there, and their share of the claim's weight; `against`: what else keeps it from
+    supporting the claim, in words."""
 
     share: float
     claim: tuple[Span, ...]

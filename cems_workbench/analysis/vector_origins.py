@@ -91,9 +91,8 @@ class Mismatch:
 @dataclass(frozen=True, slots=True)
 class VectorOrigins:
     """The vectors of a source, of which `checked` were compared with the embedder `model_id`, and the mismatches.
-
-    Vectors of zeros are found among all. `sample` is what the comparison of a sample found, if it did not reproduce one vector at all.
-    """
+    Vectors of zeros are found among all. `sample` is what the comparison of a sample found, if it did not reproduce one
+    vector at all."""
 
     model_id: str
     vectors: int
@@ -151,11 +150,9 @@ def origins(
     shared: Mapping[EntryId, str] | None = None,
     progress: Progress = silent,
 ) -> tuple[Mismatch, ...]:
-    """The mismatches among rows whose vectors, none of zeros, should be of the text `form`.
-
-    `others` are forms that some vectors may be of; `shared` names for an entry one of a different text with the same vector.
-    Raises ModelError, and what `progress` raises.
-    """
+    """The mismatches among rows whose vectors, none of zeros, should be of the text `form`. `others` are forms that
+    some vectors may be of; `shared` names for an entry one of a different text with the same vector. Raises ModelError,
+    and what `progress` raises."""
     stored = np.stack([_unit(row.vector) for row in rows]) if rows else np.empty((0, 0))
     made = _made(rows, embedder, form, progress)
     own = np.einsum("ij,ij->i", stored, made)
@@ -235,11 +232,9 @@ OTHER_TEXTS = 20
 
 @dataclass(frozen=True, slots=True)
 class StoredVector:
-    """A vector of a memory that is not of its text, and what re-embedding changes.
-
-    `lists` are (list, rank, rank then) of the lists of vectors; `rank` and `then` those among the results. None: in none; `then` is None
-    too if a running system answers such a list (`replayed` is False): only that system can re-embed it there.
-    """
+    """A vector of a memory that is not of its text, and what re-embedding changes. `lists` are (list, rank, rank then)
+    of the lists of vectors; `rank` and `then` those among the results. None: in none; `then` is None too if a running
+    system answers such a list (`replayed` is False): only that system can re-embed it there."""
 
     mismatch: Mismatch
     k: int

@@ -277,10 +277,9 @@ def applied(
     switched_off: Collection[int] = (),
     progress: Progress = silent,
 ) -> WhatIf:
-    """The effect of an edit on the evidence of a query. Nothing is written but model scores of the changed text, in their cache.
-
-    Raises InputError for evidence without a list to rank the memory in, ModelError if the text cannot be embedded.
-    """
+    """The effect of an edit on the evidence of a query. Nothing is written but model scores of the changed text, in
+    their cache. Raises InputError for evidence without a list to rank the memory in, ModelError if the text cannot be
+    embedded."""
     scratch = scored_evidence(edit, evidence, config, request, switched_off=switched_off, progress=progress)
     before, after = (replay(one, config, switched_off=switched_off) for one in (evidence, scratch))
     return WhatIf(edit.stored, edit.edited, before, after, tuple(approximated(edit, evidence)))
@@ -464,11 +463,9 @@ def set_effect(
     k: int | None = None,
     progress: Progress = silent,
 ) -> SetEffect:
-    """What the edit does to the judged queries with evidence; `grades` are by qid and memory id, `k` is the result limit by default.
-
-    Raises InputError without a judged query, and for evidence without lists; ModelError if a text cannot be embedded. `progress` may
-    raise `Cancelled`; model scores so far stay in the store's cache.
-    """
+    """What the edit does to the judged queries with evidence; `grades` are by qid and memory id, `k` is the result
+    limit by default. Raises InputError without a judged query, and for evidence without lists; ModelError if a text
+    cannot be embedded. `progress` may raise `Cancelled`; model scores so far stay in the store's cache."""
     k = target_rank(config) if k is None else k
     edited = dict(evidences)
     kept = [query for query in queries if query.qid in evidences and grades.get(query.qid)]

@@ -176,11 +176,9 @@ def check(bound: Bound, measure: Measure, evaluation: Evaluation) -> Outcome:
 def check_no_loss(
     comparison: Comparison, guard: NoLoss, tolerance: float | None = None, cannot_tell: CannotTell | None = None
 ) -> list[Outcome]:
-    """Per compared config: is it no worse than the baseline?
-
-    Without a level a verdict decides, `tolerance` None being its default. With one, the mean may be lower by the tolerance, None being 0,
-    and by chance. Raises as `check` does, and InputError for a tolerance below 0.
-    """
+    """Per compared config: is it no worse than the baseline? Without a level a verdict decides, `tolerance` None being
+    its default. With one, the mean may be lower by the tolerance, None being 0, and by chance. Raises as `check` does,
+    and InputError for a tolerance below 0."""
     measure, kind = guard.measure, guard.query_type
     default = verdicts.DEFAULT_TOLERANCE if guard.level is None else 0.0
     outcomes = []

@@ -259,10 +259,9 @@ class LabelledBatch:
 
 
 def missing_score_lines(configs: Iterable[tuple[str, Mapping[str, int]]]) -> list[str]:
-    """What configs ask for that the evidence does not hold, by name with `Rankings.needs`: on pages, in commands, reports and on cards.
-
-    A line for each thing that is lacking, with the configs and the number of queries, scores first; configs that lack the same share one.
-    """
+    """What configs ask for that the evidence does not hold, by name with `Rankings.needs`: on pages, in commands,
+    reports and on cards. A line for each thing that is lacking, with the configs and the number of queries, scores
+    first; configs that lack the same share one."""
     names: dict[str, list[str]] = {}
     for name, needs in configs:
         for what, count in needs.items():
@@ -304,10 +303,9 @@ def _ranked(block: Block, results: Ranking) -> tuple[Ints, Floats, Ints, Bools]:
 
 @dataclass(frozen=True, eq=False)
 class SignalTable:
-    """Of Q queries which have an answer and which have none, as far as that is known, and the value of each signal by its name.
-
-    A query of which no relevant memory is known, and of which nobody said that it has no answer, is neither. NaN: it has no value.
-    """
+    """Of Q queries which have an answer and which have none, as far as that is known, and the value of each signal by
+    its name. A query of which no relevant memory is known, and of which nobody said that it has no answer, is neither.
+    NaN: it has no value."""
 
     qids: tuple[str, ...]
     answerable: Bools

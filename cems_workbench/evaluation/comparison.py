@@ -197,9 +197,8 @@ def _plain(found: MeasureDifference, per_query: bool) -> dict[str, Any]:
 
 def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Sequence[float] = ()) -> Comparison:
     """Compare evaluations of the same batch under the same measures. Raises InputError when they are of others.
-
-    `overlaps` are those of the results of each but the first with the first's, where the evaluations hold no results.
-    """
+    `overlaps` are those of the results of each but the first with the first's, where the evaluations hold no
+    results."""
     base = evaluations[0]
     for other in evaluations[1:]:
         if other.qids != base.qids or other.measures != base.measures:
@@ -258,10 +257,9 @@ def p_of(comparison: Comparison, place: int, measure: Measure, query_type: str |
 
 
 def differences_of_type(comparison: Comparison, place: int, measure: Measure, query_type: str) -> tuple[Ints, Floats]:
-    """The places of the queries of one type, and their differences of one compared config from the baseline, NaN where not measured.
-
-    Raises InputError if no query of that type can be measured, and for a measure over all queries together, such as AUROC.
-    """
+    """The places of the queries of one type, and their differences of one compared config from the baseline, NaN where
+    not measured. Raises InputError if no query of that type can be measured, and for a measure over all queries
+    together, such as AUROC."""
     base, other = comparison.evaluations[0], comparison.evaluations[1 + place]
     if MEASURES[measure.family].resampled is not None:
         raise InputError(f"{measure} is of all queries together: it cannot be compared over the queries of one type")

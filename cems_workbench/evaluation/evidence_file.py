@@ -285,11 +285,9 @@ def is_evidence_file(path: Path) -> bool:
 
 
 def read_evidence_file(path: Path) -> EvidenceSet:
-    """Read a whole file, without a store or a model.
-
-    Raises InputError when it is not an evidence file, is held by a gather, was changed since it was complete, or holds what is no
-    evidence, naming the table and column or the field.
-    """
+    """Read a whole file, without a store or a model. Raises InputError when it is not an evidence file, is held by a
+    gather, was changed since it was complete, or holds what is no evidence, naming the table and column or the
+    field."""
     with closing(PortionedFile(path, whole=True)) as file:
         return file.read(evidence_rows.ALL)
 
@@ -310,11 +308,9 @@ def _proved(connection: duckdb.DuckDBPyConnection, path: Path, header: Header) -
 
 
 def read_some(path: Path, qids: Collection[str], wanted: Header) -> Mapping[str, Evidence] | None:
-    """The evidence of some queries of a complete file that was gathered as `wanted` says, by qid; None if it is not such a file.
-
-    Its time is about that of those queries: the file is taken as the gather left it, without the hash of all of it. Raises InputError for
-    a file that is no evidence.
-    """
+    """The evidence of some queries of a complete file that was gathered as `wanted` says, by qid; None if it is not
+    such a file. Its time is about that of those queries: the file is taken as the gather left it, without the hash of
+    all of it. Raises InputError for a file that is no evidence."""
     with _opened(path) as connection:
         header = _header(connection, path)
         if _meta(connection, REPLAYED) is None or mismatch(header, wanted) is not None:
@@ -430,11 +426,9 @@ def replace_judgments(path: Path, judgments: Sequence[Judgment]) -> None:
 
 
 def add_scores(path: Path, read: str, scored: Mapping[str, Evidence]) -> str:
-    """Replace the model scores and notes of these queries in a file, and return its new content hash.
-
-    `read` is the `replay_hash` that they were added to. It is one transaction: after it the file is what it was, or holds all of
-    them under its new hash. Raises InputError when the file has changed since, is open elsewhere, or cannot be written.
-    """
+    """Replace the model scores and notes of these queries in a file, and return its new content hash. `read` is the
+    `replay_hash` that they were added to. It is one transaction: after it the file is what it was, or holds all of them
+    under its new hash. Raises InputError when the file has changed since, is open elsewhere, or cannot be written."""
     with _opened(path, read_only=False) as connection:
         with _transaction(connection, path):
             if replay_hash(connection) != read:

@@ -84,10 +84,8 @@ LAST_ROW = 2**62
 
 def cut(cursor: duckdb.DuckDBPyConnection, queries: int, most_bytes: int) -> list[Portion]:
     """Cut the queries into portions of so many, in their order, or of fewer where those hold more than `most_bytes`.
-
-    The portions are noted in a temporary table. What a portion is made of is found in time that the others do not change, as long as the
-    rows of a table stand about in the order of the queries.
-    """
+    The portions are noted in a temporary table. What a portion is made of is found in time that the others do not
+    change, as long as the rows of a table stand about in the order of the queries."""
     there = columns_there(cursor)
     while True:
         cursor.execute(

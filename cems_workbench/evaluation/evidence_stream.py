@@ -168,11 +168,9 @@ def evaluate_stream(
     each: Each | None = None,
     progress: Progress = silent,
 ) -> StreamEvaluation:
-    """Replay every query of the stream under each config and measure the results, as `evaluate` does.
-
-    `kind` is the kind of judge whose judgments count, human or model; None: human before model. Raises InputError for a query that is
-    not as evidence is. `progress` may raise `Cancelled`.
-    """
+    """Replay every query of the stream under each config and measure the results, as `evaluate` does. `kind` is the
+    kind of judge whose judgments count, human or model; None: human before model. Raises InputError for a query that is
+    not as evidence is. `progress` may raise `Cancelled`."""
     highest = max(1, stream.highest_grade)
     run = _pass(stream, configs, measures, kind, highest, each, progress)
     if run.highest != highest:

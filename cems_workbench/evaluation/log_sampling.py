@@ -106,10 +106,8 @@ def judge_scores(
     queries: Sequence[LoggedQuery], config: PipelineConfig, resources: Resources, progress: Progress = silent
 ) -> dict[str, float]:
     """The judge's raw score of each query's best result, by qid; minus infinity for a query that returned nothing.
-
-    Results that are not in the store, and scores that failed, are passed over; a query of which nothing is left, or whose answer was not
-    recorded, has no score. Raises ModelError when no judge can be loaded.
-    """
+    Results that are not in the store, and scores that failed, are passed over; a query of which nothing is left, or
+    whose answer was not recorded, has no score. Raises ModelError when no judge can be loaded."""
     named = dict.fromkeys(memory_id for logged in queries for memory_id in logged.results or ())
     texts = {memory_id: memory.content for memory_id, memory in resources.store.memories.read(list(named)).items()}
     backend = "cross_encoder" if config.judge.backend in ("auto", "none") else config.judge.backend

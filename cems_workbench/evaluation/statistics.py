@@ -75,10 +75,9 @@ def bootstrap(values: Floats, seed: int = 0, resamples: int = RESAMPLES) -> Floa
 
 
 def paired_interval(differences: Floats) -> Floats:
-    """(2, M) ends of Student's confidence interval of the mean of each column of (Q, M) paired differences; NaN with fewer than two.
-
-    Queries whose difference is NaN are left out of that column. Source: Student, The probable error of a mean, 1908.
-    """
+    """(2, M) ends of Student's confidence interval of the mean of each column of (Q, M) paired differences; NaN with
+    fewer than two. Queries whose difference is NaN are left out of that column. Source: Student, The probable error of
+    a mean, 1908."""
     from scipy.special import stdtrit  # loaded where an interval is asked for: scipy is slow to import
 
     defined = ~np.isnan(differences)

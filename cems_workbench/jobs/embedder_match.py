@@ -46,11 +46,9 @@ random, as those of another model are: -0.16 to 0.10. The second is small, becau
 
 @dataclass(frozen=True, slots=True)
 class SourceMatch:
-    """How well an embedder reproduces the vectors of a source from the best `form` of their texts.
-
-    `low` and `high` are of the cosines; `others` is the median cosine with the vector of another memory, None for one text.
-    `tried` are the forms that were tried, `cut` how many texts of the sample the model does not read to their end.
-    """
+    """How well an embedder reproduces the vectors of a source from the best `form` of their texts. `low` and `high` are
+    of the cosines; `others` is the median cosine with the vector of another memory, None for one text. `tried` are the
+    forms that were tried, `cut` how many texts of the sample the model does not read to their end."""
 
     match: EmbedderMatch
     form: str = CONTENT

@@ -142,20 +142,17 @@ class EvaluationReport(Result):
         return losses_of_reports([self], cutoff, shown)
 
     def to_run(self) -> dict[str, dict[str, float]]:
-        """The results as a run: score by memory id, by qid; ir_measures and `ranx.Run(...)` accept it unchanged.
-
-        Scores are 1/rank: evaluation tools order by score and break ties their own way. It has the queries of `to_qrels`, but for those
-        without any result.
-        """
+        """The results as a run: score by memory id, by qid; ir_measures and `ranx.Run(...)` accept it unchanged. Scores
+        are 1/rank: evaluation tools order by score and break ties their own way. It has the queries of `to_qrels`, but
+        for those without any result."""
         counted, found = self.to_qrels(), self.evaluation
         ranked = [(qid, ids) for qid, ids in zip(found.qids, found.results, strict=True) if qid in counted and ids]
         return {qid: {key: 1 / rank for rank, key in enumerate(ids, 1)} for qid, ids in ranked}
 
     def to_qrels(self) -> dict[str, dict[str, int]]:
-        """The grades as qrels: grade by memory id, by qid; ir_measures and `ranx.Qrels(...)` accept it unchanged.
-
-        They are those of the queries that are in the means, which have a relevant memory: other tools average a 0 for the rest.
-        """
+        """The grades as qrels: grade by memory id, by qid; ir_measures and `ranx.Qrels(...)` accept it unchanged. They
+        are those of the queries that are in the means, which have a relevant memory: other tools average a 0 for the
+        rest."""
         found = self.evaluation
         left_out = {*found.without_relevant, *found.unanswerable}
         graded = zip(found.qids, self.batch.grades, strict=True)

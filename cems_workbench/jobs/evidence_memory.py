@@ -73,11 +73,9 @@ class EvidenceMemory:
     def get(
         self, queries: Sequence[Query], config: PipelineConfig, resources: Resources, progress: Progress = silent
     ) -> list[Evidence]:
-        """The evidence of every query in their order: from memory, from a file, or gathered.
-
-        `progress` counts queries, and is also called after each batch of a reranker. Its exceptions pass through, and finished
-        queries are kept. Raises as `gather` does, and SourceError if a running system is unavailable.
-        """
+        """The evidence of every query in their order: from memory, from a file, or gathered. `progress` counts queries,
+        and is also called after each batch of a reranker. Its exceptions pass through, and finished queries are kept.
+        Raises as `gather` does, and SourceError if a running system is unavailable."""
         key = self.key(config, resources)
         while key not in self._gathered and len(self._gathered) >= self._sets:
             self._gathered.pop(next(iter(self._gathered)))
@@ -140,11 +138,9 @@ MAX_CHECKED = 500
 
 
 def gathered_judged_set(config: PipelineConfig, resources: Resources) -> LabelledSet | None:
-    """The store's judged queries with a relevant memory, as far as files next to the store hold their evidence; None if none does.
-
-    At most `MAX_CHECKED`, drawn with a fixed seed, so that time and memory do not grow with the files. A damaged file is ignored.
-    Lists of a running system never come from a file.
-    """
+    """The store's judged queries with a relevant memory, as far as files next to the store hold their evidence; None if
+    none does. At most `MAX_CHECKED`, drawn with a fixed seed, so that time and memory do not grow with the files. A
+    damaged file is ignored. Lists of a running system never come from a file."""
     if asks_source(config) or not evidence_files(resources):
         return None
     queries, grades = judged_queries(resources)

@@ -55,10 +55,8 @@ def graph_recall(
     progress: Progress = silent,
 ) -> Report:
     """The recall at `k` for each `ef_search` and for the collection's own; of the config only the scope is read.
-
-    `grades` are those of memories by qid. Raises InputError for a number below 1, StoreError if the graph cannot be searched, and what
-    `progress` raises.
-    """
+    `grades` are those of memories by qid. Raises InputError for a number below 1, StoreError if the graph cannot be
+    searched, and what `progress` raises."""
     if min([k, *ef_search]) < 1:
         raise InputError(f"expected a rank and values of ef_search of 1 or more, found {min([k, *ef_search])}")
     resources.graph(progress)

@@ -140,11 +140,9 @@ def import_inputs(
     *,
     briefly: bool = False,
 ) -> Imported:
-    """Put the inputs of a file or folder (`traces.inputs_of`) into the store, with vectors for them, and refresh its indexes.
-
-    `rules` are those of chunks, of searched text and the language that the store has from now on; None: its own. `briefly` says what is no
-    news of the bundled sample. Raises InputError and StoreError.
-    """
+    """Put the inputs of a file or folder (`traces.inputs_of`) into the store, with vectors for them, and refresh its
+    indexes. `rules` are those of chunks, of searched text and the language that the store has from now on; None: its
+    own. `briefly` says what is no news of the bundled sample. Raises InputError and StoreError."""
     store, changed = resources.store, []
     chosen: tuple[tuple[Any, str], ...] = (
         (store.chunks, "memories are cut by the rule {} from now on; what that changes is embedded again"),

@@ -39,9 +39,8 @@ TYPED_SOURCE = "Inspect"
 @dataclass(frozen=True, slots=True)
 class QueuePlan:
     """The content and order of a queue: the first `depth` results of configs (by name) for the selected queries.
-
-    `overlap` is the number of people who grade each pair; `leave_out_judged` leaves out pairs that a person has judged.
-    """
+    `overlap` is the number of people who grade each pair; `leave_out_judged` leaves out pairs that a person has
+    judged."""
 
     name: str
     selection: QuerySelection
@@ -149,10 +148,8 @@ def give_no_answer(
     store: Store, qid: str, reviewer: str, *, at_hand: str, shown: Mapping[str, Any], note: str | None = None
 ) -> list[str]:
     """Save a person's judgment that the store has no answer to a query, with the memories that this person looked at.
-
-    These are the graded and skipped ones, and the one `at_hand`. Returns memories that people judged relevant nevertheless: those grades
-    count. Raises as `Labels.give`.
-    """
+    These are the graded and skipped ones, and the one `at_hand`. Returns memories that people judged relevant
+    nevertheless: those grades count. Raises as `Labels.give`."""
     judged = store.judgments.read(qid, HUMAN)
     looked_at = {judgment.memory_id for judgment in judged if judgment.judge == reviewer}
     looked_at |= {mark.memory_id for mark in store.labels.marks() if (mark.qid, mark.judge) == (qid, reviewer)}

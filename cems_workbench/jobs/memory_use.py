@@ -136,11 +136,9 @@ def uses_in_store(
     followed: Collection[str] = (),
     progress: Progress = silent,
 ) -> MemoryReport:
-    """How the judged queries of a set use the memories of the store, with its evidence, which is gathered if it is missing.
-
-    `kind` is that of the judges, human or model; None: human before model. Raises InputError for a followed memory that is not in the
-    store, before anything is gathered, and as `ensure_evidence` does.
-    """
+    """How the judged queries of a set use the memories of the store, with its evidence, which is gathered if it is
+    missing. `kind` is that of the judges, human or model; None: human before model. Raises InputError for a followed
+    memory that is not in the store, before anything is gathered, and as `ensure_evidence` does."""
     known = resources.store.memories.ids()
     for memory_id in followed:
         require_known(memory_id, known)
@@ -162,10 +160,9 @@ def uses_in_files(
     followed: Collection[str] = (),
     progress: Progress = silent,
 ) -> MemoryReport:
-    """How the queries of evidence files use the memories that their lists have; `config` is the one they were gathered with by default.
-
-    Raises InputError for a followed memory of which the evidence knows nothing, and as `EvidenceStream` does.
-    """
+    """How the queries of evidence files use the memories that their lists have; `config` is the one they were gathered
+    with by default. Raises InputError for a followed memory of which the evidence knows nothing, and as
+    `EvidenceStream` does."""
     with EvidenceStream(paths) as stream:
         chosen = config or stream.header.config
         require_no_config(stream.names, stream.header, stream.external, [chosen])

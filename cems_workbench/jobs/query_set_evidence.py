@@ -118,10 +118,9 @@ def measurable(queries: Iterable[Query], judgments: Iterable[Judgment]) -> list[
 
 
 def queries_named(name: str, resources: Resources, judged: bool) -> tuple[Sequence[Query], Sequence[Judgment]]:
-    """The queries of a set of the store, of `all`, or of a file, with their judgments; with `judged` only the `measurable` ones.
-
-    A set of the store takes precedence over a file of that name. Raises InputError if there are no queries.
-    """
+    """The queries of a set of the store, of `all`, or of a file, with their judgments; with `judged` only the
+    `measurable` ones. A set of the store takes precedence over a file of that name. Raises InputError if there are no
+    queries."""
     names = {known.name for known in resources.store.query_sets.latest()}
     queries: Sequence[Query]
     judgments: list[Judgment] = resources.store.judgments.read()
@@ -320,11 +319,9 @@ class _Incomplete(Exception):
 def read_evidence(
     config: PipelineConfig, selection: QuerySelection, resources: Resources, cache: Cache = uncached
 ) -> evidence_file.EvidenceSet | None:
-    """The complete evidence of a config; None if there is none. Raises InputError for a damaged file.
-
-    If only a wider selection of the same set was gathered, it is restricted to the queries. Of a set of external traces
-    it is their recorded stages, under any config. `cache` keeps the evidence as long as its file is unchanged.
-    """
+    """The complete evidence of a config; None if there is none. Raises InputError for a damaged file. If only a wider
+    selection of the same set was gathered, it is restricted to the queries. Of a set of external traces it is their
+    recorded stages, under any config. `cache` keeps the evidence as long as its file is unchanged."""
     traced = read_traced(resources.store, selection.query_set, selection.queries, cache)
     if found := traced or read_exact_evidence(config, selection, resources, cache):
         return found
@@ -482,11 +479,9 @@ def pending_gathers(
 
 
 def seconds_left(pending: Sequence[PendingGather], paces: Sequence[tuple[PipelineConfig, float]] = ()) -> float | None:
-    """Estimated seconds of the pending gathers together; None without a basis.
-
-    A gather that has started continues at its own pace. Another has the slowest of `paces`, seconds per query by config, among the configs
-    with the same reranker, judge and expansion, which take most of the time.
-    """
+    """Estimated seconds of the pending gathers together; None without a basis. A gather that has started continues at
+    its own pace. Another has the slowest of `paces`, seconds per query by config, among the configs with the same
+    reranker, judge and expansion, which take most of the time."""
     left = 0.0
     for one in pending:
         alike = [seconds for config, seconds in paces if _slow_parts(config) == _slow_parts(one.config)]

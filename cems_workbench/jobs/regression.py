@@ -261,9 +261,8 @@ def _without_values(guard: NoLoss, names: tuple[str, str], now: Evaluation, asse
 
 def recorded(per_query: Mapping[str, Mapping[str, float | None]], now: Evaluation) -> tuple[Evaluation, Evaluation]:
     """A measurement of the history and the present one, as evaluations of the same queries: only values that both have.
-
-    `per_query` are the values of a card by qid and measure. Measures of all queries together, such as AUROC, are left out.
-    """
+    `per_query` are the values of a card by qid and measure. Measures of all queries together, such as AUROC, are left
+    out."""
     places = [m for m, one in enumerate(now.measures) if MEASURES[one.family].resampled is None]
     measures: tuple[Measure, ...] = tuple(now.measures[m] for m in places)
     values, summaries = now.values[:, places], tuple(now.summaries[m] for m in places)

@@ -107,11 +107,9 @@ def score_evidence(
     progress: Progress = silent,
     qids: Collection[str] | None = None,
 ) -> ScoringReport:
-    """Score the pairs that these configs' rerankers would read and the evidence lacks, for some queries or all.
-
-    Raises InputError if the evidence is of another store, or its file cannot be written. A `Cancelled` from `progress` passes through;
-    finished queries are in the file.
-    """
+    """Score the pairs that these configs' rerankers would read and the evidence lacks, for some queries or all. Raises
+    InputError if the evidence is of another store, or its file cannot be written. A `Cancelled` from `progress` passes
+    through; finished queries are in the file."""
     if reason := store_mismatch(evidence.header, resources):
         raise InputError(f"{evidence.path} cannot be scored: {reason}")
     asked = {qid: one for qid, one in evidence.evidences.items() if qids is None or qid in qids}

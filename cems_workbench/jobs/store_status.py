@@ -44,11 +44,9 @@ Compared = tuple[SourceMatch, VectorOrigins]
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """A source: its record in the store, and its `probe` now, or the `problem` if there is none.
-
-    `match` tells how well the embedder `model_id` reproduces its vectors, and `origins` which are not of their texts; if they are None,
-    `unmatched` is the reason.
-    """
+    """A source: its record in the store, and its `probe` now, or the `problem` if there is none. `match` tells how well
+    the embedder `model_id` reproduces its vectors, and `origins` which are not of their texts; if they are None,
+    `unmatched` is the reason."""
 
     record: SourceRecord
     probe: SourceInfo | None
@@ -116,10 +114,9 @@ def age(passed: timedelta) -> str:
 def ask_sources(
     store: Store, embedder: Embedder | None = None, known: Callable[[str], Address | None] = lambda plain: None
 ) -> Callable[[], list[SourceStatus]]:
-    """Start to probe every source of a store; the returned function waits for the answers within the time limits. Raises nothing.
-
-    `embedder`, if not None, is compared with the imported vectors. `known` returns the address with its secret for a plain one.
-    """
+    """Start to probe every source of a store; the returned function waits for the answers within the time limits.
+    Raises nothing. `embedder`, if not None, is compared with the imported vectors. `known` returns the address with its
+    secret for a plain one."""
     started = time.monotonic()
     asked = []
     for record in store.sources.read():

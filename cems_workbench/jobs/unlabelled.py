@@ -102,11 +102,9 @@ def by_judgments(
     relevant_from: int = 1,
     watch_for: WatchFactory = lambda name: unwatched,
 ) -> tuning.SearchResult:
-    """The result with the gains of its proposal by judgments, compared with a search on judgments.
-
-    Queries that a labelled search with these settings would seal stay sealed. Raises InputError for too few judged queries;
-    `Cancelled` of a watch passes through.
-    """
+    """The result with the gains of its proposal by judgments, compared with a search on judgments. Queries that a
+    labelled search with these settings would seal stay sealed. Raises InputError for too few judged queries;
+    `Cancelled` of a watch passes through."""
     planned = result.planned
     asked, baseline = planned.plan.goal, planned.plan.space.baseline
     goal = parse_goal([str(replace(each, grade=1)) for each in asked.objectives], grade=relevant_from)

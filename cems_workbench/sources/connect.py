@@ -24,10 +24,9 @@ TIMEOUT_S = 60.0
 
 
 def open_source(address: Address, mapping: Mapping[str, Any] | None = None, timeout: float = TIMEOUT_S) -> Source:
-    """Open the source at an address; `mapping` names the columns of a table, or the fields of a payload.
-
-    Raises InputError for an address of no source or a mapping that does not fit, and SourceError if the source cannot be reached.
-    """
+    """Open the source at an address; `mapping` names the columns of a table, or the fields of a payload. Raises
+    InputError for an address of no source or a mapping that does not fit, and SourceError if the source cannot be
+    reached."""
     kind = source_kind(address)
     if kind.open is None:
         raise InputError(

@@ -45,11 +45,9 @@ def recorded() -> Mapping[str, Recorded]:
 
 @dataclass(frozen=True, slots=True)
 class ScoreMeaning:
-    """A score of a system.
-
-    `engine` is a name in `SourceInfo.engine` and `distance` its distance (vector lists only), where the workbench asks the system for the
-    list `answers`; both are empty for libraries, and for what it never asks for.
-    """
+    """A score of a system. `engine` is a name in `SourceInfo.engine` and `distance` its distance (vector lists only),
+    where the workbench asks the system for the list `answers`; both are empty for libraries, and for what it never asks
+    for."""
 
     key: str
     group: Group

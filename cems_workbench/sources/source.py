@@ -44,11 +44,9 @@ class SourceError(WorkbenchError):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting of the engine that changes its search results, e.g. `hnsw.ef_search` = "40".
-
-    `unit` is what the value counts. `tries` are other values worth trying; empty if it cannot be set for one search. `changes` is the live
-    list that it changes.
-    """
+    """A setting of the engine that changes its search results, e.g. `hnsw.ef_search` = "40". `unit` is what the value
+    counts. `tries` are other values worth trying; empty if it cannot be set for one search. `changes` is the live list
+    that it changes."""
 
     name: str
     value: str
@@ -157,11 +155,9 @@ class EngineHit:
 
 @dataclass(frozen=True, slots=True)
 class EngineList:
-    """One live list in the engine's order, best first.
-
-    Scores of the vector list are cosines; of a source that compares by l2 the negated Euclidean distance (not its square), by ip the inner
-    product. Of other lists they are the engine's own. `asked` is the number of rows requested. A row without a distance (NaN) may stay in.
-    """
+    """One live list in the engine's order, best first. Scores of the vector list are cosines; of a source that compares
+    by l2 the negated Euclidean distance (not its square), by ip the inner product. Of other lists they are the engine's
+    own. `asked` is the number of rows requested. A row without a distance (NaN) may stay in."""
 
     name: ListName
     asked: int

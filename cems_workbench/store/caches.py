@@ -147,10 +147,9 @@ class Corrections:
         ]
 
     def learn(self, pairs: Iterable[Pair], most: int, when: datetime | None = None) -> list[Pair]:
-        """Count an acceptance (now, or at `when`) of each pair, keep the `most` latest, and return those of `pairs` now learned.
-
-        A typo's earlier correction is replaced. Refused pairs and words "corrected" to themselves are skipped.
-        """
+        """Count an acceptance (now, or at `when`) of each pair, keep the `most` latest, and return those of `pairs` now
+        learned. A typo's earlier correction is replaced. Refused pairs and words "corrected" to themselves are
+        skipped."""
         wanted = list(dict.fromkeys(_normal(pair) for pair in pairs))
         moment = to_naive(when or datetime.now(UTC))
         refused = "SELECT refused FROM learned_pairs WHERE typo = ? AND correction = ?"

@@ -227,10 +227,9 @@ def cut_until(cursor: duckdb.DuckDBPyConnection) -> int:
 
 
 def refresh_chunks(database: Database, embedder: Embedder, progress: Progress) -> tuple[str, ...]:
-    """Chunk the memories whose chunks are missing or outdated, in durable batches; returns notes. Raises what `progress` raises.
-
-    The content version grows if unchanged memories are chunked differently, because the embedder changed.
-    """
+    """Chunk the memories whose chunks are missing or outdated, in durable batches; returns notes. Raises what
+    `progress` raises. The content version grows if unchanged memories are chunked differently, because the embedder
+    changed."""
     with database.reading() as cursor:
         by = _cutter(cursor, embedder)
         before = tables.read_meta(cursor, _LABEL)
@@ -320,11 +319,9 @@ def _replace(
     new: bool = False,
     all_changed: bool = True,
 ) -> None:
-    """Replace the chunks of the memories in `cut` (`_marks`) by `_table` in a content version; `new` memories have none yet.
-
-    Unless `all_changed`, a memory without chunks before and after is not marked as changed: its index entry is the same, and marking
-    costs more than the rest.
-    """
+    """Replace the chunks of the memories in `cut` (`_marks`) by `_table` in a content version; `new` memories have none
+    yet. Unless `all_changed`, a memory without chunks before and after is not marked as changed: its index entry is the
+    same, and marking costs more than the rest."""
     if not cut.num_rows:
         return
     if not new:

@@ -277,10 +277,9 @@ class Database:
 
     @contextmanager
     def transaction(self, *, of_tables: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor whose changes are committed at the end of the block, or rolled back if it raises.
-
-        With `of_tables` the block may stage Arrow tables. Raises StoreError if the file was removed or replaced: writes would be lost.
-        """
+        """A cursor whose changes are committed at the end of the block, or rolled back if it raises. With `of_tables`
+        the block may stage Arrow tables. Raises StoreError if the file was removed or replaced: writes would be
+        lost."""
         if of_tables:
             import pyarrow  # noqa: F401 (takes long to load; not while others wait)
 
@@ -353,11 +352,9 @@ class Database:
 
     @contextmanager
     def bulk_write(self, beside: int) -> Iterator[Callable[[int], None]]:
-        """Write many rows quickly and with bounded memory during the block.
-
-        DuckDB may use BULK_MEMORY_BYTES and `beside` bytes for data that must stay in memory; the yielded function raises the latter.
-        Raises StoreError if that, or the limit inside `full_memory`, was not enough.
-        """
+        """Write many rows quickly and with bounded memory during the block. DuckDB may use BULK_MEMORY_BYTES and
+        `beside` bytes for data that must stay in memory; the yielded function raises the latter. Raises StoreError if
+        that, or the limit inside `full_memory`, was not enough."""
         import duckdb
 
         allowed = BULK_MEMORY_BYTES + beside

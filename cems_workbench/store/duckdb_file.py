@@ -96,11 +96,9 @@ FileState = tuple[tuple[int, int, int, int, int], ...]
 
 
 class CheckedFiles:
-    """The files that passed the catalog check in this process, with their state at that time.
-
-    A check takes as long as opening a file, because it lists all of DuckDB's functions. It is skipped for an unchanged file, and for one
-    that this process had open for writing, since no other process can have changed it.
-    """
+    """The files that passed the catalog check in this process, with their state at that time. A check takes as long as
+    opening a file, because it lists all of DuckDB's functions. It is skipped for an unchanged file, and for one that
+    this process had open for writing, since no other process can have changed it."""
 
     def __init__(self) -> None:
         self._states: dict[Path, FileState] = {}

@@ -12,11 +12,9 @@ SCOPES = ("personal", "shared", "both")
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Restricts a search to a project and a scope.
-
-    `only_project` keeps only the memories of `project`. Without it (or without a project) the project restricts nothing, because
-    preferring the query's project is done by the ranking. Raises InputError for an unknown scope.
-    """
+    """Restricts a search to a project and a scope. `only_project` keeps only the memories of `project`. Without it (or
+    without a project) the project restricts nothing, because preferring the query's project is done by the ranking.
+    Raises InputError for an unknown scope."""
 
     project: str | None = None
     only_project: bool = False

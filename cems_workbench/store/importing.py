@@ -98,10 +98,8 @@ DEFAULT_OPTIONS = ImportOptions()
 @dataclass(frozen=True, slots=True)
 class ImportReport:
     """The outcome of importing one input: counts per kind, skipped rows, notes, and the query sets with a new version.
-
-    `event` is its number among the imports on record, 0 if it changed nothing; `clashes` counts the rows that stayed as another import
-    brought them, `queue` is the labelling queue that it made.
-    """
+    `event` is its number among the imports on record, 0 if it changed nothing; `clashes` counts the rows that stayed as
+    another import brought them, `queue` is the labelling queue that it made."""
 
     source: str
     format: str

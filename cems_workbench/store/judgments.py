@@ -168,12 +168,9 @@ def off_scale(grade: int, scales: Mapping[str, GradeScale]) -> str | None:
 def upsert(
     session: Session, judgments: Sequence[Judgment], source: str, when: datetime, by: Mark | None = None
 ) -> tuple[RowCounts, list[str]]:
-    """Insert judgments and replace those with another grade; the keys of `judgments` must be distinct.
-
-    An input on record, `by`, keeps what it replaces.
-
-    Returns the counts and a note for each replaced grade (the first MAX_NOTES, then how many more).
-    """
+    """Insert judgments and replace those with another grade; the keys of `judgments` must be distinct. An input on
+    record, `by`, keeps what it replaces. Returns the counts and a note for each replaced grade (the first MAX_NOTES,
+    then how many more)."""
     with session.staged("staged_judgments", _staging(judgments)):
         return _upsert_staged(session, len(judgments), source, when, by)
 

@@ -75,11 +75,9 @@ class Language:
             return Choice(language(cursor), tables.read_meta(cursor, _REASON) or "the default")
 
     def choose(self, name: str) -> bool:
-        """Set the language; False if it is already set. Raises InputError for an unknown one.
-
-        `auto` changes nothing in a store with memories; in an empty store the next import decides. The next refresh rebuilds the lexical
-        index.
-        """
+        """Set the language; False if it is already set. Raises InputError for an unknown one. `auto` changes nothing in
+        a store with memories; in an empty store the next import decides. The next refresh rebuilds the lexical
+        index."""
         if name == AUTO:
             return False
         chosen = known_language(name)

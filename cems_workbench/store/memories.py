@@ -113,10 +113,8 @@ class Memories:
         return self.read([memory_id]).get(memory_id)
 
     def read(self, ids: Iterable[str] | None = None) -> dict[str, Memory]:
-        """Live memories by id: those of `ids` in that order (unknown ids are absent), or all, sorted by id.
-
-        The last few are kept until the content changes: queries that are gathered together have most candidates in common.
-        """
+        """Live memories by id: those of `ids` in that order (unknown ids are absent), or all, sorted by id. The last
+        few are kept until the content changes: queries that are gathered together have most candidates in common."""
         wanted = None if ids is None else list(dict.fromkeys(ids))
         if wanted is None or len(wanted) > MAX_KEPT:
             return self._database.read(read, wanted)
@@ -167,11 +165,9 @@ class Memories:
         return [Origin(row[0], tables.to_aware(row[1]), *row[2:]) for row in rows]
 
     def iterate(self, project: str | None = None) -> Iterator[Memory]:
-        """The live memories sorted by id, of one project or all, those of one moment; the database lock is released between batches.
-
-        The ids are sorted first: sorting whole rows would load all texts into memory. Row numbers would be faster, but may change while the
-        lock is released.
-        """
+        """The live memories sorted by id, of one project or all, those of one moment; the database lock is released
+        between batches. The ids are sorted first: sorting whole rows would load all texts into memory. Row numbers
+        would be faster, but may change while the lock is released."""
         of_project = "SELECT id FROM memories WHERE deleted_at IS NULL AND coalesce(project = ?, ? IS NULL) ORDER BY id"
         ids = self._database.read(tables.column, of_project, [project, project])
         for some in tables.portions(ids, BATCH_ROWS):
@@ -267,11 +263,9 @@ class Memories:
         return self._cache.get(("duplicates", limit), lambda cursor: statistics.exact_duplicates(cursor, limit))
 
     def update(self, memory: Memory, expected: Memory | None = None) -> bool:
-        """Replace the live memory with the id of `memory`; False if nothing differs.
-
-        `expected` is the memory at the start of the edit. Raises StoreError if there is no such live memory, or if it no longer equals
-        `expected`, so that concurrent changes are not overwritten.
-        """
+        """Replace the live memory with the id of `memory`; False if nothing differs. `expected` is the memory at the
+        start of the edit. Raises StoreError if there is no such live memory, or if it no longer equals `expected`, so
+        that concurrent changes are not overwritten."""
         with self._database.transaction() as cursor:
             present = read(cursor, [memory.id]).get(memory.id)
             if present is None:
@@ -548,11 +542,9 @@ def count(cursor: duckdb.DuckDBPyConnection) -> int:
 
 
 def read(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str] | None = None) -> dict[str, Memory]:
-    """The live memories with these ids, by id and in their order; all, sorted by id, if None.
-
-    A few ids are looked up by key. For more, the id column gives row numbers, and reading by row number skips the text blocks in
-    between, which a single query would decompress (24 ms instead of 8 for 300 of 100,000).
-    """
+    """The live memories with these ids, by id and in their order; all, sorted by id, if None. A few ids are looked up
+    by key. For more, the id column gives row numbers, and reading by row number skips the text blocks in between, which
+    a single query would decompress (24 ms instead of 8 for 300 of 100,000)."""
     columns = ", ".join(FIELDS)
     if ids is None:
         rows = cursor.execute(f"SELECT {columns} FROM memories WHERE deleted_at IS NULL ORDER BY id").fetchall()

@@ -130,10 +130,9 @@ class _Found:
 
 
 def resolve_words(session: Session, parsed: ParsedInput, query_set: str, match: Match) -> tuple[ParsedInput, list[str]]:
-    """(the input with the store's qids and without the queries that the store has, notes) of an input that names queries by their words.
-
-    Judgments of ambiguous words become errors; notes name near words. An input that names queries by id is returned unchanged.
-    """
+    """(the input with the store's qids and without the queries that the store has, notes) of an input that names
+    queries by their words. Judgments of ambiguous words become errors; notes name near words. An input that names
+    queries by id is returned unchanged."""
     if not parsed.extra.get("queries_by_words"):
         return parsed, []
     known: dict[str, str] = dict(session.rows(WORDS_OF, [[query.qid for query in parsed.queries]]))
@@ -250,10 +249,9 @@ def _all_words(session: Session) -> Iterator[tuple[str, str]]:
 def _with_qids(
     parsed: ParsedInput, taken: Mapping[str, str], others: Mapping[str, str], stored: Mapping[str, Query]
 ) -> ParsedInput:
-    """The input with the store's qids, and an error for each judgment of `others`, queries without one, each with the reason.
-
-    Of the queries that are taken for one of the store only those in `stored`, by the store's qid, stay in the input.
-    """
+    """The input with the store's qids, and an error for each judgment of `others`, queries without one, each with the
+    reason. Of the queries that are taken for one of the store only those in `stored`, by the store's qid, stay in the
+    input."""
     place = parsed.extra.get("fields", {}).get("qid", "query")
     judgments: list[tuple[int, Judgment]] = []
     problems: list[RowError] = []

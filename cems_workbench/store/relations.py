@@ -82,11 +82,9 @@ class Relations:
         return [Relation(*row) for row in sorted(rows, key=lambda row: place[row[0]])]
 
     def neighbours(self, seeds: Sequence[str], per_seed: int) -> list[tuple[str, str, float]]:
-        """(seed, neighbour, weight), seeds in the given order, at most `per_seed` each, highest weight first, ties by id.
-
-        Edges count in both directions; several edges between two memories count once, with the highest weight.
-        Deleted memories are no neighbours, and a memory is not its own.
-        """
+        """(seed, neighbour, weight), seeds in the given order, at most `per_seed` each, highest weight first, ties by
+        id. Edges count in both directions; several edges between two memories count once, with the highest weight.
+        Deleted memories are no neighbours, and a memory is not its own."""
         wanted = list(dict.fromkeys(seeds))
         rows = self._database.rows(_NEIGHBOURS, [wanted, per_seed])
         place = {seed: position for position, seed in enumerate(wanted)}
@@ -248,10 +246,9 @@ class Supersessions:
     def decide(
         self, newer: str, older: str, verdict: Verdict, author: str, why: str | None = None
     ) -> SupersessionDecision:
-        """Save a verdict on a pair, which replaces the earlier one; an accepted pair becomes an edge at once.
-
-        A skip replaces no verdict. Raises InputError for a person without a name, an unknown memory, or a memory with itself.
-        """
+        """Save a verdict on a pair, which replaces the earlier one; an accepted pair becomes an edge at once. A skip
+        replaces no verdict. Raises InputError for a person without a name, an unknown memory, or a memory with
+        itself."""
         tables.check_name(author)
         if newer == older:
             raise InputError(f"memory {newer} cannot supersede itself")
@@ -324,10 +321,9 @@ class Supersessions:
             return _decisions(session, of_both, [one, other, one, other])
 
     def apply(self, pairs: Sequence[frozenset[str]] | None = None) -> int:
-        """Make the store's edges agree with the decisions on `pairs` (None: all pairs); returns the number of changed edges.
-
-        Only edges with an author are removed: those of files and sources stay, whatever was decided. Idempotent.
-        """
+        """Make the store's edges agree with the decisions on `pairs` (None: all pairs); returns the number of changed
+        edges. Only edges with an author are removed: those of files and sources stay, whatever was decided.
+        Idempotent."""
         decided, standing = self._decided(), {one.pair: one for one in self.standing()}
         wanted = set(decided) if pairs is None else set(pairs) & set(decided)
         if not wanted:

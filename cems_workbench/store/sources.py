@@ -562,10 +562,9 @@ class Sources:
         ]
 
     def faulty(self, source_id: int) -> tuple[list[EntryId], dict[EntryId, str]]:
-        """Entries with a vector of zeros; and those with the vector of a different text, each with a memory of such a text.
-
-        Texts differ if their first characters do without case, accents and spaces, which many models do not read.
-        """
+        """Entries with a vector of zeros; and those with the vector of a different text, each with a memory of such a
+        text. Texts differ if their first characters do without case, accents and spaces, which many models do not
+        read."""
         text = f"left(regexp_replace(lower(strip_accents(coalesce(c.content, m.content))), '\\s', '', 'g'), {COMPARED_CHARS})"
         with self._database.reading() as cursor:
             zeros = cursor.execute(

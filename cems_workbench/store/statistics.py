@@ -31,11 +31,9 @@ SORTS: dict[Sort, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The memories to list, and their order. Empty fields restrict nothing; None in a tuple means "has none".
-
-    `text` is matched literally, ignoring case, in id, title, content and tags. `created_from` and `created_to` are
-    days in UTC, both included.
-    """
+    """The memories to list, and their order. Empty fields restrict nothing; None in a tuple means "has none". `text` is
+    matched literally, ignoring case, in id, title, content and tags. `created_from` and `created_to` are days in UTC,
+    both included."""
 
     text: str = ""
     categories: tuple[str | None, ...] = ()

@@ -121,11 +121,9 @@ class Bin:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The cross-validated calibration of one signal, and the threshold of the requested probability.
-
-    `refused` is the share of queries without an answer below the threshold, `wrongly` the share of queries with one; None if some fold has
-    no threshold. `missing` counts the queries without a value of the signal.
-    """
+    """The cross-validated calibration of one signal, and the threshold of the requested probability. `refused` is the
+    share of queries without an answer below the threshold, `wrongly` the share of queries with one; None if some fold
+    has no threshold. `missing` counts the queries without a value of the signal."""
 
     signal: str
     method: Method

@@ -136,11 +136,9 @@ Counts = dict[str, dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """Proposal against baseline on the same queries: means, the difference with its interval, and p (two-sided).
-
-    Values have the measure's sign; `direction` is -1 if lower is better. `p_greater` is the one-sided p of "the proposal is better": half
-    of the two-sided p, or 1 minus that if the proposal is worse.
-    """
+    """Proposal against baseline on the same queries: means, the difference with its interval, and p (two-sided). Values
+    have the measure's sign; `direction` is -1 if lower is better. `p_greater` is the one-sided p of "the proposal is
+    better": half of the two-sided p, or 1 minus that if the proposal is worse."""
 
     queries: int
     baseline: float

@@ -84,11 +84,9 @@ def searchable() -> tuple[FieldSpec, ...]:
 
 
 def axis_for(path: str, gathered: PipelineConfig | None = None) -> Axis:
-    """The axis of a parameter over its slider's range. Raises InputError when it cannot be searched.
-
-    `gathered` is the config of the evidence: a depth is not searched beyond the gathered one. The bands of the reranker are
-    `rerank.bands.0`, `.1`, ...: the retrieval share of each.
-    """
+    """The axis of a parameter over its slider's range. Raises InputError when it cannot be searched. `gathered` is the
+    config of the evidence: a depth is not searched beyond the gathered one. The bands of the reranker are
+    `rerank.bands.0`, `.1`, ...: the retrieval share of each."""
     if path.startswith(f"{BANDS_PATH}.") and path.removeprefix(f"{BANDS_PATH}.").isdigit():
         spec = next(spec for spec in specs(Band) if spec.path == "retrieval")
         return _numeric(path, spec, None)

@@ -53,10 +53,9 @@ COMPARED_HITS = 10
 
 
 def reference_reranker(config: PipelineConfig, evidences: Iterable[Evidence]) -> str | None:
-    """The reranker whose order replaces judgments, by its key in `model_scores`; None if the evidence has no scores for it.
-
-    The config's own if it has one, else the one with the most scores. Never the one that reads with the embedder of the vector list.
-    """
+    """The reranker whose order replaces judgments, by its key in `model_scores`; None if the evidence has no scores for
+    it. The config's own if it has one, else the one with the most scores. Never the one that reads with the embedder of
+    the vector list."""
     scored = Counter[str]()
     for evidence in evidences:
         scored.update(

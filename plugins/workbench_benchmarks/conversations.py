@@ -40,11 +40,9 @@ Rows = Iterable[tuple[int, Any]]
 
 @dataclass
 class Reading:
-    """What has been read so far of the file `source` in a `form`; `name` is that of the conversation which is being read, in its errors.
-
-    In the notes of a form {n} is how many there are, {first} one of them, {some} the first ones, {all} all; without a text what was
-    counted are notes.
-    """
+    """What has been read so far of the file `source` in a `form`; `name` is that of the conversation which is being
+    read, in its errors. In the notes of a form {n} is how many there are, {first} one of them, {some} the first ones,
+    {all} all; without a text what was counted are notes."""
 
     form: str
     source: str

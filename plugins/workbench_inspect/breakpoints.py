@@ -216,11 +216,9 @@ def line_kind(turned: ParameterSweep) -> LineKind | None:
 
 @dataclass(frozen=True, eq=False)
 class Ends:
-    """(2, C) or (2): values of two replays of a piece, extrapolated to its ends.
-
-    `fused` and `adjusted` scores, the `minimum` of the filter, what a score of `one` is, and the floors of the score gap:
-    (2, C) when a candidate is the first, and the `highest`, when the first is clamped.
-    """
+    """(2, C) or (2): values of two replays of a piece, extrapolated to its ends. `fused` and `adjusted` scores, the
+    `minimum` of the filter, what a score of `one` is, and the floors of the score gap: (2, C) when a candidate is the
+    first, and the `highest`, when the first is clamped."""
 
     fused: Floats
     adjusted: Floats
@@ -364,11 +362,9 @@ def _meetings(turned: ParameterSweep, kind: LineKind, ends: Ends, depth: int) ->
 
 
 def contenders(scores: Floats, always: Bools, ever: Bools, depth: int, one: Floats | None) -> np.ndarray:
-    """Indices of those that may be among the first `depth` somewhere between the ends (2, C).
-
-    The others are not `ever` there, or have `depth` candidates above them at both ends, hence everywhere: candidates that are
-    `always` there. With a clamp, where scores past `one` are equal, only what stays below it, or has the later id, is surely below.
-    """
+    """Indices of those that may be among the first `depth` somewhere between the ends (2, C). The others are not `ever`
+    there, or have `depth` candidates above them at both ends, hence everywhere: candidates that are `always` there.
+    With a clamp, where scores past `one` are equal, only what stays below it, or has the later id, is surely below."""
     above: Bools = np.all(scores[:, :, None] > scores[:, None, :], axis=0)
     if one is not None:
         unclamped: Bools = np.all(scores < one[:, None], axis=0)

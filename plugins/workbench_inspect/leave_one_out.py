@@ -34,11 +34,9 @@ from cems_workbench.pipeline.stages.lists import LISTS
 
 @dataclass(frozen=True)
 class Part:
-    """One part of the pipeline and its switch: values of the config, or lists that are left out.
-
-    `lists` is one list of one query variant; of a source whose lists belong to no variant, such as relations, it is
-    all of them, because no single one is a part. Lists derived from it are unchanged.
-    """
+    """One part of the pipeline and its switch: values of the config, or lists that are left out. `lists` is one list of
+    one query variant; of a source whose lists belong to no variant, such as relations, it is all of them, because no
+    single one is a part. Lists derived from it are unchanged."""
 
     name: str
     stage: str
@@ -49,11 +47,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Effect:
-    """The effect of switching one part off on the first k results.
-
-    `nominal` and `share` are of the lists' weights and of their effects, None for what is no list. `entered` come in without
-    the part and `left` go. Ranks are those of the first memory judged relevant, None if it is not in the results.
-    """
+    """The effect of switching one part off on the first k results. `nominal` and `share` are of the lists' weights and
+    of their effects, None for what is no list. `entered` come in without the part and `left` go. Ranks are those of the
+    first memory judged relevant, None if it is not in the results."""
 
     part: Part
     tau: float

@@ -39,11 +39,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One search term or lexeme of the query: `words` are the query's words it comes from, `asked` how often it is in the query.
-
-    `count`: times in the text; `holding`: memories (of ts_rank: chunks) of the store that have it; `part`: its summand of the score, all
-    occurrences together; `idf` is None for ts_rank.
-    """
+    """One search term or lexeme of the query: `words` are the query's words it comes from, `asked` how often it is in
+    the query. `count`: times in the text; `holding`: memories (of ts_rank: chunks) of the store that have it; `part`:
+    its summand of the score, all occurrences together; `idf` is None for ts_rank."""
 
     term: str
     words: tuple[str, ...]
@@ -56,11 +54,9 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class WordsInCommon:
-    """All terms of one query variant against one memory, and its score for them, 0 without one in common.
-
-    `chunk` is the chunk that was scored, by its `seq`, of a memory that has any: its best. `by_distance`: ranked by the distances of words,
-    so that no term has a part.
-    """
+    """All terms of one query variant against one memory, and its score for them, 0 without one in common. `chunk` is
+    the chunk that was scored, by its `seq`, of a memory that has any: its best. `by_distance`: ranked by the distances
+    of words, so that no term has a part."""
 
     terms: tuple[Term, ...]
     stop_words: tuple[str, ...]
@@ -100,10 +96,9 @@ def _origins(
 def lexical_evidence(
     index: LexicalIndex, query: str, memory: Memory, texts: Mapping[int | None, str] | None = None
 ) -> WordsInCommon:
-    """The part of each term of `query` in the BM25 of `memory` in the current index; for a memory with chunks, of its best chunk.
-
-    `texts` are the searched texts of the memory (`store.indexes.texts`); without them it is searched whole, by the default text rule.
-    """
+    """The part of each term of `query` in the BM25 of `memory` in the current index; for a memory with chunks, of its
+    best chunk. `texts` are the searched texts of the memory (`store.indexes.texts`); without them it is searched whole,
+    by the default text rule."""
     words, stop_words = _origins(chunks(query), lambda word: terms_of(word, index.language))
     by_chunk = index.chunk_contributions(memory.id, list(words))
 

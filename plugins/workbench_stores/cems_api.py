@@ -129,11 +129,9 @@ class CemsApi(AbstractContextManager["CemsApi"]):
         self._client.close()
 
     def answers(self, queries: Sequence[Query], progress: Progress = silent) -> Iterator[Answer | RowError]:
-        """The answer to each query in order, or a RowError with the query's number as its row.
-
-        Raises what `progress` raises, and SourceError if the server is unreachable or refuses the key, or after several consecutive
-        failures: the other queries are not asked.
-        """
+        """The answer to each query in order, or a RowError with the query's number as its row. Raises what `progress`
+        raises, and SourceError if the server is unreachable or refuses the key, or after several consecutive failures:
+        the other queries are not asked."""
         failures = 0
         for number, query in enumerate(queries, 1):
             self._go_on = partial(progress, "asking CEMS", number - 1, len(queries))

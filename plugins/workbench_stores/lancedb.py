@@ -395,11 +395,9 @@ def _settings(index_type: str) -> tuple[Setting, ...]:
 
 
 def _doubled(distances: Sequence[float], vectors: Sequence[Sequence[float] | None], query: Vector) -> bool:
-    """Whether these distances are 2 × (1 − cosine) of their vectors, all together.
-
-    A quantised vector is not the stored one, and the nearest by it are those that it puts too near: the ratio may be far below 2. Where
-    they are not doubled they are 1 − cosine of the stored vectors, as lancedb 0.40.0 computes them again then.
-    """
+    """Whether these distances are 2 × (1 − cosine) of their vectors, all together. A quantised vector is not the stored
+    one, and the nearest by it are those that it puts too near: the ratio may be far below 2. Where they are not doubled
+    they are 1 − cosine of the stored vectors, as lancedb 0.40.0 computes them again then."""
     given = np.array([each if each is not None else np.full(query.size, np.nan) for each in vectors], np.float64)
     with np.errstate(invalid="ignore"):
         far = 1.0 - given @ query / (np.linalg.norm(given, axis=-1) * np.linalg.norm(query)) if len(given) else given

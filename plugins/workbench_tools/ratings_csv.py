@@ -61,10 +61,9 @@ def _row(judgment: Judgment, words: str) -> tuple[str, str, int]:
 
 
 def _refused_by_quepid(judgment: Judgment, words: str) -> str:
-    """Why Quepid's page refuses the row of a judgment, and the whole file with it; empty if it takes it.
-
-    Its check (import_ratings_modal_instance_controller.js, checkCSVBody) takes more than two commas only in a line with two quotes.
-    """
+    """Why Quepid's page refuses the row of a judgment, and the whole file with it; empty if it takes it. Its check
+    (import_ratings_modal_instance_controller.js, checkCSVBody) takes more than two commas only in a line with two
+    quotes."""
     lines = csv_table.written([_row(judgment, words)]).split("\n")
     if any(line.count(",") > 2 and line.count('"') != 2 for line in lines):
         return "a comma beside quotes, or in words and id, for which Quepid's import refuses the whole file"

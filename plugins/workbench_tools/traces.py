@@ -72,11 +72,9 @@ def read_spans(path: Path, errors: list[RowError], progress: Progress = silent) 
 
 
 def read_traces(path: Path, source: str, file: IO[bytes], errors: list[RowError], progress: Progress) -> Traces:
-    """The traces of a file of any size: its spans are written to `file`, and read back a trace at a time.
-
-    24 bytes a span and the ids of traces stay in memory, and a portion of at most `PORTION_TRACES` traces and `MAX_SPANS` spans. A trace of
-    more spans is cut there, and reported. Raises InputError when the file cannot be read.
-    """
+    """The traces of a file of any size: its spans are written to `file`, and read back a trace at a time. 24 bytes a
+    span and the ids of traces stay in memory, and a portion of at most `PORTION_TRACES` traces and `MAX_SPANS` spans. A
+    trace of more spans is cut there, and reported. Raises InputError when the file cannot be read."""
     spilled = _Spill(file, errors, source)
     for span in read_spans(path, errors, progress):
         spilled.add(span)

@@ -75,10 +75,8 @@ class GradedScore:
 @dataclass(frozen=True, slots=True)
 class Calibration:
     """The threshold of highest agreement with its 95% interval, its kappa, and the kappa of the present threshold.
-
-    `thresholds` and `kappas` are the whole curve, thresholds rising. None where kappa is not defined: people called all pairs
-    relevant, or none, or there are no two scores.
-    """
+    `thresholds` and `kappas` are the whole curve, thresholds rising. None where kappa is not defined: people called all
+    pairs relevant, or none, or there are no two scores."""
 
     threshold: float | None
     low: float | None

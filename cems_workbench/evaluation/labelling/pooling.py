@@ -154,11 +154,9 @@ SOURCE = "pre-labelled"
 
 @dataclass(frozen=True, slots=True)
 class PairScores:
-    """A judge's raw scores of some pairs, their scale, and why other pairs have none.
-
-    `instead` is a line to show where another model than the configured one judged. `own` is how the judge's scores are read unless
-    a config says otherwise; None where that is not known.
-    """
+    """A judge's raw scores of some pairs, their scale, and why other pairs have none. `instead` is a line to show where
+    another model than the configured one judged. `own` is how the judge's scores are read unless a config says
+    otherwise; None where that is not known."""
 
     judge: str
     own: JudgeScale | None
@@ -191,11 +189,9 @@ def score_pairs(
     *,
     keep: bool = False,
 ) -> PairScores:
-    """What the judge of a config says of pairs, from the cache where it is there. Unknown queries and memories are left out.
-
-    `keep`: each query's judgments are stored under the model's name as soon as they exist. Raises InputError when the config has no judge,
-    ModelError when none is available, and what `progress` raises.
-    """
+    """What the judge of a config says of pairs, from the cache where it is there. Unknown queries and memories are left
+    out. `keep`: each query's judgments are stored under the model's name as soon as they exist. Raises InputError when
+    the config has no judge, ModelError when none is available, and what `progress` raises."""
     if JUDGE.is_off(config):
         raise InputError("the judge is off; choose one under Judge")
     words = {query.qid: query.query.strip() for query in resources.store.queries.read()}

@@ -111,9 +111,8 @@ class Card:
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
     """How far a reviewer is. `seconds_per_label` is the median over the latest labels, pauses left out; None at first.
-
-    `left` are the pairs this reviewer could still be dealt, `done_by_all` those with enough graders, `total` all of the queue.
-    """
+    `left` are the pairs this reviewer could still be dealt, `done_by_all` those with enough graders, `total` all of the
+    queue."""
 
     graded: int
     skipped: int

@@ -95,11 +95,9 @@ def names_of(line: str, delimiter: str) -> list[str]:
 def records(
     lines: list[str], start: int, delimiter: str, padded: bool = False
 ) -> Iterator[tuple[int, list[str] | str]]:
-    """(1-based line, cells) of each record from `lines[start]` on, or (line, what is wrong with it); `padded`: without blanks around them.
-
-    A quote that is never closed, or closed in the middle of a cell, would take the rows after it into its cell; so
-    its line is dropped and reading continues with the next.
-    """
+    """(1-based line, cells) of each record from `lines[start]` on, or (line, what is wrong with it); `padded`: without
+    blanks around them. A quote that is never closed, or closed in the middle of a cell, would take the rows after it
+    into its cell; so its line is dropped and reading continues with the next."""
     csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL))
     patience = MAX_REREAD_FACTOR * len(lines)
     while start < len(lines):
@@ -140,10 +138,8 @@ def _not_utf8(row: list[str]) -> str | None:
 @dataclass(frozen=True, slots=True)
 class CsvTable:
     """A CSV that was opened: where it is, its lines, where its rows begin (0-based line), its delimiter and columns.
-
-    `padded`: blanks stand around its names, and so around its cells, which are read without them. `header` has its columns as they are
-    called in the file.
-    """
+    `padded`: blanks stand around its names, and so around its cells, which are read without them. `header` has its
+    columns as they are called in the file."""
 
     source: str
     lines: list[str]
@@ -167,11 +163,9 @@ def open_table(
     columns: Callable[[list[str]], Sequence[str]] = tuple,
     hint: str = "",
 ) -> CsvTable:
-    """Read the header of a CSV; raises InputError when it lacks one of the `required` columns or, where they are `unique`, has one twice.
-
-    The delimiter is the one under which the header names the most of `required` and `known` columns; `columns` says what the names of
-    a header mean. `hint` ends the error for one that lacks a column.
-    """
+    """Read the header of a CSV; raises InputError when it lacks one of the `required` columns or, where they are
+    `unique`, has one twice. The delimiter is the one under which the header names the most of `required` and `known`
+    columns; `columns` says what the names of a header mean. `hint` ends the error for one that lacks a column."""
     lines = read_csv_lines(path)
     start = header_line(path, lines)
     wanted = {name.lower() for name in (*required, *known)}
@@ -207,9 +201,8 @@ def read_rows(
     table: CsvTable, errors: list[RowError], progress: Progress, shorter: bool = False, empty: list[int] | None = None
 ) -> Iterator[tuple[int, dict[str, str]]]:
     """(line, cells by column) of each row as wide as the header; the others are reported, empty ones passed over.
-
-    `shorter`: a row may end early, the cells that it lacks are empty. `empty` gets the lines of rows whose cells are all empty.
-    """
+    `shorter`: a row may end early, the cells that it lacks are empty. `empty` gets the lines of rows whose cells are
+    all empty."""
     name = Path(table.source).name
     for number, (line, row) in enumerate(records(table.lines, table.start, table.delimiter, table.padded)):
         if number % 1_000 == 0:

@@ -68,10 +68,9 @@ def judged(judgment: Judgment) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DataSet:
-    """Memories with the queries and judgments about them. `memories` is gone through once; `total` is how many there are.
-
-    `validity` is False where no memory has a `valid_from` or `valid_until`: a table then needs no column for them.
-    """
+    """Memories with the queries and judgments about them. `memories` is gone through once; `total` is how many there
+    are. `validity` is False where no memory has a `valid_from` or `valid_until`: a table then needs no column for
+    them."""
 
     memories: Iterable[Memory]
     total: int = 0
@@ -200,9 +199,8 @@ class JudgmentWriter:
 @dataclass(frozen=True, slots=True)
 class DatasetWriter:
     """How memories, queries and judgments are written together in a format, and the kinds of rows it has a place for.
-
-    `write` takes what to write and the file or new folder to write; it raises InputError, and `path` then has what it had.
-    """
+    `write` takes what to write and the file or new folder to write; it raises InputError, and `path` then has what it
+    had."""
 
     write: Callable[[DataSet, Path, Progress], Exported]
     kinds: tuple[str, ...]

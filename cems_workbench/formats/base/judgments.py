@@ -134,11 +134,9 @@ def not_by_words(judgment: Judgment, words: str) -> str:
 
 @dataclass
 class ByWords:
-    """The queries of a file that names them by their words alone, and its rows without a judgment.
-
-    Those are (number, words, document, empty where it has none): their queries are to be judged, and their pairs in a labelling queue, if
-    one is wanted.
-    """
+    """The queries of a file that names them by their words alone, and its rows without a judgment. Those are (number,
+    words, document, empty where it has none): their queries are to be judged, and their pairs in a labelling queue, if
+    one is wanted."""
 
     words: dict[str, str] = field(default_factory=dict)
     unrated: list[tuple[int, str, str]] = field(default_factory=list)

@@ -49,11 +49,9 @@ Row = Mapping[str, Any]
 def memory_of(
     memory_id: str, content: str, values: Mapping[str, Any], names: Mapping[str, str] | None = None
 ) -> tuple[Memory, list[RowProblem]]:
-    """The memory of these values by field, and problems, which call a field as `names` does.
-
-    `active` and `superseded_at` may be among the values: a memory that is not active expired when it was superseded, else when it was
-    changed last. A day from mem0's expiration_date is the last valid one.
-    """
+    """The memory of these values by field, and problems, which call a field as `names` does. `active` and
+    `superseded_at` may be among the values: a memory that is not active expired when it was superseded, else when it
+    was changed last. A day from mem0's expiration_date is the last valid one."""
     problems: list[RowProblem] = []
     read: dict[str, Any] = {}
     called = names or {}

@@ -267,11 +267,9 @@ def collect(
     known: Iterable[str] | Unread,
     errors: list[RowError],
 ) -> Collected[Record]:
-    """Make a record of every (row number, object); of several with one key the first is taken and the others are reported.
-
-    `make` raises FieldError for a row that cannot be used. `known` are the fields it looks at, or says what it does not read of a row;
-    others are noted.
-    """
+    """Make a record of every (row number, object); of several with one key the first is taken and the others are
+    reported. `make` raises FieldError for a row that cannot be used. `known` are the fields it looks at, or says what
+    it does not read of a row; others are noted."""
     collected: Collected[Record] = Collected()
     unread = known if callable(known) else None
     unknown = UnknownFields(TIMES, TIME_OF) if callable(known) else UnknownFields(known)

@@ -132,11 +132,9 @@ def create_collection(
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a collection holds: its id, its number of records and, of a folder, who wrote it.
-
-    `seq` is Chroma's number of the last write to it, `since` the keys that were written after the one asked for, `form` the versions of the
-    database's tables and of chromadb.
-    """
+    """What a collection holds: its id, its number of records and, of a folder, who wrote it. `seq` is Chroma's number
+    of the last write to it, `since` the keys that were written after the one asked for, `form` the versions of the
+    database's tables and of chromadb."""
 
     id: str
     count: int

@@ -35,9 +35,8 @@ def read(
     cursor: duckdb.DuckDBPyConnection, keys: Sequence[EntryId], fields: Sequence[str] | None = None
 ) -> list[tuple[EntryId, str, dict[str, Any]]]:
     """(entry, text, metadata) of the live ones among these entries, in order; of a memory its first entry comes first.
-
-    With all fields of the memory and its relations, or with these `fields` alone. Absent values are None, which an upsert removes.
-    """
+    With all fields of the memory and its relations, or with these `fields` alone. Absent values are None, which an
+    upsert removes."""
     ids = list(dict.fromkeys(memory_id for memory_id, _ in keys))
     full, starts = memories.read(cursor, ids), chunks.read(cursor, ids)
     edges: dict[str, list[str]] = {}

@@ -282,10 +282,9 @@ def publish(
     identity: str,
     write: Callable[[], tuple[Sequence[Segment], int]],
 ) -> Manifest:
-    """Let `write` add files to `directory` (it returns the segments and their rows), make these current and remove unlisted files.
-
-    Raises what `write` raises, and StoreError if it cannot be written; the previous index then stays current.
-    """
+    """Let `write` add files to `directory` (it returns the segments and their rows), make these current and remove
+    unlisted files. Raises what `write` raises, and StoreError if it cannot be written; the previous index then stays
+    current."""
     try:
         if directory.exists() and not directory.is_dir():
             directory.unlink()

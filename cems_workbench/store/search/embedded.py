@@ -41,11 +41,9 @@ class Pending:
 
 
 def pending(cursor: duckdb.DuckDBPyConnection, collection: str, among: Sequence[str] | None = None) -> Pending:
-    """Compare the live entries with those of `collection`; all, or those of the memories `among`.
-
-    Longest texts first, since batches of similar length need the least padding in the encoder; a memory's chunks together, since its
-    vectors are written together.
-    """
+    """Compare the live entries with those of `collection`; all, or those of the memories `among`. Longest texts first,
+    since batches of similar length need the least padding in the encoder; a memory's chunks together, since its vectors
+    are written together."""
     live, of = (LIVE_ENTRIES, "") if among is None else (LIVE_ENTRIES_AMONG, f"AND memory_id {AMONG}")
     return _compare(cursor, live, f"SELECT * FROM embedded WHERE collection = $there {of}", among, there=collection)
 

@@ -234,11 +234,9 @@ ChunkHits = list[tuple[str, float, int | None]]
 def top_memories(
     scores: NDArray[np.float32], starts: NDArray[np.intp] | None, k: int, above: float = -np.inf
 ) -> NDArray[np.intp]:
-    """Positions of the highest scores greater than `above`, best first, as many as cover k memories.
-
-    A memory's rows are contiguous; `starts` has the first row of each memory, None if each has one row. With fewer than k memories, all
-    positions are returned. Equal scores by position.
-    """
+    """Positions of the highest scores greater than `above`, best first, as many as cover k memories. A memory's rows
+    are contiguous; `starts` has the first row of each memory, None if each has one row. With fewer than k memories, all
+    positions are returned. Equal scores by position."""
     if k <= 0 or not len(scores):
         return np.empty(0, np.intp)
     best = scores if starts is None else np.maximum.reduceat(scores, starts)

@@ -200,11 +200,9 @@ class DerivedIndexes:
         return files
 
     def full_text(self, dimension: int, progress: Progress = silent) -> TsRankIndex:
-        """The ts_rank index over the chunks of the last refresh, built on demand.
-
-        Its row order is that of a PostgreSQL server filled in import order with embeddings of `dimension` values, which decides how
-        equal ranks are ordered. Raises what `progress` raises.
-        """
+        """The ts_rank index over the chunks of the last refresh, built on demand. Its row order is that of a PostgreSQL
+        server filled in import order with embeddings of `dimension` values, which decides how equal ranks are ordered.
+        Raises what `progress` raises."""
         from cems_workbench.store.search.postgres import TsRankIndex
 
         with self._exclusive():
@@ -393,11 +391,9 @@ class DerivedIndexes:
         return (f"the lexical index was damaged ({state.problem}) and was rebuilt",) if state.damage else ()
 
     def _update_lexical(self, manifest: Manifest | None, version: int, progress: Progress) -> None:
-        """Index the memories that changed since the index's content version, or all without one.
-
-        The result has the content version at which the memories were cut. Concurrent changes may or may not be in it; they are newer
-        than that version, so the next refresh reads them again.
-        """
+        """Index the memories that changed since the index's content version, or all without one. The result has the
+        content version at which the memories were cut. Concurrent changes may or may not be in it; they are newer than
+        that version, so the next refresh reads them again."""
         with self._database.reading() as cursor:
             identity, lexical_language = earlier_identity(cursor, version), language.language(cursor)
             changed = [] if manifest is None else memories.changed_since(cursor, manifest.content_version)
@@ -458,10 +454,9 @@ class DerivedIndexes:
         return self._copy(embedder_id).state(self._files(embedder_id).record())
 
     def catch_up_chroma(self, embedder_id: str, progress: Progress = silent, most: int | None = MOST_AT_ONCE) -> str:
-        """Write to the store's Chroma collection what it lacks, unless these are more than `most` changes; loads nothing if it is current.
-
-        Returns one line about what was left undone and why, or an empty string. Raises what `progress` raises; what was written stays.
-        """
+        """Write to the store's Chroma collection what it lacks, unless these are more than `most` changes; loads
+        nothing if it is current. Returns one line about what was left undone and why, or an empty string. Raises what
+        `progress` raises; what was written stays."""
         copy = self._copy(embedder_id)
         try:
             self._write_chroma(copy, progress, most)
@@ -472,12 +467,9 @@ class DerivedIndexes:
     def renew_chroma(
         self, embedder_id: str, progress: Progress = silent, hnsw: Mapping[str, int] = MappingProxyType({})
     ) -> str:
-        """As `catch_up_chroma` without a limit; a collection that cannot be written to, or lacks nothing, is replaced by a new one.
-
-        So is any collection if `hnsw` has settings of the graph: Chroma takes them when a collection is made.
-
-        A folder that cannot be read is moved aside, which the returned line says.
-        """
+        """As `catch_up_chroma` without a limit; a collection that cannot be written to, or lacks nothing, is replaced
+        by a new one. So is any collection if `hnsw` has settings of the graph: Chroma takes them when a collection is
+        made. A folder that cannot be read is moved aside, which the returned line says."""
         copy, said = self._copy(embedder_id), ""
         try:
             try:
@@ -532,10 +524,9 @@ class DerivedIndexes:
     def graph(
         self, embedder: Embedder, progress: Progress = silent, ef_search: int | None = None, rows: int = WRITE_ROWS
     ) -> Collection:
-        """The store's Chroma collection, brought up to date to search its graph. Raises as `_write_chroma` does, and StoreError.
-
-        With an `ef_search` it is a temporary copy of its files, which is kept for others; of a server the collection, for its own or more.
-        """
+        """The store's Chroma collection, brought up to date to search its graph. Raises as `_write_chroma` does, and
+        StoreError. With an `ef_search` it is a temporary copy of its files, which is kept for others; of a server the
+        collection, for its own or more."""
         copy = self._copy(embedder.model_id)
         if self._write_chroma(copy, progress, MOST_AT_ONCE, rows):
             raise StoreError(self.chroma_state(embedder.model_id).line)

@@ -77,10 +77,9 @@ class TsRankIndex:
     def search(
         self, query: str | TextQuery, k: int, where: Filter = ANY, ties: Ties = "id", depth: int | None = None
     ) -> ChunkHits:
-        """(memory id, ts_rank, chunk) of the k best chunks that match `query`, best first; `ties` is the order of equal ranks.
-
-        `depth` is the LIMIT of the server's query when that is not k. Raises TsQueryError where the server refuses the query.
-        """
+        """(memory id, ts_rank, chunk) of the k best chunks that match `query`, best first; `ties` is the order of equal
+        ranks. `depth` is the LIMIT of the server's query when that is not k. Raises TsQueryError where the server
+        refuses the query."""
         asked = or_query(query) if isinstance(query, str) else query
         if self._masks is None or not asked.terms or k <= 0:
             return []
@@ -170,9 +169,8 @@ def build(
     directory: Path, chunks: Iterable[Chunk], total: int, content_version: int, progress: Progress, identity: str = ""
 ) -> Manifest:
     """Index `chunks`, in the order of the server's rows, the content of this identity, and make the result current.
-
-    Raises what `progress` raises (Cancelled), StoreError if it cannot be written; the previous index then stays current.
-    """
+    Raises what `progress` raises (Cancelled), StoreError if it cannot be written; the previous index then stays
+    current."""
 
     def write() -> tuple[list[Segment], int]:
         index, segment = chunk_index(chunks, total, progress), new_segment()

@@ -50,11 +50,9 @@ ReadElsewhere = Callable[[Sequence[EntryId]], Iterator[tuple[EntryId, Float32]]]
 
 @dataclass(frozen=True, slots=True)
 class VectorRecord:
-    """What the store records of an embedder's vectors.
-
-    `collection` is the id under which the `embedded` table has them, `version` the content version at which they were complete (None:
-    never), `files` the label of the manifest that belongs to the records, empty before the first.
-    """
+    """What the store records of an embedder's vectors. `collection` is the id under which the `embedded` table has
+    them, `version` the content version at which they were complete (None: never), `files` the label of the manifest
+    that belongs to the records, empty before the first."""
 
     collection: str
     version: int | None = None
@@ -162,11 +160,9 @@ class VectorFiles:
         return not self.state(record).problem and (manifest is None or manifest.directory == record.files)
 
     def reconcile(self, elsewhere: ReadElsewhere, progress: Progress) -> tuple[int, int]:
-        """Make files and records agree: each vector that matches its recorded hash is kept or recovered, the rest loses its record.
-
-        Looked for in intact segments and `elsewhere`. Returns the numbers of vectors recovered from there and of lost ones, which are
-        embedded again. Raises StoreError, and what `progress` raises.
-        """
+        """Make files and records agree: each vector that matches its recorded hash is kept or recovered, the rest loses
+        its record. Looked for in intact segments and `elsewhere`. Returns the numbers of vectors recovered from there
+        and of lost ones, which are embedded again. Raises StoreError, and what `progress` raises."""
         record = self.record()
         assert record is not None
         path, name = self.directory.path, record.collection

@@ -76,10 +76,9 @@ class VectorIndex:
         return len(self._vectors)
 
     def search(self, embedding: ArrayLike, k: int, where: Filter = ANY) -> Hits:
-        """(memory id, cosine similarity) of the k memories nearest to `embedding` (shape (dimension,)), each by its nearest chunk.
-
-        Best first, ties by id. Raises StoreError if the vector has another dimension than the index or is not finite.
-        """
+        """(memory id, cosine similarity) of the k memories nearest to `embedding` (shape (dimension,)), each by its
+        nearest chunk. Best first, ties by id. Raises StoreError if the vector has another dimension than the index or
+        is not finite."""
         return best_per_memory(self.search_chunks(embedding, k, where))
 
     def search_chunks(self, embedding: ArrayLike, k: int, where: Filter = ANY) -> ChunkHits:
@@ -96,10 +95,9 @@ class VectorIndex:
     def graph_chunks(
         self, embedding: ArrayLike, k: int, where: Filter = ANY, ef_search: int | None = None
     ) -> ChunkHits:
-        """As `search_chunks`, of Chroma's HNSW graph alone, which misses some. The graph is refreshed first. Raises StoreError.
-
-        `ef_search` is None for the collection's own; HNSW takes one below the rows that are asked for as that many.
-        """
+        """As `search_chunks`, of Chroma's HNSW graph alone, which misses some. The graph is refreshed first. Raises
+        StoreError. `ef_search` is None for the collection's own; HNSW takes one below the rows that are asked for as
+        that many."""
         unit = self._unit(embedding)
         count = self._vectors.count(where)
         if self._graph is None or k <= 0 or not count:
@@ -129,11 +127,9 @@ class VectorIndex:
         return found
 
     def embeddings(self, ids: Sequence[str]) -> dict[str, Float32]:
-        """One unit vector per memory, shape (dimension,); ids without one are absent.
-
-        For a memory with several chunks it is the direction of their mean: use it to compare memories with each other. To compare a query
-        with a memory, use the nearest of `chunk_embeddings`.
-        """
+        """One unit vector per memory, shape (dimension,); ids without one are absent. For a memory with several chunks
+        it is the direction of their mean: use it to compare memories with each other. To compare a query with a memory,
+        use the nearest of `chunk_embeddings`."""
         return {
             memory_id: mean_direction(list(parts.values())) for memory_id, parts in self.chunk_embeddings(ids).items()
         }
@@ -144,10 +140,8 @@ class VectorIndex:
 
     def neighbours(self, ids: Sequence[str], k: int) -> Iterator[tuple[str, Hits]]:
         """(memory id, its k nearest other memories, best first) for those of `ids` that have a vector, in their order.
-
-        Each memory is compared as in `embeddings` with the others' nearest chunks. In batches of NEIGHBOUR_BATCH, one matrix product each
-        up to EXACT_ROWS vectors. Memory is bounded by the batch.
-        """
+        Each memory is compared as in `embeddings` with the others' nearest chunks. In batches of NEIGHBOUR_BATCH, one
+        matrix product each up to EXACT_ROWS vectors. Memory is bounded by the batch."""
         for some in portions(ids, NEIGHBOUR_BATCH):
             vectors = self.embeddings(some)
             if not vectors:

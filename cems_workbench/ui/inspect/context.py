@@ -63,10 +63,9 @@ class InspectContext:
         return st.session_state.get(TARGET) or target_rank(self.trace.config)
 
     def remembered(self, slot: str, make: Callable[[Progress], Made], *key: object) -> Made:
-        """The value of `make`, kept in the session under `slot` by evidence, config, variants and `key`; its progress is drawn here.
-
-        The most recently used values of a slot are kept. Exceptions of `make` propagate and are not kept.
-        """
+        """The value of `make`, kept in the session under `slot` by evidence, config, variants and `key`; its progress
+        is drawn here. The most recently used values of a slot are kept. Exceptions of `make` propagate and are not
+        kept."""
         kept, found = self._find(slot, key)
         if found is None:
             with progress_bar() as progress:

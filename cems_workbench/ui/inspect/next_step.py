@@ -62,11 +62,9 @@ RIGHT = frozenset({"good", "answered", "unjudged"})
 
 
 def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]:
-    """Draw the sentence and its buttons, and a line for the fix of what it names.
-
-    `fetched`: the query was searched in this run. Then the fix is looked for, by the returned function, which is called once everything
-    else is drawn; under settings that were changed since, only at a click.
-    """
+    """Draw the sentence and its buttons, and a line for the fix of what it names. `fetched`: the query was searched in
+    this run. Then the fix is looked for, by the returned function, which is called once everything else is drawn; under
+    settings that were changed since, only at a click."""
     if st.session_state.get(TARGET_OF, context.request.query) != context.request.query:
         del st.session_state[TARGET_OF]
         st.session_state.pop(state.TARGET, None)

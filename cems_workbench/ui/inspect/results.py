@@ -148,11 +148,9 @@ def results_html(
 
 
 def settling_html(trace: Trace, read: tuple[int, int] | None, switched_off: Collection[int] = ()) -> Markup:
-    """Intermediate results while the reranker runs: `read` is (texts read, total), None before the first. Empty if there are none.
-
-    Abstain is not applied until all texts are read. Rows are shorter than those of `results_html` and cannot be followed, since their order
-    still changes. `switched_off` as in `replay`.
-    """
+    """Intermediate results while the reranker runs: `read` is (texts read, total), None before the first. Empty if
+    there are none. Abstain is not applied until all texts are read. Rows are shorter than those of `results_html` and
+    cannot be followed, since their order still changes. `switched_off` as in `replay`."""
     undecided = not ABSTAIN.is_off(trace.config)
     if trace.stage(ABSTAIN).fields.abstained:
         trace = replay(trace.evidence, answering_all(trace.config), switched_off=switched_off)
@@ -289,9 +287,8 @@ def message(
     by_graph: Mapping[str, GraphList] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """What the grid draws, as plain values: the columns of `SideBySide.to_columns`, and what the page adds to them.
-
-    `colours` are those of the parts of fusion; `detail` has facts and text of the followed memory, None unless it is a candidate.
-    """
+    `colours` are those of the parts of fusion; `detail` has facts and text of the followed memory, None unless it is a
+    candidate."""
     table = side_by_side(trace, grades, None if against is None else against.before)
     fused = next((column for column in table.columns if column.kind == "fusion"), None)
     data = table.to_columns()

@@ -178,11 +178,9 @@ MAX_ROWS = 12
 def draw_chart(
     figure: Figure, *, key: str, alt: str, table: Callable[[], Sequence[Mapping[str, Any]]] | None, **options: Any
 ) -> Any:
-    """Draw a chart without its toolbar and return the value of `st.plotly_chart`, which receives `options`.
-
-    `alt` is the alternative text. `table` returns the rows of the charted numbers, called when the expander is opened; None if the
-    page already has such a table, which `alt` then names.
-    """
+    """Draw a chart without its toolbar and return the value of `st.plotly_chart`, which receives `options`. `alt` is
+    the alternative text. `table` returns the rows of the charted numbers, called when the expander is opened; None if
+    the page already has such a table, which `alt` then names."""
     drawn = st.plotly_chart(figure, key=key, config=NO_TOOLBAR, alt=alt, **options)
     if table is not None:
         opened = st.expander(full_label("As a table", alt), key=f"{key}:table", type="compact", on_change="rerun")

@@ -30,11 +30,9 @@ Shown = TypeVar("Shown", contravariant=True)
 
 @dataclass(frozen=True)
 class Column(Generic[Shown]):
-    """A column of a table: its name, what it shows of a row (None: nothing), and how.
-
-    `width` is in pixels (None: by the contents). `format` is Streamlit's of a number, such as "%.3f", or of a date, such as "YYYY-MM-DD".
-    `help` is the tooltip of the name. Numbers from 0 to `bar` are drawn as bars.
-    """
+    """A column of a table: its name, what it shows of a row (None: nothing), and how. `width` is in pixels (None: by
+    the contents). `format` is Streamlit's of a number, such as "%.3f", or of a date, such as "YYYY-MM-DD". `help` is
+    the tooltip of the name. Numbers from 0 to `bar` are drawn as bars."""
 
     name: str
     cell: Callable[[Shown], Any]
@@ -77,11 +75,9 @@ def draw_table(
     placeholder: str = "",
     **options: Any,
 ) -> Any:
-    """Draw a table and return the value of `st.dataframe`, which receives `options`. Without `columns` the rows are mappings.
-
-    It scrolls after `most` rows (None: Streamlit's default). `on_pick` is called with a selected row, before the next run of the page.
-    Rows that are `marked` are tinted; `placeholder` fills empty cells.
-    """
+    """Draw a table and return the value of `st.dataframe`, which receives `options`. Without `columns` the rows are
+    mappings. It scrolls after `most` rows (None: Streamlit's default). `on_pick` is called with a selected row, before
+    the next run of the page. Rows that are `marked` are tinted; `placeholder` fills empty cells."""
     if columns is None:
         columns = _columns_of(rows)
     if most is not None:

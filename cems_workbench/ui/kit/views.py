@@ -37,10 +37,8 @@ class View:
 @cache
 def views_in(where: str, *ours: View) -> Mapping[str, View]:
     """The views of one of `extensions.VIEWS_OF` by title, ordered by `place`; loaded when the page first asks for them.
-
-    `ours` are the page's own; without them each module of its folder has a record `VIEW`, or a tuple of records, or is a helper.
-    Raises ValueError if two of ours share a title or a place.
-    """
+    `ours` are the page's own; without them each module of its folder has a record `VIEW`, or a tuple of records, or is
+    a helper. Raises ValueError if two of ours share a title or a place."""
     package = "" if ours else f"cems_workbench.ui.{where}"
     taken = [view.name for view in ours]
     added = extensions.Registry(f"{extensions.VIEWS}.{where}", View, package, "VIEW", taken)

@@ -56,11 +56,9 @@ def switch(
     box: Any = st,
     **more: Any,
 ) -> Option:
-    """The chosen one of `options`, initially `first`, or the first. With `remember` the choice survives a visit to another page.
-
-    To choose from code, set `st.session_state[key]` before this is drawn. `more` goes to Streamlit. The tooltip is that
-    of the key in help.json.
-    """
+    """The chosen one of `options`, initially `first`, or the first. With `remember` the choice survives a visit to
+    another page. To choose from code, set `st.session_state[key]` before this is drawn. `more` goes to Streamlit. The
+    tooltip is that of the key in help.json."""
     first = options[0] if first is None else first
     if st.session_state.get(key) not in options:
         st.session_state[key] = first
@@ -215,9 +213,8 @@ def offer_gather(
     paces: Sequence[tuple[PipelineConfig, float]] = (),
 ) -> bool:
     """Offer to gather missing evidence, or to resume that, with progress and Cancel; True once it has been gathered.
-
-    `then` says what it is good for; `paces` are the seconds per query of other configs. An error becomes one line on the page.
-    """
+    `then` says what it is good for; `paces` are the seconds per query of other configs. An error becomes one line on
+    the page."""
     from cems_workbench.jobs.query_set_evidence import pending_gathers, seconds_left
 
     pending = [pending_gathers([(name, config)], selection, resources)[0] for name, config, selection in wanted]

@@ -199,11 +199,9 @@ LENGTH: Column[Memory] = Column("length", lambda memory: len(memory.content), 70
 
 
 def columns(sort: Sort, ids: Sequence[str] = (), standing: Mapping[str, str] | None = None) -> list[Column[Memory]]:
-    """The columns in order: the sort column is next to the memory, visible on narrow screens.
-
-    So is "out of date" (`standing`, in words by id) if one of the rows visible at first is; it is the last if only one further down is,
-    and left out if none is.
-    """
+    """The columns in order: the sort column is next to the memory, visible on narrow screens. So is "out of date"
+    (`standing`, in words by id) if one of the rows visible at first is; it is the last if only one further down is, and
+    left out if none is."""
     by_name = {column.name: column for column in (*COLUMNS, LENGTH)}
     first = [by_name[name] for name in dict.fromkeys(("id", "memory", sort))]
     others = [column for column in COLUMNS if column not in first]

@@ -151,11 +151,9 @@ Fused = Literal["appended", "weighted_sum", "rrf"]
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """A library's own answer from the vector list and the lexical list.
-
-    `appended` is LlamaIndex's hybrid mode: the vector list, then what only the lexical list has, each with its own score. The others are
-    those of LangChain's HybridSearchConfig: of both lists scaled to 0…1 half of each, or 1 / (60 + rank), with ranks from 0.
-    """
+    """A library's own answer from the vector list and the lexical list. `appended` is LlamaIndex's hybrid mode: the
+    vector list, then what only the lexical list has, each with its own score. The others are those of LangChain's
+    HybridSearchConfig: of both lists scaled to 0…1 half of each, or 1 / (60 + rank), with ranks from 0."""
 
     kind: Fused
     primary: int | None = None

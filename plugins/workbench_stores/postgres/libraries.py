@@ -32,11 +32,9 @@ EXPIRES = f"payload.{EXPIRATION_DATE}"
 
 
 def _mem0(reader: Reader, table: Table, address: Address) -> Layout:
-    """mem0 on pgvector: (id uuid, vector vector(N), payload jsonb), one row per memory.
-
-    The text is the payload's `data`; a search is `ORDER BY vector <=> query`, for one user if the address has one. Past the day of
-    `expiration_date` (UTC) a memory is in no search and no list of mem0, which keeps its row.
-    """
+    """mem0 on pgvector: (id uuid, vector vector(N), payload jsonb), one row per memory. The text is the payload's
+    `data`; a search is `ORDER BY vector <=> query`, for one user if the address has one. Past the day of
+    `expiration_date` (UTC) a memory is in no search and no list of mem0, which keeps its row."""
     known = (f"payload.{LEMMATISED}",)
     given = {"valid_until": EXPIRES}
     made = table_layout(
@@ -117,11 +115,9 @@ DEFAULT_CONFIG, TOP_K = "pg_catalog.english", 4
 
 
 def _pgvectorstore(reader: Reader, table: Table, address: Address) -> Layout:
-    """PGVectorStore: a separate table (langchain_id, content, embedding, own columns, langchain_metadata json).
-
-    Every column can be renamed; a table with none of LangChain's names is guessed as any other, with the same fields. Raises InputError
-    if it cannot tell which column has the text.
-    """
+    """PGVectorStore: a separate table (langchain_id, content, embedding, own columns, langchain_metadata json). Every
+    column can be renamed; a table with none of LangChain's names is guessed as any other, with the same fields. Raises
+    InputError if it cannot tell which column has the text."""
     if {ID, CONTENT, EMBEDDING} <= table.columns.keys():
         made = table_layout(reader, "langchain_pgvectorstore", table, ID, CONTENT, EMBEDDING)
     else:
@@ -146,11 +142,9 @@ OF_NODES = ("_node_content", "_node_type", "doc_id", "document_id", "ref_doc_id"
 
 
 def _llamaindex(reader: Reader, table: Table, address: Address) -> Layout:
-    """data_NAME(id bigserial, text, metadata_ json or jsonb, node_id, embedding[, text_search_tsv]).
-
-    A row is a node, and LlamaIndex returns it by its node_id; `id` is only a row number. Nodes with the same `ref_doc_id` are parts of one
-    document, which LlamaIndex deletes together and never searches as one.
-    """
+    """data_NAME(id bigserial, text, metadata_ json or jsonb, node_id, embedding[, text_search_tsv]). A row is a node,
+    and LlamaIndex returns it by its node_id; `id` is only a row number. Nodes with the same `ref_doc_id` are parts of
+    one document, which LlamaIndex deletes together and never searches as one."""
     known = ("id", *(f"metadata_.{key}" for key in OF_NODES))
     made = table_layout(reader, "llamaindex", table, "node_id", "text", "embedding", known=known)
     if words := lexical.over_texts(reader, table, "ts_rank", "pieces"):

@@ -130,11 +130,9 @@ class Reader:
     def pages(
         self, select: str, key: str | None, values: Mapping[str, Any] | None = None, page_bytes: int = 0
     ) -> Iterator[list[Row]]:
-        """The rows of `select`, which has a WHERE and no ORDER BY, in pages; the first column is `key`, an expression with an index.
-
-        A key that is None can only be read from a copy. A page has at most MOST_STEP_ROWS rows, and about `page_bytes` bytes if that is
-        given. Raises SourceError.
-        """
+        """The rows of `select`, which has a WHERE and no ORDER BY, in pages; the first column is `key`, an expression
+        with an index. A key that is None can only be read from a copy. A page has at most MOST_STEP_ROWS rows, and
+        about `page_bytes` bytes if that is given. Raises SourceError."""
         if not self.stepped:
             yield from self._stream(select, values or {}, page_bytes)
             return

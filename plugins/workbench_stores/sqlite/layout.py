@@ -44,11 +44,9 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """Rows that are chunks of memories. `source` is what follows FROM; expressions are over it.
-
-    `key` is unique and has an index, such as a rowid. `memory` is equal to the `key` of the memory's row. Chunks are in order of `number`,
-    a whole number that is unique within a memory.
-    """
+    """Rows that are chunks of memories. `source` is what follows FROM; expressions are over it. `key` is unique and has
+    an index, such as a rowid. `memory` is equal to the `key` of the memory's row. Chunks are in order of `number`, a
+    whole number that is unique within a memory."""
 
     source: str
     key: str
@@ -144,12 +142,9 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class SqliteLayout:
-    """The files of one program, known by their tables.
-
-    `read` describes the memories, with the address's options, of which `options` are its own besides `table` and `user`; it raises
-    InputError for one that does not fit. `user=` restricts to rows whose `author`, or user by name, is that one, unless `Layout.values`
-    has `user`.
-    """
+    """The files of one program, known by their tables. `read` describes the memories, with the address's options, of
+    which `options` are its own besides `table` and `user`; it raises InputError for one that does not fit. `user=`
+    restricts to rows whose `author`, or user by name, is that one, unless `Layout.values` has `user`."""
 
     name: str
     title: str

@@ -217,11 +217,9 @@ def _letta(reader: Reader, schema: Schema, address: Address) -> Layout:
 
 
 def _llm(reader: Reader, schema: Schema, address: Address) -> Layout:
-    """embeddings.db: `embeddings` (collection_id, id, embedding float32, content, metadata JSON) of several `collections` (name, model).
-
-    `?collection=NAME` chooses one; ids are unique within one. llm compares by cosine. Raises InputError if the address names none of
-    several, or one that is not there.
-    """
+    """embeddings.db: `embeddings` (collection_id, id, embedding float32, content, metadata JSON) of several
+    `collections` (name, model). `?collection=NAME` chooses one; ids are unique within one. llm compares by cosine.
+    Raises InputError if the address names none of several, or one that is not there."""
     collections = {name: (key, model) for key, name, model in reader.rows("SELECT id, name, model FROM collections")}
     name = chosen(address, "collection", sorted(collections))
     if name is None:
@@ -253,10 +251,9 @@ def _llm(reader: Reader, schema: Schema, address: Address) -> Layout:
 
 
 def _mcp_memory_service(reader: Reader, schema: Schema, address: Address) -> Layout:
-    """`memories` by content_hash, with tags, metadata JSON and deleted_at, and vectors in the vec0 table memory_embeddings.
-
-    A deleted memory keeps its row with deleted_at, and its vector is gone. Searches leave out what `superseded_by` names a successor of.
-    """
+    """`memories` by content_hash, with tags, metadata JSON and deleted_at, and vectors in the vec0 table
+    memory_embeddings. A deleted memory keeps its row with deleted_at, and its vector is gone. Searches leave out what
+    `superseded_by` names a successor of."""
     table = schema.tables["memories"]
     vectors = vectors_of(reader, schema, table, "memory_embeddings")
     kind = "mcp_memory_service"

@@ -128,10 +128,9 @@ def table_layout(
     notes: Sequence[str] = (),
     known: Sequence[str] = (),
 ) -> Layout:
-    """The layout of one table with the alias `m`; `id` None is its rowid, `id` and `text` may be paths into JSON.
-
-    What else it has is read if it is a field by name or holds JSON. An FTS5 table whose content it is gives the list fts5.
-    """
+    """The layout of one table with the alias `m`; `id` None is its rowid, `id` and `text` may be paths into JSON. What
+    else it has is read if it is a field by name or holds JSON. An FTS5 table whose content it is gives the list
+    fts5."""
     columns = {name: f"{ALIAS}.{tables.quoted(name)}" for name in _field_columns(table, given or {}, (id, text))}
     json_columns = _json_columns(reader, table)
     columns |= {name: f"{ALIAS}.{tables.quoted(name)}" for name in json_columns}

@@ -32,9 +32,8 @@ def draw(
     missing_first: bool = False,
 ) -> str | None:
     """Draw a search of the store (in `box`), the line `said`, and buttons for missing memories and the followed one.
-
-    Returns the memory chosen in the tool for this query, else the followed one; with `missing_first` else the first missing one.
-    """
+    Returns the memory chosen in the tool for this query, else the followed one; with `missing_first` else the first
+    missing one."""
     hidden = {"icon": ":material/search:", "label_visibility": "collapsed"}
     about = "Searches all memories of the store, not only the candidates of this query."
     hint = "Any memory, by text or id"

@@ -61,11 +61,9 @@ def draw(context: InspectContext) -> None:
 
 
 def contributions_figure(trace: Trace, top: int = MAX_CANDIDATES, against: RankComparison | None = None) -> Figure:
-    """Stacked bars of each candidate's score after fusion: per list its base (solid) and bonus (hatched), then parts that
-    belong to no single list. The bars of a row add up to the score used for sorting.
-
-    With a baseline, labels include the rank difference after fusion.
-    """
+    """Stacked bars of each candidate's score after fusion: per list its base (solid) and bonus (hatched), then parts
+    that belong to no single list. The bars of a row add up to the score used for sorting. With a baseline, labels
+    include the rank difference after fusion."""
     import plotly.graph_objects as go
 
     rows = trace.stage(FUSION).kept[:top]
