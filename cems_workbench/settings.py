@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -14,6 +17,32 @@ from cems_workbench.errors import InputError
 Server = Literal["ollama", "openai"]
 SERVERS: tuple[Server, ...] = get_args(Server)
 PREFIX = "CEMS_WORKBENCH_"
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Where a store's memories are used: the target, the preset of its program, and what that has otherwise there, by parameter."""
+
+    target: str
+    preset: str
+    values: Mapping[str, Any]
+
+
+def runs_in(store: Path) -> Runs | None:
+    """The target that is saved with a store; None without one, or where the file cannot be read."""
+    try:
+        return Runs(**json.loads((store / RUNS_FILE).read_text("utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def save_runs(store: Path, runs: Runs) -> None:
+    """Save the target with a store. Raises OSError."""
+    (store / RUNS_FILE).write_text(json.dumps(asdict(runs)), "utf-8")
+
+
+RUNS_FILE = "target.json"
+"""In the directory of a store, so that it is known before the store is opened."""
 
 
 class Settings(BaseModel):
@@ -50,8 +79,12 @@ class Settings(BaseModel):
     operators: str = ""
 
     def __init__(self, **given: Any) -> None:
-        """What is not given is read. Raises ValidationError, and UnicodeDecodeError for a `.env` that is not UTF-8."""
-        super().__init__(**_read() | given)
+        """What is not given is read, and the preset of the store's target is that of the store. Raises ValidationError, and
+        UnicodeDecodeError for a `.env` that is not UTF-8."""
+        values = _read() | given
+        super().__init__(**values)
+        if "preset" not in values and (runs := runs_in(self.store)) is not None:
+            self.preset = runs.preset
 
     @property
     def served_embedder(self) -> tuple[Server, str] | None:
@@ -77,10 +110,10 @@ def _read() -> dict[str, str]:
 def settings_for(store: Path | None = None) -> Settings:
     """The settings of this environment, with another store where one is named. Raises InputError for a variable that does not fit."""
     try:
-        settings = Settings()
+        settings = Settings() if store is None else Settings(store=store)
     except ValidationError as error:
         wrong = "; ".join(f"{PREFIX}{one['loc'][0]}".upper() + f": {one['msg']}" for one in error.errors())
         raise InputError(wrong) from None
     except ValueError as error:  # not UTF-8
         raise InputError(f".env or CEMS_WORKBENCH_* variables: {error}") from None
-    return settings.model_copy(update={"store": store}) if store is not None else settings
+    return settings

@@ -215,7 +215,7 @@ def watch_command(
     """
     from cems_workbench.jobs.regression import watch
 
-    chosen, asserted = choice.read(), guards.asserted([measuring.WATCH_GUARD])
+    chosen, asserted = choice.read(store), guards.asserted([measuring.WATCH_GUARD])
     if cron is not None:
         put(_crontab_line(cron, store))
         return

@@ -41,15 +41,16 @@ def gather_command(
 
     An interrupted gather resumes if the same command is run again.
     """
-    chosen = choice.read()
+    chosen = choice.read(store)
     from cems_workbench.jobs.query_set_evidence import gather_evidence, selected
+    from cems_workbench.pipeline.misfits import misfits
 
     with cli.progress_bar(as_json) as progress, cli.filled_resources(store) as resources:
         selection, judgments = selected(query_set, resources, judged, per_query_project, limit, seed)
         if selection.without_project:
             say(f"note: {selection.without_project}", err=True)
         report = gather_evidence(chosen, selection, judgments, resources, progress, out)
-        notices = resources.store.notices
+        notices, unfit = resources.store.notices, misfits(chosen, resources)
     count = len(selection.queries)
     values: dict[str, Any] = {
         "evidence": str(report.path),
@@ -59,7 +60,7 @@ def gather_command(
         "left_out": [str(error) for error in report.left_out],
         "seconds": round(report.seconds, 3),
         "content_hash": report.content_hash,
-        "notices": list(notices),
+        "notices": [*notices, *unfit],
     }
     lines = [
         f"{report.path}: evidence of {report.finished_before + report.gathered} of {count} queries",
@@ -70,7 +71,7 @@ def gather_command(
     then = words_of("tune", report.path, options=["--without-labels", "--out", unused("tuned.yaml")])
     if judgments:
         then = words_of("evaluate", report.path, options=["--losses"])
-    cli.present(Report(lines=lines, values=values), as_json, then)
+    cli.present(Report(lines=lines, notes=[f"warning: {line}" for line in unfit], values=values), as_json, then)
     if report.left_out:
         raise typer.Exit(2)
 
@@ -163,6 +164,8 @@ def evaluate_command(
     if as_json:
         return measuring.decide(worse, as_json)
     cli.print_parts(worse.lines, (), ())
+    for line in dict.fromkeys(line for row in found.rows for line in row.batch.misfits):
+        say(f"warning: {line}", err=True)
     if lost is not None:
         remarks = {line for evaluation in found.evaluations for line in evaluation.remarks}
         cli.print_parts(

@@ -25,6 +25,7 @@ from cems_workbench.records import TextRule
 from cems_workbench.results import Report, Table
 
 if TYPE_CHECKING:
+    from cems_workbench.config.forms.targets import System
     from cems_workbench.jobs.connecting import ConnectReport
     from cems_workbench.settings import Settings
     from cems_workbench.sources.address import Address
@@ -53,6 +54,8 @@ def import_command(
     vectors: Path | None = None,
     embedder: str | None = None,
     re_embed: bool = False,
+    target: cli.TargetOption = None,
+    preset: str | None = None,
     undo: bool = False,
     store: cli.StoreOption = None,
     as_json: cli.JsonOption = False,
@@ -64,6 +67,9 @@ def import_command(
     if undo:
         _undo(path, store, as_json)
         return
+    place = None if target is None and preset is None else _place(target, preset)
+    if path is None and place is not None:
+        return _settle(*place, store, as_json)
     if path is None:
         raise InputError("name a file or a directory to import; sample_data is the bundled sample")
     from cems_workbench.jobs import connecting
@@ -77,11 +83,12 @@ def import_command(
         with cli.progress_bar(as_json) as progress, closing(open_resources(settings)) as resources:
             specs = connecting.source_specs(resources, address)
             report = connecting.connect(resources, settings, specs, progress, embedder, only_searchable=True)
-            to_search = None if as_json else first_search(resources.store, cli.given_options(store=store))
+            to_search = None if as_json else first_search(resources.store, _given(store))
         return _present_connected(report, to_search, store, as_json)
     if embedder is not None or re_embed:
         raise InputError(f"{path} is no folder of Chroma: --embedder and --re-embed are for one")
     from cems_workbench.jobs.importing import import_inputs, import_options
+    from cems_workbench.jobs.targets import choose
     from cems_workbench.jobs.traces import inputs_of
     from cems_workbench.store.precomputed_embeddings import require_file
 
@@ -92,14 +99,17 @@ def import_command(
     if query_set is None and os.path.isdir(path):
         query_set = path.resolve().name or None  # a folder's files make one set together
     options = import_options(query_set, scale, match, grade or (), relevant_from, replace=replace, queue=queue)
-    given = cli.given_options(store=store)
     with cli.progress_bar(as_json) as progress:
         inputs = inputs_of(path, format)
         with closing(open_resources(cli.settings_for(store))) as resources:
+            settled = choose(resources.store, *place, {}, [path.parent]) if place else []
+            given = _given(store)
             rules = chunks, _text_rule(resources.store.texts.rule, text, text_fields, text_tokens), language
             found = import_inputs(path, inputs, resources, options, rules, vectors, progress, briefly=_is_sample(path))
             following = [] if as_json else _next_commands(resources.store, found.reports, path, given)
     cli.present(found, as_json)
+    for line in [] if as_json else settled:
+        say(line)
     cli.say_left_out([] if as_json else found.errors)
     for line in found.problems:
         say(f"error: {line}", err=True)
@@ -107,6 +117,45 @@ def import_command(
         say_next(*([words_of("doctor", options=given)] if found.unsearchable else following))
     if found.problems or any(not error.taken for error in found.errors):
         raise typer.Exit(2)
+
+
+def _place(target: str | None, preset: str | None) -> tuple[System, str]:
+    """The target, and the preset of its program, of which either may be named. Raises InputError."""
+    from cems_workbench.config.forms.targets import SYSTEMS, system_named
+
+    of_preset = next((one for one in SYSTEMS.values() if preset in one.presets), None)
+    system = system_named(target) if target else of_preset
+    if system is None or (preset and preset not in system.presets):
+        known = ", ".join(name for one in ([system] if system else SYSTEMS.values()) for name in one.presets)
+        raise InputError(f"--preset {preset}: no program of {system.title if system else 'a target'}; known: {known}")
+    return system, preset or system.presets[0]
+
+
+def _settle(system: System, preset: str, store: Path | None, as_json: bool) -> None:
+    """Say where the memories of a store are used, and embed them as is done there."""
+    from cems_workbench.jobs.factory import open_resources
+    from cems_workbench.jobs.importing import refresh
+    from cems_workbench.jobs.targets import choose
+
+    with (
+        cli.progress_bar(as_json) as progress,
+        closing(open_resources(cli.settings_for(store), create=False)) as resources,
+    ):
+        lines = choose(resources.store, system, preset, {}, [resources.store.path.parent])
+        report, problem, late = refresh(resources, progress)
+        lines += [f"{report.embedded if report else 0} texts embedded now", *([late] if late else [])]
+        to_search = first_search(resources.store, _given(store))
+    cli.present(Report(lines=lines, values={"lines": lines, "problem": problem or None}), as_json, to_search)
+    if problem:
+        raise InputError(problem)
+
+
+def _given(store: Path | None) -> list[str]:
+    """The options that name the store, and the preset of its target."""
+    from cems_workbench.settings import runs_in
+
+    runs = runs_in(cli.settings_for(store).store)
+    return cli.given_options(preset=runs.preset if runs else None, store=store)
 
 
 def _undo(number: Path | None, store: Path | None, as_json: bool) -> None:
@@ -303,6 +352,7 @@ def connect_command(
     address: str | None = None,
     mapping: Path | None = None,
     embedder: str | None = None,
+    target: cli.TargetOption = None,
     ask_password: bool = False,
     probe_only: bool = False,
     list_kinds: bool = False,
@@ -345,8 +395,8 @@ def connect_command(
             say_next(first_search(resources.store, cli.given_options(store=store)))
             return
         specs = [dataclasses.replace(each, address=_with_password(each.address, ask_password)) for each in specs]
-        connected = connecting.connect(resources, settings, specs, progress, embedder, rows_per_second)
-        to_search = None if as_json else first_search(resources.store, cli.given_options(store=store))
+        connected = connecting.connect(resources, settings, specs, progress, embedder, rows_per_second, target=target)
+        to_search = None if as_json else first_search(resources.store, _given(store))
     _present_connected(connected, to_search, store, as_json)
 
 

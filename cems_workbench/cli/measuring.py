@@ -69,9 +69,11 @@ class ConfigsChoice:
     preset: cli.PresetsOption = None
     changes: cli.SetOption = None
 
-    def read(self, header: Header | None, ablate: str | None = None) -> list[tuple[PipelineConfig, Options]]:
+    def read(
+        self, header: Header | None, ablate: str | None = None, store: Path | None = None
+    ) -> list[tuple[PipelineConfig, Options]]:
         """The configs on evidence with this header, as `configs_for`."""
-        return configs_for(header, self.config, self.preset, self.changes, ablate)
+        return configs_for(header, self.config, self.preset, self.changes, ablate, store)
 
     def require_two(self, command: str, evidence: Sequence[str]) -> None:
         """Raise InputError unless at least two configs are named; a missing file is named first."""
@@ -185,7 +187,7 @@ def measured(
         return least, chosen_measures(how.metric, least, further(least))
 
     def configs_of(header: Header | None) -> list[tuple[PipelineConfig, Options]]:
-        configs = choice.read(header, ablate)
+        configs = choice.read(header, ablate, how.store)
         if run_out is not None and len(configs) > 1:
             raise InputError(f"--run-out holds one run, and there are {len(configs)} configs")
         return configs
@@ -336,6 +338,7 @@ def configs_for(
     presets: Sequence[str] | None,
     changes: Sequence[str] | None,
     ablate: str | None,
+    store: Path | None = None,
 ) -> list[tuple[PipelineConfig, Options]]:
     """The named configs, or the default one, and their ablations, each with the options that name it for `fill-scores`.
 
@@ -343,7 +346,7 @@ def configs_for(
     """
     from cems_workbench.evaluation.evaluate import ablations
 
-    configs = chosen_configs(files, presets, changes) or [default_config(header, changes)]
+    configs = chosen_configs(files, presets, changes, store) or [default_config(header, changes, store)]
     named = [[option] for option in _named(files, presets)]
     further = [("--set", text) for text in changes or ()] + ([("--ablate", ablate)] if ablate else [])
     return [
@@ -380,23 +383,26 @@ def finish(outcomes: Sequence[Outcome], *then: Sequence[str] | None) -> None:
         raise typer.Exit(code)
 
 
-def default_config(header: Header | None, changes: Sequence[str] | None) -> PipelineConfig:
+def default_config(header: Header | None, changes: Sequence[str] | None, store: Path | None = None) -> PipelineConfig:
     """The config that a file was gathered with; the default preset for a query set."""
     from cems_workbench.config import parse_assignment, with_values
 
     if header is None:
-        return cli.chosen_config(None, None, changes)
+        return cli.chosen_config(None, None, changes, store)
     return with_values(header.config, dict(parse_assignment(text) for text in changes or ()), "--set")
 
 
 def chosen_configs(
-    files: Sequence[Path] | None, presets: Sequence[str] | None, changes: Sequence[str] | None
+    files: Sequence[Path] | None,
+    presets: Sequence[str] | None,
+    changes: Sequence[str] | None,
+    store: Path | None = None,
 ) -> list[PipelineConfig]:
     """The named configs with the changes applied, each under a unique name."""
     from cems_workbench.jobs.catalogue import with_unique_names
 
-    chosen = [cli.chosen_config(None, path, changes) for path in files or ()]
-    chosen += [cli.chosen_config(name, None, changes) for name in presets or ()]
+    chosen = [cli.chosen_config(None, path, changes, store) for path in files or ()]
+    chosen += [cli.chosen_config(name, None, changes, store) for name in presets or ()]
     return with_unique_names(chosen)
 
 

@@ -50,7 +50,9 @@ def described_in(folder: Path) -> Mapping[str, Mapping[str, Any]]:
 
 SHARED = described_in(Path(__file__).parent)["shared"]
 PRESETS = ", ".join(preset_names())
-DEFAULT_PRESET_HELP = f"{DEFAULT_PRESET}, or what CEMS_WORKBENCH_PRESET names, as in the app"
+DEFAULT_PRESET_HELP = (
+    f"that of the store's target, else {DEFAULT_PRESET}, or what CEMS_WORKBENCH_PRESET names, as in the app"
+)
 """The default preset, as help texts state it."""
 TERMS = {
     "presets": PRESETS,
@@ -124,20 +126,27 @@ def queries_of(store: Store, query_set: str | None) -> list[Query]:
     return store.queries.read() if query_set is None else store.query_sets.queries(query_set)
 
 
-def chosen_config(preset_name: str | None, config: Path | None, changes: Sequence[str] | None) -> PipelineConfig:
-    """The config that a command uses; what its file could not express is a warning on stderr.
+def chosen_config(
+    preset_name: str | None, config: Path | None, changes: Sequence[str] | None, store: Path | None = None
+) -> PipelineConfig:
+    """The config that a command uses, by default that of the store's target, with what the store knows of that; what its file could not
+    express is a warning on stderr.
 
     Raises InputError when both a preset and a file are named.
     """
     from cems_workbench.config import parse_assignment, with_values
+    from cems_workbench.config.forms.targets import completed
     from cems_workbench.jobs.catalogue import config_named
+    from cems_workbench.settings import runs_in
 
-    default, problem = (DEFAULT_PRESET, None) if preset_name or config else default_preset(settings_for(None).preset)
+    settings = settings_for(store)
+    default, problem = (DEFAULT_PRESET, None) if preset_name or config else default_preset(settings.preset)
     named = config_named(preset_name, config, default)
     for warning in (*([problem] if problem else []), *named.warnings):
         say(f"warning: {' '.join(warning.split())}", err=True)
     assignments = dict(parse_assignment(text) for text in changes or ())
-    return with_values(named.config, assignments, source="--set") if assignments else named.config
+    chosen = completed(named.config, runs_in(settings.store))
+    return with_values(chosen, assignments, source="--set") if assignments else chosen
 
 
 OWN = "own"
@@ -343,9 +352,9 @@ class ConfigChoice:
     config: ConfigOption = None
     changes: SetOption = None
 
-    def read(self) -> PipelineConfig:
-        """The chosen config. Raises InputError as `chosen_config` does."""
-        return chosen_config(self.preset, self.config, self.changes)
+    def read(self, store: Path | None = None) -> PipelineConfig:
+        """The chosen config, on this store. Raises InputError as `chosen_config` does."""
+        return chosen_config(self.preset, self.config, self.changes, store)
 
     def words(self, store: Path | None = None) -> list[str]:
         """The options that were given, and the store, as words for the command that goes on."""

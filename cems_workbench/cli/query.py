@@ -48,7 +48,7 @@ def search_command(
     """
     if redact and bundle is None:
         raise InputError("--redact needs a --bundle to write")
-    with asked.answer(query, choice.read(), store, as_json, "results") as (opened, answer, _):
+    with asked.answer(query, choice.read(store), store, as_json, "results") as (opened, answer, _):
         from cems_workbench.analysis.known_mistakes import next_step
         from cems_workbench.jobs.query_grades import QueryGrades, query_grades
 
@@ -142,7 +142,7 @@ def operation_command(operation: Operation) -> Callable[..., None]:
         store: cli.StoreOption = None,
         as_json: cli.JsonOption = False,
     ) -> None:
-        with asked.answer(query, choice.read(), store, as_json) as (_, answer, _):
+        with asked.answer(query, choice.read(store), store, as_json) as (_, answer, _):
             found = answer.ask(operation.name)
         if html is not None:
             from cems_workbench.platform.atomic_write import write_text
@@ -206,7 +206,7 @@ def explained(
     graph: bool = False,
 ) -> Explanation:
     """Why a memory is not in the store's answer to a query. A judge is asked only where it decides."""
-    with asked.answer(query, choice.read(), store, quiet) as (opened, answer, progress):
+    with asked.answer(query, choice.read(store), store, quiet) as (opened, answer, progress):
         from cems_workbench.api.single_query import explanation
 
         return explanation(answer, memory_id, opened, cutoff, labelled, graph, progress=progress)
@@ -223,7 +223,7 @@ def _of_evidence(
     quiet: bool,
 ) -> Explanation:
     """The same of evidence that was gathered before: of a bundle, an evidence file or a set of external traces."""
-    chosen = asked.config(choice.read())
+    chosen = asked.config(choice.read(store))
     asked.fields()  # what a search refuses is refused here too
     from cems_workbench.analysis.why.path import require_stored
     from cems_workbench.api.single_query import Answer, explanation, known_variants
@@ -332,7 +332,7 @@ def what_if_command(
         raise InputError("pass one of --without MEMORY_ID, --with TEXT and --with-file FILE")
     if scope not in ("personal", "shared"):
         raise InputError(f"--scope {scope[:40]}: expected personal or shared")
-    with asked.answer(query, choice.read(), store, as_json) as (opened, answer, progress):
+    with asked.answer(query, choice.read(store), store, as_json) as (opened, answer, progress):
         from cems_workbench.api.memories import what_if
         from cems_workbench.platform.parsing import read_text
 
@@ -376,7 +376,7 @@ def memory_command(
     if not (hubs or orphans) and not given:
         raise InputError("name a memory: memory MEMORY_ID; or ask for --hubs or --orphans")
     memory_id, sources = (None, given) if hubs or orphans else (given[0], given[1:])
-    chosen = choice.read() if choice.preset or choice.config else None
+    chosen = choice.read(store) if choice.preset or choice.config else None
     paths = evidence_files(sources) if sources else None
     if paths is not None:
         with EvidenceStream(paths) as stream:
@@ -385,7 +385,7 @@ def memory_command(
             found = memory_use(paths, memory_id, used, k=cutoff, judges=judge_kind, progress=progress)
     else:
         used, query_set = (
-            chosen or cli.chosen_config(None, None, choice.changes),
+            chosen or cli.chosen_config(None, None, choice.changes, store),
             sources[0] if sources else ALL_QUERIES,
         )
         with cli.progress_bar(as_json) as progress, cli.opened_store(store) as opened:
@@ -446,7 +446,7 @@ def blame_command(
     Splits it into claims, says of each whether a memory supports it, which of these the query returns, which is stale or judged irrelevant,
     which memory says otherwise, and what to do next. Nothing is changed.
     """
-    chosen, request = choice.read(), None
+    chosen, request = choice.read(store), None
     if query is not None:
         from cems_workbench.pipeline.evidence import Request
 

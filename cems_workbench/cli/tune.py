@@ -85,10 +85,13 @@ def export_command(
     from cems_workbench.config import card_path
     from cems_workbench.config.forms.targets import system_behind
     from cems_workbench.jobs.exporting import exported, with_figures
+    from cems_workbench.pipeline.misfits import lacking
 
-    chosen = chosen_config(None, config, changes)
+    chosen = chosen_config(None, config, changes, store)
     own = None if changes and card is None else _card(config, card)
     export = exported(chosen, format, own)
+    for line in lacking(chosen):
+        say(f"warning: {line}", err=True)
     if evidence is not None:
         ranking = _measured(export, evidence, metric)
         print_ranking(ranking, err=out is None)
@@ -266,7 +269,7 @@ def tune_command(
     """
     if without_labels and open_holdout:
         raise InputError("--open-holdout: without labels nothing is sealed")
-    baseline = choice.read()
+    baseline = choice.read(store)
     from cems_workbench.api.tuning import TuningReport
     from cems_workbench.jobs import tuning
     from cems_workbench.jobs.exporting import write_proposal
@@ -292,7 +295,7 @@ def tune_command(
     planned = tuning.planned_search(data, goal, space or (), group_by=group_by, system=system, **settings)
     if system and not space and not as_json:
         say(f"runs in {system.title}, which has {', '.join(axis.path for axis in planned.plan.space.axes)}")
-    for line in planned.beyond:
+    for line in (*data.batch.misfits, *planned.beyond):
         say(f"warning: {line}", err=True)
     start_up.freeze()
     with _interruptible() as interrupted, progress_bar(as_json) as progress:
@@ -333,9 +336,9 @@ def tune_command(
         for ranking in rankings:
             if ranking.export.lost:
                 print_ranking(ranking)
-        for line in _score_lines(result, read.path, out, _config_options(choice), store):
+        for line in _score_lines(result, read.path, out, _config_options(choice, store), store):
             say(line, err=True)
-        say_next(*_next_commands(result, evidence, out, _config_options(choice), store, system))
+        say_next(*_next_commands(result, evidence, out, _config_options(choice, store), store, system))
     if result.tuned.search.cancelled:
         raise typer.Exit(INTERRUPTED)
 
@@ -376,8 +379,8 @@ def _score_lines(result: SearchResult, evidence: Path, out: Path, baseline: Opti
     return [*lines, "then run this again: the search did not have these scores"] if lines else []
 
 
-def _config_options(choice: ConfigChoice) -> Options:
-    default = choice.preset or default_preset(settings_for(None).preset)[0]
+def _config_options(choice: ConfigChoice, store: Path | None) -> Options:
+    default = choice.preset or default_preset(settings_for(store).preset)[0]
     chosen = ("--config", str(choice.config)) if choice.config else ("--preset", default)
     return [chosen, *(("--set", text) for text in choice.changes or ())]
 

@@ -30,10 +30,12 @@ from pydantic import ValidationError
 
 from cems_workbench.config import PipelineConfig, dump_config, load_import, parse_config, preset, preset_names
 from cems_workbench.config.forms.files import Imported, salvaged
+from cems_workbench.config.forms.targets import completed
 from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.platform.parsing import yaml_values
 from cems_workbench.records import DEFAULT_TEXT_RULE, ENGLISH
+from cems_workbench.settings import runs_in
 
 if TYPE_CHECKING:
     from cems_workbench.config import EvidenceCard
@@ -63,7 +65,8 @@ def catalogue(
     """Every config that can be chosen: the present one, presets, files, the history, the latest first, experiments. A
     config of the history that this version cannot read is absent: History on the Tune page explains why."""
     configs = {PRESENT_NAME: present} if present is not None else {}
-    configs |= {name: preset(name).config for name in preset_names()}
+    runs = runs_in(store.path)
+    configs |= {name: completed(preset(name).config, runs) for name in preset_names()}
     configs |= files or {}
     for record in store.configs.history():
         try:

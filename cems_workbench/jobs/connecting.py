@@ -22,8 +22,9 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from cems_workbench.analysis.vector_origins import VectorOrigins
+from cems_workbench.config.forms.targets import system_named
 from cems_workbench.errors import InputError, ModelError, StoreError
-from cems_workbench.jobs import embedder_match, factory
+from cems_workbench.jobs import embedder_match, factory, targets
 from cems_workbench.models.embedder_match import candidates
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline.live_engine import scale_note
@@ -33,7 +34,7 @@ from cems_workbench.platform.parsing import yaml_values
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import DEFAULT_TEXT_RULE, TakenMemory, TextRule
 from cems_workbench.results import Report, Table
-from cems_workbench.settings import Settings
+from cems_workbench.settings import Settings, runs_in
 from cems_workbench.sources import connect as sources
 from cems_workbench.sources.address import FROM_ADDRESS, Address, parse, parse_saved
 from cems_workbench.sources.chroma import MARKER
@@ -82,6 +83,8 @@ class SnapshotReport:
     """Which of them are not of their texts; None of a source without vectors."""
     embedder: str = ""
     """What is known of the embedder that made them."""
+    runs: Sequence[str] = ()
+    """In which target it is used, and what that changes in the store."""
 
     @property
     def table(self) -> Table:
@@ -114,6 +117,7 @@ class SnapshotReport:
         scale = scale_note(self.probe.distance, self.lengths)
         return [
             read,
+            *self.runs,
             *([self.embedder] if self.embedder else []),
             *([] if self.origins is None else self.origins.lines),
             *([without] if self.without else []),
@@ -194,11 +198,13 @@ def connect(
     rows_per_second: float | None = None,
     *,
     only_searchable: bool = False,
+    target: str | None = None,
 ) -> ConnectReport:
     """Import these sources, identify the embedder of their vectors, and search with it from now on.
 
-    `embedder` is the setting of the embedder that the caller says made them. `resources` keep the secrets in memory. `only_searchable`
-    imports nothing of a source whose vectors the store's embedder did not make, unless `embedder` names another.
+    The target that wrote the rows, or `target`, is saved with a store that has none. `embedder` is the setting of the embedder that the
+    caller says made them. `resources` keep the secrets in memory. `only_searchable` imports nothing of a source whose vectors the store's
+    embedder did not make, unless `embedder` names another.
     Raises InputError and what `take_snapshot` raises; what was imported by then stays.
     """
     before = factory.for_store(settings, resources.store).embedder
@@ -206,9 +212,8 @@ def connect(
     try:
         for spec in specs:
             resources.know_address(spec.address)
-            imported.append(
-                _import_source(resources, settings, spec, progress, embedder, rows_per_second, only_searchable)
-            )
+            report = _import_source(resources, settings, spec, progress, embedder, rows_per_second, only_searchable)
+            imported.append(replace(report, runs=_target_of(resources.store, spec, report.probe, target)))
     finally:
         follow_embedder(resources, settings, before)
     try:
@@ -216,6 +221,16 @@ def connect(
     except (ModelError, StoreError) as failure:  # the import itself is complete
         return _connected(imported, str(failure))
     return _connected(imported, late=resources.store.indexes.catch_up_chroma(resources.embedder.model_id, progress))
+
+
+def _target_of(store: Store, spec: SourceSpec, probe: SourceInfo, named: str | None) -> list[str]:
+    """Save the target of a source with the store, unless it has one; returns lines about it. Raises InputError for an unknown name."""
+    system = system_named(named) if named else None
+    found = (system, system.presets[0], {}) if system else targets.of_probe(probe)
+    if found is None or (runs_in(store.path) is not None and system is None):
+        return []
+    alone = store.memories.count() == sum(each.memories for each in store.sources.read())
+    return targets.choose(store, *found, [] if spec.address.host else [Path(spec.address.path).parent], texts=alone)
 
 
 def forget(resources: Resources, settings: Settings, address: str) -> int:

@@ -112,6 +112,8 @@ class CollectionClient(ABC):
     """The only rows that are counted, listed and searched; None: all. Set for the option `user=`, if the kind has it."""
     with_vectors: bool = True
     """Whether `take` returns vectors. Set for the option `vectors=none`, if the kind has it."""
+    by_words: bool = False
+    """Whether rows have sparse vectors of their words."""
     text_of: Callable[[Row], str | None] = staticmethod(lambda row: row.text)
     """The text of a row, by the names or the mapping of its fields."""
 
@@ -272,7 +274,9 @@ class CollectionSource:
             notes.append("the source does not name the model of its vectors: some are compared with the embedder's")
         if not memories or not self._use.own:
             missing.append("no relations between memories but what superseded_by names, so no others are followed")
-        return replace(found, memories=memories, missing=tuple(missing), notes=tuple(notes))
+        mem0 = bool(memories) and self._use.fields.get("content") == "data" and "hash" in self._use.unread
+        made_by = ("mem0_keyword" if self._client.by_words else "mem0") if mem0 else ""
+        return replace(found, memories=memories, missing=tuple(missing), notes=tuple(notes), preset=made_by)
 
     def _described(self) -> base.SourceInfo:
         found = self._ask(self._client.describe)

@@ -77,6 +77,8 @@ class SourceInfo:
     missing: tuple[str, ...] = ()
     """What this source lacks of a complete one, a sentence each with the consequence."""
     notes: tuple[str, ...] = ()
+    preset: str = ""
+    """The preset of the program that writes it, where the rows say so and the kind does not."""
 
     @property
     def index_line(self) -> str:

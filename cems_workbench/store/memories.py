@@ -177,6 +177,13 @@ class Memories:
         """Number of live memories."""
         return self._cache.get("count", count)
 
+    def titled(self) -> int:
+        """Number of live memories with a title that their content does not begin with."""
+        condition = "deleted_at IS NULL AND title <> '' AND NOT starts_with(content, title)"
+        return self._cache.get(
+            "titled", lambda cursor: int(tables.scalar(cursor, f"SELECT count(*) FROM memories WHERE {condition}"))
+        )
+
     def projects(self) -> list[tuple[str | None, int]]:
         """Projects (None: untagged) with their number of live memories, most first, ties by name."""
         return list(self._cache.get("projects", lambda cursor: statistics.counts(cursor, "project")))

@@ -60,7 +60,7 @@ def fidelity_command(
     choice: AgreeingConfigs,
     store: StoreOption = None,
     data: Path | None = None,
-    chunks: str = "cems",
+    chunks: str | None = None,
     keep_config: bool = False,
     lists: str | None = None,
     as_list: list[str] | None = None,
@@ -143,7 +143,7 @@ def fidelity_command(
         chosen = [chosen_config(name, None, changes) for name in (preset_names() if nearest else [BASE_PRESET])]
     measured = []
     result: Nearest | None = None
-    with progress_bar(as_json) as progress, source_of(data, store, chunks, progress) as (resources, known):
+    with progress_bar(as_json) as progress, source_of(data, store, chunks, chosen, progress) as (resources, known):
         recordings += [kept_recording(resources.store, name) for name in recorded or ()]
         if ask is not None:
             answered = ask_server(ask, queries_of(resources.store, query_set), progress)
@@ -248,13 +248,17 @@ def _chosen_lists(texts: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def source_of(
-    data: Path | None, store: Path | None, chunks: str, progress: Progress
+    data: Path | None, store: Path | None, chunks: str | None, configs: Sequence[PipelineConfig], progress: Progress
 ) -> Iterator[tuple[Resources, Mapping[str, Query]]]:
     """The memories that are searched, and the queries by qid: those of a folder, or of the store."""
     if data is not None:
-        from workbench_fidelity.fidelity import store_of_folder
+        from cems_workbench.config.forms.targets import system_behind
+        from workbench_fidelity.fidelity import CHUNK_RULE, store_of_folder
 
-        with store_of_folder(data, settings_for(None), progress, chunks) as source:
+        wanted = [system.texts for config in configs if (system := system_behind(config)) is not None]
+        texts = wanted[0] if wanted and all(one == wanted[0] for one in wanted) else {}
+        rule = chunks or texts.get("chunks", CHUNK_RULE)
+        with store_of_folder(data, settings_for(None), progress, rule, title=texts.get("title", True)) as source:
             yield source
         return
     with filled_resources(store) as resources:

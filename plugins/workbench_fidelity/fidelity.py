@@ -784,9 +784,15 @@ def explained(
 
 @contextmanager
 def store_of_folder(
-    folder: Path, settings: Settings, progress: Progress = silent, chunk_rule: str = CHUNK_RULE
+    folder: Path,
+    settings: Settings,
+    progress: Progress = silent,
+    chunk_rule: str = CHUNK_RULE,
+    *,
+    title: bool = True,
 ) -> Iterator[tuple[Resources, Mapping[str, Query]]]:
-    """A temporary store with the memories and relations of a folder, cut by a chunking rule, and the folder's queries by qid.
+    """A temporary store with the memories and relations of a folder, cut by a chunking rule, with their `title` before the content or
+    without, and the folder's queries by qid.
 
     The store is deleted afterwards. Raises InputError for a folder without memories, and for the first invalid row.
     """
@@ -802,6 +808,7 @@ def store_of_folder(
         resources = open_resources(settings.model_copy(update={"store": Path(place) / "store"}))
         try:
             resources.store.chunks.choose(chunk_rule)
+            resources.store.texts.choose(replace(resources.store.texts.rule, title=title))
             for parsed in inputs:
                 resources.store.add(parsed, progress)
             resources.refresh(progress)

@@ -128,7 +128,7 @@ def promise_command(
     config: Path,
     preset: str | None = None,
     data: Path | None = None,
-    chunks: str = "whole",
+    chunks: str | None = None,
     metric: str = "nDCG@10",
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -154,7 +154,7 @@ def promise_command(
     recordings = [read_answers(path) for path in (before, after)]
     for recording in recordings:
         require_usable(recording)
-    with progress_bar(as_json) as progress, source_of(data, store, chunks, progress) as (resources, known):
+    with progress_bar(as_json) as progress, source_of(data, store, chunks, [tuned], progress) as (resources, known):
         settings = [setting_for(recordings[0], present_config), setting_for(recordings[1], tuned)]
         measured = [
             measure_fidelity(one, asked_queries(one.recording, known, setting=one), resources, progress)

@@ -450,6 +450,11 @@ class _Qdrant(ServerOrDirectoryClient[QdrantClient, "_Collection"]):
             notes=tuple(notes),
         )
 
+    @property
+    def by_words(self) -> bool:  # type: ignore[override]
+        """Whether points have sparse vectors of their texts."""
+        return bool(self._collection.sparse) and self._compared[0].compared > 0
+
     def _product(self) -> str:
         return f"Qdrant {self._client.info().version}" if self._address.host else "Qdrant's local mode"
 

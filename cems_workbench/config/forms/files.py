@@ -109,7 +109,7 @@ def export_config(config: PipelineConfig, form: Form, card: EvidenceCard | None 
     rest in comments. JSON has no comments: its card is a second file. Raises InputError on an unknown form.
     """
     if form not in FORMS:
-        raise InputError(f"export to {form}: not known; allowed: {', '.join(FORMS)}")
+        raise InputError(f"export to {form!r}: not known; allowed: {', '.join(FORMS)}")
     head = card.text if card else ""
     if form == "yaml":
         return yaml_form.dump_config(config, header=head)

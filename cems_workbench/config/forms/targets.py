@@ -46,6 +46,7 @@ from cems_workbench.config.model import PipelineConfig, field_spec, field_specs
 from cems_workbench.config.sections import Band
 from cems_workbench.errors import InputError, nearest, one_line, suggestion
 from cems_workbench.platform.parsing import env_bindings, python_assigned
+from cems_workbench.settings import Runs
 
 Target = str
 """The form of a target's settings."""
@@ -56,7 +57,8 @@ class System:
     """A target, a row of targets.json.
 
     `presets` are its programs, the plain one first; `kinds` the layouts of sources that it writes; `filter` what its own search always
-    filters by; `needs` what a preset of it leaves to an installation: by parameter FILE#NAME in a checkout or package.
+    filters by; `texts` its chunk rule, and whether a title is embedded with the content, where that is known; `needs` what a preset of it
+    leaves to an installation: by parameter FILE#NAME in a checkout or package.
     """
 
     name: str
@@ -67,6 +69,7 @@ class System:
     kinds: tuple[str, ...]
     filter: str
     set_in: str
+    texts: Mapping[str, Any] = field(default_factory=dict)
     needs: Mapping[str, str] = field(default_factory=dict)
     prefix: str = ""
     head: str = ""
@@ -122,6 +125,16 @@ def base(target: Target, config: PipelineConfig) -> PipelineConfig:
     }
     used = {path: value for path, value in there.items() if nearest_one.get(f"{path.rpartition('.')[0]}.enabled")}
     return with_values(nearest_one, used) if used else nearest_one
+
+
+def completed(config: PipelineConfig, runs: Runs | None) -> PipelineConfig:
+    """The config with what is known of the installation that a store's target is, where it is as its preset leaves it."""
+    name = preset_behind(config)
+    if runs is None or name is None or name not in SYSTEMS[runs.target].presets:
+        return config
+    usual = preset(name).config
+    values = {path: value for path, value in runs.values.items() if config.get(path) == usual.get(path)}
+    return with_values(config, values) if values else config
 
 
 def is_there(system: System, path: str, value: Any) -> bool:

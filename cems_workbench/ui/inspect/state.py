@@ -25,10 +25,11 @@ import streamlit as st
 
 from cems_workbench.builtin import default_preset
 from cems_workbench.config import PipelineConfig, difference, preset, with_values
+from cems_workbench.config.forms.targets import completed
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.evidence import Request
 from cems_workbench.records import Query, Returned
-from cems_workbench.settings import Settings
+from cems_workbench.settings import Settings, runs_in
 from cems_workbench.ui.kit.session import PageState
 
 if TYPE_CHECKING:
@@ -170,7 +171,12 @@ class InspectState:
 
 def _initial() -> InspectState:
     name, problem = default_preset(Settings().preset)
-    return InspectState(name, preset(name).config, problem)
+    return InspectState(name, _preset(name), problem)
+
+
+def _preset(name: str) -> PipelineConfig:
+    """A preset, with what the store knows of its target's installation."""
+    return completed(preset(name).config, runs_in(Settings().store))
 
 
 _page = PageState("inspect", _initial)
@@ -401,13 +407,13 @@ def switch_variants(request: Request, off: frozenset[int]) -> None:
 
 def preset_config() -> PipelineConfig:
     """The config of the preset."""
-    return preset(present().preset).config
+    return _preset(present().preset)
 
 
 def choose_preset(name: str) -> None:
     """Start from a preset."""
     with _step():
-        _show(Setting(name, preset(name).config))
+        _show(Setting(name, _preset(name)))
 
 
 def reset() -> None:

@@ -101,7 +101,7 @@ def test_an_unknown_preset_names_the_nearest_and_all() -> None:
 
 
 def test_an_unknown_export_form_names_the_known_ones() -> None:
-    with pytest.raises(InputError, match="export to xml: not known; allowed: yaml, json"):
+    with pytest.raises(InputError, match="export to 'xml': not known; allowed: yaml, json"):
         export_config(PipelineConfig(), "xml")
 
 

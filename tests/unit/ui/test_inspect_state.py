@@ -247,6 +247,7 @@ TAKES_A_PRESET = {
     "tune",
     "watch",
     "doctor",
+    "import",
 }
 
 
