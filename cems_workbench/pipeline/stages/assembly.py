@@ -240,7 +240,7 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
             return f"{pool.tokens[q, c]} tokens do not fit the budget of {budget[q]:g}"
         if (whole := int(pieces[q, c])) != c and c in selection(q).chosen:
             return f"{table.ids[q][whole]}, of which it is a chunk, is the result"
-        if c in selection(q).passed:
+        if floor is not None and floor[q, c]:
             return f"score {before.score[q, c]:.4f} is below the floor of {config.min_score:g}"
         if c in selection(q).left_out:
             return f"MMR value {selection(q).mmr[c]:.4f} is below the least of {config.mmr_min_value:g}"
@@ -252,7 +252,7 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
 
     def past_limit(q: int, c: int) -> bool:
         picked = selection(q)
-        dropped = c in picked.skipped or c in picked.left_out or c in picked.passed
+        dropped = c in picked.skipped or c in picked.left_out or (floor is not None and floor[q, c])
         return not dropped and not (c != pieces[q, c] and c in picked.chosen) and not (low[q, c] and c in picked.chosen)
 
     def parts(q: int) -> list[PartColumn]:
