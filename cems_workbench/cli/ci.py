@@ -89,7 +89,7 @@ def init_command(
     no_loss: WrittenNoLossOption = None,
     bounds: measuring.BoundsOption = None,
     tolerance: measuring.ToleranceOption = None,
-    install: str = "cems-workbench",
+    install: str | None = None,
     force: bool = False,
     shown: bool = False,
 ) -> None:
@@ -98,8 +98,9 @@ def init_command(
     Run it at the top of the repository.
     """
     from cems_workbench.evaluation.assertions import Asserted
-    from cems_workbench.jobs.regression import check_change
+    from cems_workbench.jobs.regression import check_change, installed_from
 
+    install = install or installed_from()
     guards = [WRITTEN_GUARD] if no_loss is None else no_loss
     found = check_change(
         cli.read_evidence(evidence), config, None, Asserted(guards, bounds or ())

@@ -28,6 +28,7 @@ import numpy as np
 
 from cems_workbench import __version__
 from cems_workbench.analysis.drift import drift
+from cems_workbench.builtin import APP_ROOT
 from cems_workbench.config import PipelineConfig, difference, dump_config, import_config, load_config, portable_yaml
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.evaluation.assertions import Asserted, NoLoss, Outcome, asserted_json, asserted_lines
@@ -184,6 +185,24 @@ def _git(folder: Path, of: str, *arguments: str) -> str:
         said = said or "there is no such commit here (a shallow clone has few)"
         raise InputError(f"{of}: {said.removeprefix('fatal: ')}")
     return done.stdout.decode("utf-8", "replace")
+
+
+def installed_from() -> str:
+    """What pip installs this workbench from: the address and commit of its checkout. Raises InputError if these are not known."""
+    try:
+        address = _git(APP_ROOT, "--install", "config", "remote.origin.url").strip()
+        commit = _git(APP_ROOT, "--install", "rev-parse", "HEAD").strip()
+    except InputError:
+        address, commit = "", ""
+    host, _, path = address.removeprefix("ssh://").removeprefix("git@").partition(":")
+    if path and not path.startswith("//"):  # git@HOST:PATH, which needs a key, is mostly open by https as well
+        address = f"https://{host}/{path}"
+    if not address.startswith("https://") or "@" in address:
+        example = "'git+https://HOST/PROJECT@COMMIT', or a wheel in the repository"
+        raise InputError(
+            f"--install: say what CI installs the workbench from, such as {example}; this copy is of no https address"
+        )
+    return f"git+{address}@{commit}"
 
 
 def watch(

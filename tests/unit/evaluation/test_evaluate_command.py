@@ -27,6 +27,7 @@ from cems_workbench.cli.ci import HOOKS, WORKFLOW
 from cems_workbench.cli.main import commands
 from cems_workbench.config import dump_config, with_values
 from cems_workbench.evaluation.evidence_file import EvidenceFile, Header
+from cems_workbench.jobs import regression
 from cems_workbench.records import Judgment, Query
 from tests.conftest import ROOT
 
@@ -270,7 +271,18 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     clone = tmp_path / "clone"
     monkeypatch.chdir(clone)
     monkeypatch.setenv("COLUMNS", "300")
-    told = ask("init", EVIDENCE, "--config", CONFIG, "--fail-on-regression", "nDCG@10 p<0.01", "--assert", "hit@1>=0.1")
+    told = ask(
+        "init",
+        EVIDENCE,
+        "--config",
+        CONFIG,
+        "--fail-on-regression",
+        "nDCG@10 p<0.01",
+        "--assert",
+        "hit@1>=0.1",
+        "--install",
+        "cems-workbench",
+    )
     assert told[0] == 0
     assert told[1].startswith(f"wrote {WORKFLOW} and {HOOKS}; commit them with {EVIDENCE} and {CONFIG}\n")
     commit(clone, "gate")
@@ -404,13 +416,32 @@ def test_what_cannot_be_checked_is_one_line(repository: Path, arguments: list[st
 def test_files_that_are_there_are_kept_and_a_new_config_has_only_bounds(repository: Path) -> None:
     (repository / HOOKS).write_text("repos: []\n")
     code, told = ask(
-        "init", EVIDENCE, "--config", CONFIG, "--fail-on-regression", "nDCG@10 p<0.01", "--assert", "hit@1>=0.1"
+        *("init", EVIDENCE, "--config", CONFIG, "--fail-on-regression", "nDCG@10 p<0.01", "--assert", "hit@1>=0.1"),
+        *("--install", "cems-workbench"),
     )
     assert code == 2 and f"{HOOKS} exists" in told and (repository / HOOKS).read_text() == "repos: []\n"
     (repository / "new.yaml").write_text(dump_config(AS_LISTED))
     code, told = ask("check", EVIDENCE, "--config", "new.yaml", "--against", "HEAD", "--assert", "hit@1>=0.9")
     assert code == 0 and "it is not at HEAD" in told and "holds: new.yaml now: hit@1>=0.9" in told
-    assert ask("init", EVIDENCE, "--config", "/dev/null")[0] == 2
+    assert ask("init", EVIDENCE, "--config", "/dev/null", "--install", "cems-workbench")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        ("https://example.org/ours/bench.git", "git+https://example.org/ours/bench.git@"),
+        ("git@example.org:ours/bench.git", "git+https://example.org/ours/bench.git@"),
+        ("/srv/bench", "this copy is of no https address"),
+        ("https://mira:word@example.org/bench.git", "this copy is of no https address"),
+    ],
+)
+def test_the_workflow_installs_the_commit_of_this_checkout(
+    address: str, expected: str, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regression, "APP_ROOT", repository)
+    git(repository, "remote", "set-url", "origin", address)
+    code, told = ask("init", EVIDENCE, "--config", CONFIG, "--assert", "hit@1>=0.1", "--print")
+    assert expected in told and "mira" not in told and code == (0 if expected.startswith("git") else 2)
 
 
 def gathered_later(path, queries, cosines, version=2):
