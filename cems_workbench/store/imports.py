@@ -300,7 +300,7 @@ def _own_plan(cursor: duckdb.DuckDBPyConnection, event: int) -> tuple[dict[str, 
             f"AND EXISTS (FROM {table}_before AS b WHERE {ids} AND b.input IN {_INPUTS}))"
         )
         ((count, names),) = rows(f"SELECT count(*), list({key} ORDER BY {key})[:{NAMED}] {changed}")
-        stay += [_stays(count, kind, names, "changed after it or of a live source")] if count else []
+        stay += _stays(kind, names, "changed after it or of a live source", count)
     ((removed["chunks"], restored["chunks"]),) = rows(
         "SELECT count(*) FILTER (m.given IS NOT TRUE), count(*) FILTER (m.given) FROM chunks AS p JOIN (SELECT c.memory_id, "
         "b.given FROM chunked AS c LEFT JOIN chunked_before AS b ON b.memory_id = c.memory_id "
@@ -312,9 +312,12 @@ def _own_plan(cursor: duckdb.DuckDBPyConnection, event: int) -> tuple[dict[str, 
     return removed, restored, stay
 
 
-def _stays(count: int, kind: str, names: Sequence[str], why: str) -> str:
-    """ "kept 2 memories changed after it: a, b"."""
-    return f"kept {counted(count, kind)} {why}: {', '.join(names)}{', …' if count > len(names) else ''}"
+def _stays(kind: str, names: Sequence[str] | None, why: str, count: int | None = None) -> list[str]:
+    """ "kept 2 memories changed after it: a, b"; empty without any. `names` are all of them, or the first of `count`."""
+    if not names:
+        return []
+    count = count or len(names)
+    return [f"kept {counted(count, kind)} {why}: {', '.join(names[:NAMED])}{', …' if count > NAMED else ''}"]
 
 
 _LOST_ANSWERS = (
@@ -446,26 +449,12 @@ def _team_plan(session: Session, marks: list[str], event: ImportEvent) -> _TeamP
         f"judgments_before AS b WHERE {same} AND b.input {_IN_TEAM})) AND NOT coalesce({_UNCHANGED}, FALSE) ORDER BY 1",
         [marks, marks, marks],
     )
-    stay = (
-        [_stays(len(labelled), "judgments", [row[0] for row in labelled[:NAMED]], "changed after it")]
-        if labelled
-        else []
-    )
+    stay = _stays("judgments", [row[0] for row in labelled], "changed after it")
     sets = _sets_before(session, event)
-    asked = [
-        qid
-        for (qid,) in session.rows(
-            f"SELECT m.qid FROM queries AS m WHERE m.added_by {_IN_TEAM} AND m.origin {_IN_TEAM} ORDER BY m.qid",
-            [marks, marks],
-        )
-    ]
+    own = f"SELECT m.qid FROM queries AS m WHERE m.added_by {_IN_TEAM} AND m.origin {_IN_TEAM} ORDER BY m.qid"
+    asked = [qid for (qid,) in session.rows(own, [marks, marks])]
     used = _used(session, asked, sets, marks)
-    still = [(qid,) for qid in asked if qid in used]
-    stay += (
-        [_stays(len(still), "queries", [row[0] for row in still[:NAMED]], "judged after it or put into a query set")]
-        if still
-        else []
-    )
+    stay += _stays("queries", [qid for qid in asked if qid in used], "judged after it or put into a query set")
     reworded = number(
         f"queries AS m JOIN queries_before AS b ON b.qid = m.qid WHERE b.input {_IN_TEAM} AND m.origin {_IN_TEAM}",
         [marks, marks],
@@ -475,9 +464,7 @@ def _team_plan(session: Session, marks: list[str], event: ImportEvent) -> _TeamP
         f"(SELECT 1 FROM queries_before AS b WHERE b.qid = m.qid AND b.input {_IN_TEAM})) ORDER BY 1",
         [marks, marks, marks],
     )
-    stay += (
-        [_stays(len(changed), "queries", [row[0] for row in changed[:NAMED]], "changed after it")] if changed else []
-    )
+    stay += _stays("queries", [row[0] for row in changed], "changed after it")
     return _TeamPlan([qid for qid in asked if qid not in used], reworded, judged, regraded, sets, tuple(stay))
 
 
