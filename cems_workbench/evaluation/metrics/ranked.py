@@ -21,7 +21,8 @@ def hit(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
 def recall(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
     """(Q) the share of the relevant that is among the first k.
 
-    recall@k: relevant in the first k / all relevant. Source: trec_eval's recall_k.
+    recall@k: relevant in the first k / all relevant.
+    Source: trec_eval's recall_k.
     """
     share: Floats = rankings.relevant(grade)[:, :k].sum(axis=1) / rankings.relevant_count(grade).clip(1)
     return share
