@@ -242,7 +242,7 @@ def doctor_command(
     """
     if recover_to is not None:
         return _recover(cli.settings_for(store).store, recover_to, as_json)
-    chosen = cli.chosen_config(preset, config, None)
+    chosen = cli.chosen_config(preset, config, None, store)
     from cems_workbench.jobs.diagnosis import diagnose, diagnosis
 
     if repair:

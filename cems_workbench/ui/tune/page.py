@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 import streamlit as st
 
 from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.config.forms.targets import SYSTEMS, System, system_behind
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs import unlabelled
 from cems_workbench.jobs.catalogue import PRESENT_NAME
@@ -19,7 +20,7 @@ from cems_workbench.jobs.query_set_evidence import QuerySelection, discard_evide
 from cems_workbench.jobs.tuning import SearchResult, TuningData, tuning_data
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
-from cems_workbench.settings import Settings
+from cems_workbench.settings import Settings, runs_in
 from cems_workbench.tuning.unlabelled import TUNABLE_SECTIONS
 from cems_workbench.ui.evaluate import setup
 from cems_workbench.ui.evaluate.state import JUDGES, config_options
@@ -155,8 +156,40 @@ def _nothing(has_queries: bool) -> None:
         )
 
 
+OWN = "A program of my own"
+
+
+def where(resources: Resources) -> System | None:
+    """Draw where the config will run, first that of the store or of the preset; None in a custom program."""
+    runs = runs_in(resources.store.path)
+    behind = SYSTEMS[runs.target] if runs is not None else system_behind(state.present().config)
+    names = [*SYSTEMS, OWN]
+    first = names.index(behind.name if behind else OWN)
+    name = st.selectbox(
+        "Where will it run?",
+        names,
+        first,
+        format_func=lambda name: SYSTEMS[name].title if name in SYSTEMS else name,
+        on_change=_take_program,
+        **widgets.remembered(
+            "tune:where", "Its settings are what is offered and tuned, and its format is what is exported."
+        ),
+    )
+    system = SYSTEMS.get(name)
+    if system is not None:
+        st.caption(plain(f"Settings are {system.set_in}. Its search always filters by: {system.filter}."))
+    return system
+
+
+def _take_program() -> None:
+    """Take the chosen target's program for the baseline."""
+    if (system := SYSTEMS.get(st.session_state["tune:where"])) is not None:
+        st.session_state["tune:baseline"] = system.presets[0]
+
+
 def set_up(resources: Resources) -> None:
-    """Draw the setup of a search: queries, parameters, goal, and the start button."""
+    """Draw the setup of a search: where it will run, queries, parameters, goal, and the start button."""
+    system = where(resources)
     data = choose(resources)
     if data is None:
         if st.session_state.get("tune:set") is not None and st.session_state.get("tune:judges") != NO_JUDGMENTS:
@@ -165,7 +198,7 @@ def set_up(resources: Resources) -> None:
     if data.stands_in:
         draw_lists(data)
     st.markdown("## Parameters to tune")
-    searched = search.draw(data.baseline, data.evidence.header.config, TUNABLE_SECTIONS if data.stands_in else ("",))
+    searched = search.draw(data, system, TUNABLE_SECTIONS if data.stands_in else ("",))
     if searched is None:
         return
     st.markdown("## Goal and measurement")

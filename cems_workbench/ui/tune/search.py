@@ -15,12 +15,20 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import COST_HELP, FieldSpec, PipelineConfig, field_specs
 from cems_workbench.config.fields import short_value
+from cems_workbench.config.forms.targets import System, exported
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import measures_help, offered_measures
 from cems_workbench.jobs.background import STABILITY, BackgroundSearch
-from cems_workbench.jobs.tuning import MAIN_SEARCH, PlannedSearch, SearchSettings, TuningData, plan_search
-from cems_workbench.pipeline.fusion_methods import fusion_method
+from cems_workbench.jobs.tuning import (
+    MAIN_SEARCH,
+    PlannedSearch,
+    SearchSettings,
+    TuningData,
+    default_axes,
+    plan_search,
+)
+from cems_workbench.pipeline.effects import idle_parameters
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.tuning.holdout import GROUP_WORDS, GROUPINGS, groups_of, natural_grouping
@@ -37,7 +45,7 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 
-PATHS = "tune:paths"
+PATHS, FOR, BY_DEFAULT = "tune:paths", "tune:paths_for", "By default"
 COLUMN_WIDTHS = (3.4, 1.4, 4.4, 0.9)
 AGE_AND_PROJECT = (
     "adjust.time_decay.mode",
@@ -47,25 +55,22 @@ AGE_AND_PROJECT = (
 )
 
 
-def suggested(config: PipelineConfig) -> dict[str, tuple[str, ...]]:
-    """Suggested spaces, by name: only parameters with an effect under this config."""
-    lists = [name for name in SOURCES if config.get(f"lists.{name}.enabled")]
-    method, reranks = fusion_method(config.fusion), not RERANK.is_off(config)
-    weights = tuple(f"lists.{name}.weight" for name in lists)
-    k = ("fusion.k",) if method.uses("fusion.k") else ()
-    bonus = ("fusion.top_rank_bonus.rank1",) if method.uses("fusion.top_rank_bonus") else ()
-    scaled = [
-        name for name in ("vector", "lexical") if name in lists and (name == "lexical" or method.reads == "scores")
-    ]
-    normalizations = tuple(f"lists.{name}.normalization" for name in scaled)
-    fused = (*weights, *k, *bonus, "fusion.score_blend", *normalizations)
-    spaces = {"Weights and fusion": fused, "Weights of the lists": weights[:3]}
+def suggested(data: TuningData, system: System | None) -> dict[str, tuple[str, ...]]:
+    """Suggested spaces, by name: first what is searched by default, then by purpose; only parameters with an effect under the baseline."""
+    config = data.baseline
+    reranks, idle = not RERANK.is_off(config), idle_parameters(config)
+    try:
+        spaces = {BY_DEFAULT: tuple(axis.path for axis in default_axes(data, system))}
+    except InputError:  # the target has nothing to search
+        spaces = {BY_DEFAULT: ()}
     if reranks:
         bands = tuple(f"{BANDS_PATH}.{i}" for i in range(len(config.rerank.bands)))
         spaces["Reranker’s blend"] = (*bands, "rerank.retrieval_score", "rerank.depth", "rerank.score_window")
     cut = ("filter.min_score",) if config.filter.min_score is not None else ()
     scored = ("abstain.reranker",) if reranks else ()
+    weights = tuple(f"lists.{name}.weight" for name in SOURCES if f"lists.{name}.weight" not in idle)
     return spaces | {
+        "Weights of the lists": weights[:3],
         "Age and project": AGE_AND_PROJECT,
         "Superseded memories": ("supersession.mode", "supersession.expired"),
         "Cut-offs": (*cut, "threshold.mode", "gap.ratio", "dedup.similarity"),
@@ -90,15 +95,26 @@ def label(path: str, config: PipelineConfig) -> str:
     return options(config).get(path, path)
 
 
-def draw(baseline: PipelineConfig, gathered: PipelineConfig, starts: tuple[str, ...] = ("",)) -> SearchSpace | None:
+def draw(data: TuningData, system: System | None, starts: tuple[str, ...] = ("",)) -> SearchSpace | None:
     """Draw the space; None while it is invalid, with the error drawn in place.
 
-    Only parameters whose paths start with one of `starts` are offered.
+    Only parameters that the target has, and whose paths start with one of `starts`, are offered; the others are folded.
     """
-    named = {path: name for path, name in options(baseline).items() if path.startswith(starts)}
-    spaces = {name: paths for name, paths in suggested(baseline).items() if set(paths) <= set(named)}
-    if PATHS not in st.session_state or not set(st.session_state[PATHS]) <= set(named):
-        st.session_state[PATHS] = list(spaces["Weights and fusion"])
+    baseline, gathered = data.baseline, data.evidence.header.config
+    known = {path: name for path, name in options(baseline).items() if path.startswith(starts)}
+    has = None if system is None else {spec.path for spec, export in exported(system.form) if export.read}
+    named = {path: name for path, name in known.items() if has is None or path in has}
+    spaces = {name: paths for name, paths in suggested(data, system).items() if set(paths) <= set(named)}
+    if system is not None:
+        spaces = {name: paths for name, paths in spaces.items() if paths}
+        missing = [name for path, name in known.items() if path not in named]
+        with st.expander(
+            f"Not there: {len(missing)} parameters that {system.title} has no setting for", key="tune:not_there"
+        ):
+            st.caption(plain("; ".join(missing)))
+    chosen_for = (system and system.name, baseline)
+    if st.session_state.get(FOR) != chosen_for or not set(st.session_state.get(PATHS, ())) <= set(named):
+        st.session_state[PATHS], st.session_state[FOR] = list(spaces.get(BY_DEFAULT, ())), chosen_for
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center"):
         st.caption("Start from", width="content")
         for name, paths in spaces.items():
@@ -263,6 +279,8 @@ def draw_plan(data: TuningData, space: SearchSpace, goal: Goal) -> PlannedSearch
     except InputError as error:
         st.warning(plain(str(error)), icon=":material/call_split:")
         return None
+    for line in (*data.batch.misfits, *planned.beyond):
+        st.warning(plain(line), icon=":material/warning:")
     st.caption(f"{planned.relevance}. {split_text(planned, settings.folds)}")
     return planned
 
