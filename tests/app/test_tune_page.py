@@ -22,7 +22,7 @@ from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.records import ParsedInput, Query
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import session
-from cems_workbench.ui.tune.page import NO_JUDGMENTS
+from cems_workbench.ui.tune.page import NO_JUDGMENTS, OWN
 from cems_workbench.ui.tune.state import TuneState
 from tests.sample import NO_ANSWER, answered_queries, copied
 
@@ -111,6 +111,16 @@ def test_the_space_is_what_is_chosen_with_its_range_and_the_rest_is_fixed(page: 
     checked(page.run())
     assert f"{3 * len(FUSION_METHODS)} of {3 * len(FUSION_METHODS)} combinations, all of them" in captions(page)
     assert any("other parameters, as in the baseline" in box.label for box in page.expander)
+
+
+def test_where_it_runs_takes_the_program_and_offers_what_that_can_set(page: AppTest) -> None:
+    assert page.selectbox(key="tune:where").value == OWN
+    checked(page.selectbox(key="tune:where").select("mem0").run())
+    assert page.selectbox(key="tune:baseline").value == "mem0"
+    checked(page.button(key="tune:gather").click().run())
+    paths = page.multiselect(key="tune:paths")
+    assert paths.value == ["threshold.fixed", "assembly.limit"] and len(paths.options) < 6
+    assert any("Not there: " in box.label and "mem0 has no setting for" in box.label for box in page.expander)
 
 
 def test_a_range_that_is_none_is_named_and_nothing_can_be_started(page: AppTest) -> None:
