@@ -4,6 +4,8 @@
 
 onnxruntime optimises model.onnx at each load, a tenth of a second, and copies its 24 MB. Here that is done once, with the mask left out
 (each pair is read alone, unpadded) and zero points too (all are 0), which changes no score; Softmax calls a function (training/softmax.py).
+Attention multiplies the heads where they lie, instead of copies in another order, and asks no input for its shape: 228 nodes instead of
+288 and 0.95 of the time.
 A large tensor is named by its place in model.onnx, from where onnxruntime maps it. `training.export` writes it too.
 """
 
@@ -11,11 +13,13 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 from cems_workbench.models.device import Way, session_options
 from cems_workbench.models.minilm_judge import FOLDER, MADE_OF, MODEL, NETWORK, digest_of, samples_of
@@ -45,6 +49,7 @@ def network(model: Path) -> bytes:
             node.input[0] = source[node.input[0]].input[0]
         if node.op_type == "Softmax":
             node.CopyFrom(softmax.called(node.input[0], node.output[0]))
+    join_heads(graph)
     made.opset_import.append(softmax.opset())
     made.ir_version = IR_VERSION
     prune(graph)
@@ -57,6 +62,36 @@ def network(model: Path) -> bytes:
             tensor.ClearField("raw_data")
             tensor.data_location = TensorProto.EXTERNAL
     return bytes(made.SerializeToString())
+
+
+def join_heads(graph: onnx.GraphProto) -> None:
+    """Have each attention multiply (tokens, heads, width of a head) with strides, for the one text that a run has."""
+    source = {output: node for node in graph.node for output in node.output}
+    reader = {read: node for node in graph.node for read in node.input}
+    constants = {tensor.name: tensor for tensor in graph.initializer}
+    for node in [node for node in graph.node if node.op_type == "Softmax"]:
+        alike, mixed = source[node.input[0]], reader[node.output[0]]
+        turned = [source[read] for read in (*alike.input, mixed.input[1])]
+        query, key, value = (transpose.input[0] for transpose in turned)
+        if "by_head" not in constants:
+            inner = constants[source[source[query].input[0]].input[-1]].dims[0]  # the bias's
+            width = numpy_helper.to_array(constants[source[source[query].input[1]].input[-1]]).item()
+            for name, sizes in (("by_head", [-1, inner // width, width]), ("joined", [1, -1, inner])):
+                constants[name] = numpy_helper.from_array(np.array(sizes), name)
+                graph.initializer.append(constants[name])
+        for part in (query, key, value):
+            source[part].input[1] = "by_head"
+        scale = next(each.f for each in alike.attribute if each.name == "alpha")
+        pair, scores = [query, key], [mixed.input[0], value]
+        alike.CopyFrom(_product(pair, alike.output, alpha=scale, transB=1, transBatchA=1, transBatchB=1))
+        mixed.CopyFrom(_product(scores, mixed.output, alpha=1.0, transBatchB=1))
+        back = reader[mixed.output[0]]
+        back.CopyFrom(helper.make_node("Transpose", back.input, back.output, perm=[1, 0, 2]))
+        reader[back.output[0]].input[1] = "joined"
+
+
+def _product(inputs: list[str], outputs: Sequence[str], **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node("FusedMatMul", inputs, outputs, domain="com.microsoft", **attributes)
 
 
 def optimised(model: Path) -> onnx.ModelProto:
