@@ -458,16 +458,12 @@ def set_effect(
     grades: Mapping[str, Mapping[str, int]],
     config: PipelineConfig,
     measures: Sequence[Measure],
-    *,
-    only_project: bool = False,
-    k: int | None = None,
     progress: Progress = silent,
 ) -> SetEffect:
-    """What the edit does to the judged queries with evidence; `grades` are by qid and memory id, `k` is the result
-    limit by default. Raises InputError without a judged query, and for evidence without lists; ModelError if a text
-    cannot be embedded. `progress` may raise `Cancelled`; model scores so far stay in the store's cache."""
-    k = target_rank(config) if k is None else k
-    edited = dict(evidences)
+    """What the edit does to the judged queries with evidence; `grades` are by qid and memory id. Raises InputError
+    without a judged query, and for evidence without lists; ModelError if a text cannot be embedded. `progress` may
+    raise `Cancelled`; model scores so far stay in the store's cache."""
+    k, edited = target_rank(config), dict(evidences)
     kept = [query for query in queries if query.qid in evidences and grades.get(query.qid)]
     touched: set[str] = set()
     for done, query in enumerate(kept):
@@ -475,7 +471,7 @@ def set_effect(
         evidence = evidences[query.qid]
         if edit.edited is None and edit.memory_id not in evidence.memories and not config.rerank.prepend_question:
             continue
-        request = Request(query.query, query.project, evidence.as_of, only_project and query.project is not None)
+        request = Request(query.query, query.project, evidence.as_of)
         edited[query.qid] = scored_evidence(edit, evidence, config, request)
         touched.add(query.qid)
     progress(LABEL, len(kept), len(kept))

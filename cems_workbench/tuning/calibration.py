@@ -201,13 +201,11 @@ def calibration_table(found: Sequence[Calibration], group_by: str) -> Table:
     return Table(tuple(shown), rows, title)
 
 
+FOLDS = 5
+
+
 def calibrate(
-    table: SignalTable,
-    groups: Sequence[str],
-    signal: str,
-    method: Method = "logistic",
-    probability: float = 0.5,
-    folds: int = 5,
+    table: SignalTable, groups: Sequence[str], signal: str, method: Method = "logistic", probability: float = 0.5
 ) -> Calibration:
     """Calibrate one signal of Q queries, cross-validated by their groups (Q); 0 < probability < 1. Raises InputError
     for too few queries."""
@@ -219,7 +217,7 @@ def calibrate(
         raise InputError(
             f"abstain.{signal} has a value for {count} judged queries with an answer and {without} without; it takes {MIN_QUERIES} of each"
         )
-    parts = split([groups[row] for row in rows.tolist()], folds, holdout=0.0)
+    parts = split([groups[row] for row in rows.tolist()], FOLDS, holdout=0.0)
     predicted, below, known = np.empty(len(rows)), np.zeros(len(rows), dtype=bool), True
     for fold, test in enumerate(parts.folds):
         training = parts.training(fold)
