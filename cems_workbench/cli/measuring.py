@@ -273,10 +273,8 @@ def _streamed(
 
 
 def evidence_files(names: Sequence[str], gathering: bool = False) -> list[Path] | None:
-    """The names as evidence files; None for one name that is none, which then is that of a query set.
-
-    Raises InputError if one of several is no evidence file, and for a file together with options of `gathering`.
-    """
+    """The names as evidence files; None for one name that is none, which then is that of a query set. Raises InputError
+    if one of several is no evidence file, and for a file together with options of `gathering`."""
     from cems_workbench.evaluation.evidence_file import is_evidence_file
     from cems_workbench.jobs.query_set_evidence import SUFFIX
 
@@ -341,9 +339,8 @@ def configs_for(
     store: Path | None = None,
 ) -> list[tuple[PipelineConfig, Options]]:
     """The named configs, or the default one, and their ablations, each with the options that name it for `fill-scores`.
-
-    The default is the config that a file with this header was gathered with, and for a query set (None) the default preset.
-    """
+    The default is the config that a file with this header was gathered with, and for a query set (None) the default
+    preset."""
     from cems_workbench.evaluation.evaluate import ablations
 
     configs = chosen_configs(files, presets, changes, store) or [default_config(header, changes, store)]

@@ -129,11 +129,8 @@ def queries_of(store: Store, query_set: str | None) -> list[Query]:
 def chosen_config(
     preset_name: str | None, config: Path | None, changes: Sequence[str] | None, store: Path | None = None
 ) -> PipelineConfig:
-    """The config that a command uses, by default that of the store's target, with what the store knows of that; what its file could not
-    express is a warning on stderr.
-
-    Raises InputError when both a preset and a file are named.
-    """
+    """The config that a command uses, by default that of the store's target, with what the store knows of that; what
+    its file could not express is a warning on stderr. Raises InputError when both a preset and a file are named."""
     from cems_workbench.config import parse_assignment, with_values
     from cems_workbench.config.forms.targets import completed
     from cems_workbench.jobs.catalogue import config_named
@@ -172,10 +169,9 @@ def read_evidence(path: Path) -> EvidenceSet:
 def print_table(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str | None = None, *, err: bool = False
 ) -> None:
-    """Print rows as a table, with `err` on stderr; numbers are right-aligned and never broken, and text is shown literally.
-
-    Texts are wrapped at words to fit the terminal. Columns that do not fit continue in a further table that repeats the first one.
-    """
+    """Print rows as a table, with `err` on stderr; numbers are right-aligned and never broken, and text is shown
+    literally. Texts are wrapped at words to fit the terminal. Columns that do not fit continue in a further table that
+    repeats the first one."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

@@ -288,10 +288,8 @@ def _applied(found: Why, name: str, argument: str, options: Sequence[str]) -> li
 
 
 def _evidence_of(query: str, name: Path, store: Path | None) -> tuple[Evidence, Header | None, Path | None]:
-    """The evidence of a query in a bundle, an evidence file or a set of external traces, and header and path of the file.
-
-    The query may be named by its id.
-    """
+    """The evidence of a query in a bundle, an evidence file or a set of external traces, and header and path of the
+    file. The query may be named by its id."""
     from cems_workbench.evaluation.evidence_file import is_evidence_file
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
     from cems_workbench.jobs.traced_sets import traced_header, traced_path

@@ -159,10 +159,9 @@ WORDS_OF_A_MEMORY = 6
 
 
 def say_next(*commands: Sequence[str] | None) -> None:
-    """Print up to two commands to type next, a line each; each is a list of words, as `words_of` makes them, None is left out.
-
-    A command is left out too if a terminal could not show it as it is typed: a text of the store may hold control characters.
-    """
+    """Print up to two commands to type next, a line each; each is a list of words, as `words_of` makes them, None is
+    left out. A command is left out too if a terminal could not show it as it is typed: a text of the store may hold
+    control characters."""
     shown = [line for words in commands if words and _typable(line := command_line(words))]
     for line in shown[:MOST]:
         say(f"next: {line}")
@@ -195,10 +194,8 @@ def flat(options: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def first_search(store: Store, options: Iterable[str] = (), query_set: str | None = None) -> list[str] | None:
-    """A search to begin with: a judged query of the set (None: of any), else any query, else words of a memory; None without memories.
-
-    It is asked as of now and without its project, as a newcomer types it.
-    """
+    """A search to begin with: a judged query of the set (None: of any), else any query, else words of a memory; None
+    without memories. It is asked as of now and without its project, as a newcomer types it."""
     memory = next(iter(store.memories.iterate()), None)
     if memory is None:
         return None

@@ -273,10 +273,8 @@ class ServedStore:
         require(self.role, "reviewer")
 
     def config(self, name: str, changes: Mapping[str, Any] | None = None) -> PipelineConfig:
-        """The config of a name, with changes: a preset, a saved config of the store, or a file; without a name the default preset.
-
-        Raises InputError, listing the known names.
-        """
+        """The config of a name, with changes: a preset, a saved config of the store, or a file; without a name the
+        default preset. Raises InputError, listing the known names."""
         if not name or name in preset_names():
             return load_config(name or None, changes)
         kept = catalogue(self.resources.store)
@@ -307,10 +305,8 @@ class ServedStore:
         return found.evidences[qid]
 
     def evidence(self, query_set: str, config: PipelineConfig, queries: int, progress: Progress) -> LoadedEvidence:
-        """The evidence of the judged queries of a set, gathered if missing; or an evidence file.
-
-        `queries` is the sample size; 0 is all. Raises InputError, listing the known sets, and what `progress` raises.
-        """
+        """The evidence of the judged queries of a set, gathered if missing; or an evidence file. `queries` is the
+        sample size; 0 is all. Raises InputError, listing the known sets, and what `progress` raises."""
         names = list(dict.fromkeys([*self.store.query_sets, ALL_QUERIES]))
         if query_set in names:
             return gather(self.store, query_set, config, limit=queries or None, progress=progress)

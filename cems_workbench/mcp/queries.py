@@ -58,9 +58,7 @@ class Search(OfQuery):
 
 def search(served: protocol.ServedStore, asked: Search) -> protocol.Reply:
     """The pipeline's results for a query, then the candidates it dropped, with lost_at (the stage), reason and score.
-
-    out_of_date: what supersedes the memory and where that one is, or when it expired. score: 0..1 in most configs.
-    """
+    out_of_date: what supersedes the memory and where that one is, or when it expired. score: 0..1 in most configs."""
     answer = _answer(served, asked, asked.variants)
     table = side_by_side(answer.trace)
     rows, counts = protocol.page(table.memory_ids, asked)
@@ -127,10 +125,9 @@ class Blame(protocol.Page, protocol.Asked):
 
 
 def blame(served: protocol.ServedStore, asked: Blame) -> protocol.Reply:
-    """From a wrong answer to the memories behind it, by claim, best first: support (0..1), verdict (supports, cannot tell or no).
-
-    For the query: rank or lost_at, stale, says_otherwise (memories that contradict it or follow it), next (tools to call).
-    """
+    """From a wrong answer to the memories behind it, by claim, best first: support (0..1), verdict (supports, cannot
+    tell or no). For the query: rank or lost_at, stale, says_otherwise (memories that contradict it or follow it), next
+    (tools to call)."""
     if not asked.query and (asked.project or asked.only_project or asked.as_of):
         raise InputError("query: project, only_project and as_of belong to one; pass it")
     answer = _answer(served, asked) if asked.query else None
@@ -161,10 +158,8 @@ class WhatIf(protocol.Page, protocol.Asked):
 
 
 def what_if(served: protocol.ServedStore, asked: WhatIf) -> protocol.Reply:
-    """A query's results under changed parameters, with the rank before, and what left them. Nothing is saved.
-
-    For the effect on other queries: compare.
-    """
+    """A query's results under changed parameters, with the rank before, and what left them. Nothing is saved. For the
+    effect on other queries: compare."""
     if not asked.changes and not asked.variants:
         raise InputError("changes: name at least one parameter; parameters lists them and why proposes some")
     memory = served.store.memory(asked.memory_id) if asked.memory_id else None
@@ -202,9 +197,7 @@ class WhatIfMemory(protocol.Asked):
 
 def what_if_memory(served: protocol.ServedStore, asked: WhatIfMemory) -> protocol.Reply:
     """The rank of a memory for a query if it had another text, were absent, or were new ("would this note be found?").
-
-    moved: its ranks and scores by list and stage; others: other results whose rank changes. Nothing is written.
-    """
+    moved: its ranks and scores by list and stage; others: other results whose rank changes. Nothing is written."""
     edit = _edit(served, asked)
     answer = _answer(served, asked)
     assert answer.request is not None

@@ -52,10 +52,8 @@ class Evaluate(OfSet):
 
 
 def evaluate(served: protocol.ServedStore, asked: Evaluate, context: Context) -> protocol.Reply:
-    """Measures of a config on judged queries, with 95 % intervals (low, high); the worst queries by the first measure, lowest first.
-
-    not_returned: relevant memories to pass to why. state "searching": call again to resume.
-    """
+    """Measures of a config on judged queries, with 95 % intervals (low, high); the worst queries by the first measure,
+    lowest first. not_returned: relevant memories to pass to why. state "searching": call again to resume."""
     chosen = served.config(asked.config, asked.changes)
     found = _gathered(served, asked, [chosen], context)
     if not isinstance(found, list):
@@ -151,10 +149,8 @@ class Losses(OfSet):
 
 
 def losses(served: protocol.ServedStore, asked: Losses, context: Context) -> protocol.Reply:
-    """Which stage loses the relevant memories of judged queries: branches counts them by stage and config, lost lists them.
-
-    With against also how many config saves and breaks. state "searching": call again to resume.
-    """
+    """Which stage loses the relevant memories of judged queries: branches counts them by stage and config, lost lists
+    them. With against also how many config saves and breaks. state "searching": call again to resume."""
     configs = [served.config(asked.config, asked.changes)]
     if asked.against:
         configs.insert(0, served.config(asked.against))
@@ -222,11 +218,9 @@ class MemoryUse(OfSet):
 
 
 def memory(served: protocol.ServedStore, asked: MemoryUse, context: Context) -> protocol.Reply:
-    """One memory across judged queries: how many want, find and return it, or return it although judged irrelevant; where it is lost.
-
-    Without memory_id hubs (returned for many queries that judge them irrelevant) and orphans (returned for none). state "searching":
-    call again to resume.
-    """
+    """One memory across judged queries: how many want, find and return it, or return it although judged irrelevant;
+    where it is lost. Without memory_id hubs (returned for many queries that judge them irrelevant) and orphans
+    (returned for none). state "searching": call again to resume."""
     chosen, followed = served.config(asked.config, asked.changes), asked.memory_id
     k = asked.cutoff or target_rank(chosen)
     if followed:

@@ -169,10 +169,8 @@ def serve_stdio(server: WorkbenchServer) -> None:
 
 
 def serve_http(server: WorkbenchServer, port: int, token: str | None, say: Callable[[str], None]) -> None:
-    """Serve programs on this machine until the process ends; port 0 picks a free one. Raises InputError if the port is in use.
-
-    `say` is called with the address once the server listens.
-    """
+    """Serve programs on this machine until the process ends; port 0 picks a free one. Raises InputError if the port is
+    in use. `say` is called with the address once the server listens."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
