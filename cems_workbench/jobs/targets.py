@@ -7,8 +7,7 @@ of_probe  the target that writes a source, and the preset of its program
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from cems_workbench.config.forms.targets import SYSTEMS, System
 from cems_workbench.errors import InputError
 from cems_workbench.records import TextRule
 from cems_workbench.settings import Runs, save_runs
-from cems_workbench.store.search.tokenizer import stop_list
+from cems_workbench.store.search.tokenizer import files_beside, stop_list
 
 if TYPE_CHECKING:
     from cems_workbench.sources.source import SourceInfo
@@ -75,26 +74,12 @@ def _lists(name: str, path: str) -> bool:
 
 
 def _found(place: str, beside: Sequence[Path]) -> str | None:
-    """FILE#NAME in a checkout in, beside or one level below a folder, or in an installed package."""
+    """FILE#NAME in a checkout beside a folder, or in an installed package."""
     file, _, word = place.partition("#")
-    for path in _places(file, beside):
+    for path in files_beside(file, beside):
         try:
             stop_list(f"{path}#{word}")
         except InputError:
             continue
         return f"{path}#{word}"
     return None
-
-
-def _places(file: str, beside: Sequence[Path]) -> Iterator[Path]:
-    package, _, inside = file.partition("/")
-    for folder in dict.fromkeys(one.resolve() for one in (*beside, Path.cwd())):
-        for near in (folder, folder.parent):
-            yield near / file
-            try:
-                yield from sorted(near.glob(f"*/{file}"))
-            except OSError:
-                continue
-    spec = find_spec(package) if file.endswith(".py") else None
-    for installed in (spec.submodule_search_locations or ()) if spec else ():
-        yield Path(installed) / inside

@@ -35,6 +35,7 @@ import pprint
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -139,7 +140,7 @@ def completed(config: PipelineConfig, runs: Runs | None) -> PipelineConfig:
 
 def is_there(system: System, path: str, value: Any) -> bool:
     """Whether a parameter names the place in an installation that the target reads."""
-    return isinstance(value, str) and value.endswith(f"/{system.needs[path]}")
+    return isinstance(value, str) and fnmatchcase(f"/{value.removeprefix('beside:')}", f"*/{system.needs[path]}")
 
 
 RECOLLECTION = "processor/recollection-writer.ts"

@@ -294,7 +294,15 @@ def stop_list(name: str | None, beside: Path | None = None) -> frozenset[str]:
     if name is None:
         return frozenset()
     path, _, variable = name.partition("#")
-    file = _found_beside(path.removeprefix(BESIDE), beside) if path.startswith(BESIDE) else Path(path).expanduser()
+    file = Path(path).expanduser()
+    if path.startswith(BESIDE):
+        path = path.removeprefix(BESIDE)
+        found = _first_beside(path, beside, Path.cwd())
+        if found is None:
+            raise NotInstalledError(
+                f"no {path} beside the store, the working folder or Node.js; name it as FOLDER/{path}"
+            )
+        file = found
     if "*" in file.name:
         file = min(file.parent.glob(file.name), default=file)
     try:
@@ -304,17 +312,23 @@ def stop_list(name: str | None, beside: Path | None = None) -> frozenset[str]:
     return _read_list(file, variable, changed)
 
 
-def _found_beside(path: str, beside: Path | None) -> Path:
-    places = [Path.cwd(), *Path.cwd().parents, Path.home()]
-    places += [beside.resolve(), *beside.resolve().parents] if beside is not None else []
+@lru_cache(maxsize=32)
+def _first_beside(path: str, beside: Path | None, working: Path) -> Path | None:
+    return next(files_beside(path, [] if beside is None else [beside]), None)
+
+
+def files_beside(path: str, beside: Iterable[Path] = ()) -> Iterator[Path]:
+    """Files of a path below the folders `beside`, the working folder and those above them, and one level lower; then where Node.js, or
+    Python, has packages."""
+    places = [place for folder in (*beside, Path.cwd()) for place in (folder.resolve(), *folder.resolve().parents)]
     places += [Path(folder).parent for folder in os.environ.get("NODE_PATH", "").split(os.pathsep) if folder]
-    places += [Path(node).resolve().parents[1] / "lib" for node in (shutil.which("node"),) if node]
+    places += [Path.home(), *(Path(node).resolve().parents[1] / "lib" for node in (shutil.which("node"),) if node)]
+    spec = find_spec(path.partition("/")[0]) if path.endswith(".py") else None
+    places += [Path(folder).parent for folder in (spec.submodule_search_locations or ())] if spec else []
     for place in dict.fromkeys(places):
         for pattern in (path, f"*/{path}"):
             with suppress(OSError):
-                if found := min((file for file in place.glob(pattern) if file.is_file()), default=None):
-                    return found
-    raise NotInstalledError(f"no {path} beside the working folder, the store or Node.js; name it as FOLDER/{path}")
+                yield from sorted(file for file in place.glob(pattern) if file.is_file())
 
 
 @lru_cache(maxsize=32)

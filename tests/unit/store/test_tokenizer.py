@@ -156,7 +156,7 @@ def test_stop_list_of_an_installation_is_found_beside_the_store(
     assert stop_list(f"{name}#EN", store) == {"the", "a"}
     assert stop_list(f"{name}#E*", store) == {"the", "a", "el", "la"}
     assert stop_list(f"{package}/words-*.mjs#ES") == {"el", "la"}
-    with pytest.raises(NotInstalledError, match=r"no node_modules/memory/.* beside the working folder"):
+    with pytest.raises(NotInstalledError, match=r"no node_modules/memory/.* beside the store"):
         stop_list(f"{name}#EN", away)
 
 
