@@ -16,7 +16,6 @@ from operator import attrgetter
 import numpy as np
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.fields import Section
 from cems_workbench.pipeline.stages import stages_in_order
 from cems_workbench.pipeline.stages.query import no_candidates
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow
@@ -130,16 +129,10 @@ def _alike(
         whole = stage, *map(id, sections(config))
         read = named.get(whole)
         if read is None:
-            read = named[whole] = _named(stage.shared(config)), stage.by_row(config)
+            read = named[whole] = stage.shared(config), stage.by_row(config)
         key, row = (read[0], kinds[at[i]]), (at[i], read[1])
         groups.setdefault((key, row) if single else key, {}).setdefault(row, []).append(i)
     return groups
-
-
-def _named(read: object) -> Hashable:
-    """The key of values that were read: sections by identity, which configs made of one share, others by value."""
-    values = read if isinstance(read, tuple) else (read,)
-    return tuple([id(value) if isinstance(value, Section) else value for value in values])
 
 
 def _shared(lists: ListArrays, known: dict[Hashable, ListArrays]) -> ListArrays:

@@ -25,13 +25,16 @@ from typing import Any
 from cems_workbench.analysis.why import trial
 from cems_workbench.analysis.why.trial import UNMOVED, LabelledEffect, LabelledSet, SideEffects, Trials, side_effects
 from cems_workbench.config import FieldSpec, PipelineConfig, assigned_value, field_spec, field_specs, with_values
-from cems_workbench.config.model import changed
+from cems_workbench.config.model import changed as fresh
 from cems_workbench.evaluation.comparison import interval_words
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.stages.abstain import ABSTAIN, CONFIDENCE_FEATURES
 from cems_workbench.progress import Progress, silent
+
+changed = lru_cache(maxsize=2048, typed=True)(fresh)
+"""A search asks for the same change again and again; one object of each has its hash made once."""
 
 SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 1.0)
 STEPS = (0, 4, 12, 24)
@@ -180,22 +183,40 @@ def at_ends(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[Pip
     return [changed(config, spec.path, value) for value in ends(spec, config, trials.gathered)]
 
 
-def replay_walks(trials: Trials, config: PipelineConfig, specs: Iterable[FieldSpec], whole: bool = False) -> None:
-    """Replay at once what `nearest_value` asks of these parameters, a few steps of each walk at a time; with `whole` all."""
-    walked = [(spec, walk) for spec in specs for walk in _walks(trials, config, spec)]
-    trials.replay(changed(config, spec.path, value) for spec, _ in walked for value in others(spec, config))
+def replay_walks(trials: Trials, config: PipelineConfig, specs: Sequence[FieldSpec], whole: bool = False) -> None:
+    """Replay what `nearest_value` asks of these parameters, those of all at once: a few steps of each walk at a time, then bisections.
+
+    With `whole` every step of the walks and no bisection.
+    """
+    trials.replay([config, *(one for spec in specs for one in at_ends(trials, config, spec))])
+    walked = [(spec, walk) for spec in specs for walk in acting_walks(trials, config, spec)]
+    found: list[tuple[FieldSpec, Any, Any]] = []
     for start, end in pairwise(STEPS):
         trials.replay(changed(config, spec.path, value) for spec, walk in walked for value in walk[start:end])
-        walked = [
-            (spec, walk)
-            for spec, walk in walked
-            if len(walk) > end
-            and (whole or not any(trials.succeeds(changed(config, spec.path, value)) for value in walk[start:end]))
+        further = []
+        for spec, walk in walked:
+            good = (i for i, value in enumerate(walk[:end]) if trials.succeeds(changed(config, spec.path, value)))
+            if whole or (first := next(good, None)) is None:
+                further.append((spec, walk))
+            elif (fails := [config.get(spec.path), *walk][first]) is not None:
+                found.append((spec, fails, walk[first]))
+        walked = further
+    while not whole and found:
+        halves = [(middle, *one) for one in found if (middle := _middle(*one)) is not None]
+        trials.replay(changed(config, spec.path, middle) for middle, spec, _, _ in halves)
+        found = [
+            (spec, fails, middle) if trials.succeeds(changed(config, spec.path, middle)) else (spec, middle, success)
+            for middle, spec, fails, success in halves
         ]
 
 
-def _walks(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[list[Any]]:
-    return list(walks(spec, config, trials.gathered)) if spec.type in (int, float) else [[]]
+def acting_walks(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[list[Any]]:
+    """The walks of a number at whose end some result is another."""
+    if spec.type not in (int, float):
+        return []
+    now = trials.outcome(config)
+    every = walks(spec, config, trials.gathered)
+    return [walk for walk in every if trials.outcome(changed(config, spec.path, walk[-1])) != now]
 
 
 def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Change | None:
@@ -207,9 +228,8 @@ def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Ch
         elif spec.path in THRESHOLDS:
             found += _answering(trials, config, [spec])
         if not found:
-            found += [
-                hit for walk in walks(spec, config, trials.gathered) if (hit := _walked(trials, config, spec, walk))
-            ]
+            walked = acting_walks(trials, config, spec)
+            found += [hit for walk in walked if (hit := _walked(trials, config, spec, walk))]
     found += [
         change_of(config, spec.path, value)
         for value in others(spec, config)
@@ -220,9 +240,7 @@ def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Ch
 
 def best_attempt(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Attempt | None:
     """The value with the best rank of the memory, the nearest of several; None if the parameter has no other value."""
-    tried = (
-        [value for walk in walks(spec, config, trials.gathered) for value in walk] if spec.type in (int, float) else []
-    )
+    tried = [value for walk in acting_walks(trials, config, spec) for value in walk]
     found = [
         (outcome.distance, change_of(config, spec.path, value))
         for value in [*tried, *others(spec, config)]
@@ -247,17 +265,21 @@ def _walked(trials: Trials, config: PipelineConfig, spec: FieldSpec, walk: list[
 
 def bisected(succeeds: Callable[[Any], bool], spec: FieldSpec, fails: Any, success: Any) -> Breakpoint:
     """Bisect between a failing and a succeeding value, down to the precision."""
-    whole = spec.by_ones
-    least = 1 if whole else PRECISION * span(spec)
-    while abs(success - fails) > least:
-        middle = (fails + success) // 2 if whole else (fails + success) / 2
-        if middle in (fails, success):
-            break
+    while (middle := _middle(spec, fails, success)) is not None:
         if succeeds(middle):
             success = middle
         else:
             fails = middle
     return Breakpoint(fails, success)
+
+
+def _middle(spec: FieldSpec, fails: Any, success: Any) -> Any:
+    """The value between two, None if they are neighbours by the precision."""
+    whole = spec.by_ones
+    if abs(success - fails) <= (1 if whole else PRECISION * span(spec)):
+        return None
+    middle = (fails + success) // 2 if whole else (fails + success) / 2
+    return None if middle in (fails, success) else middle
 
 
 def _solved(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[Change]:
@@ -569,14 +591,19 @@ def with_scores(
         for one in lacking:
             evidence = score(evidence, one.config(config))
         trials = trials.on(evidence)
+        replay_walks(trials, config, [one.changes[0].spec for one in lacking if _has_breakpoint(one)])
         found = [one for one in found if one not in lacking]
         found += [again for one in lacking if (again := _again(one, trials, config)) is not None]
     return found
 
 
+def _has_breakpoint(one: Counterfactual) -> bool:
+    return len(one.changes) == 1 and one.changes[0].breakpoint is not None
+
+
 def _again(counterfactual: Counterfactual, trials: Trials, config: PipelineConfig) -> Counterfactual | None:
     """The counterfactual on evidence with more scores: of a number the value that succeeds now, otherwise the same values."""
-    if len(counterfactual.changes) == 1 and counterfactual.changes[0].breakpoint is not None:
+    if _has_breakpoint(counterfactual):
         hit = nearest_value(trials, config, field_spec(counterfactual.changes[0].path))
         return None if hit is None else counterfactual_of(trials, config, [hit])
     if not trials.succeeds(counterfactual.config(config)):

@@ -400,14 +400,14 @@ def gather_counterfactuals(
         progress("gathering again", i, len(tries))
         evidence = searched(attempt, config, request, resources, trials.evidence)
         after = attempt.config(config)
-        evidence = with_own_score(trials.on(evidence), after, resources)
-        hoped = [trials.on(evidence).shown(one) for one in (after, hope(after))]
+        inner = with_own_score(trials.on(evidence), after, resources)
+        hoped = [inner.outcome(one) for one in (after, hope(after))]
         if not (RERANK.is_off(config) or any(in_reach(one.rank, trials.k) for one in hoped)):
             place = min((one.stood for one in hoped if one.stood), default=None)
-            missed.append(Missed(replace(attempt, place=place), evidence, read=False))
+            missed.append(Missed(replace(attempt, place=place), inner.evidence, read=False))
             continue
-        evidence = gather_scores(evidence, after, resources, only="rerank")
-        inner = trials.on(evidence)
+        evidence = gather_scores(inner.evidence, after, resources, only="rerank")
+        inner = inner if evidence is inner.evidence else trials.on(evidence)
         if attempt.values and attempt.values.keys() <= NEARER:
             inner.now = (
                 None  # Where a graph missed every near memory, the right results share none with the present ones.
@@ -450,14 +450,15 @@ def hope(config: PipelineConfig) -> PipelineConfig:
     return changed(config, "rerank.expected_misses", None)
 
 
-def with_own_score(trials: Trials, config: PipelineConfig, resources: Resources) -> Evidence:
-    """The evidence with the reranker's score of the memory, whether or not the rule of reading wants it."""
+def with_own_score(trials: Trials, config: PipelineConfig, resources: Resources) -> Trials:
+    """The trials with the reranker's score of the memory, whether or not the rule of reading wants it."""
     if trials.column is None or RERANK.is_off(config):
-        return trials.evidence
+        return trials
     first = changed(hope(config), "rerank.depth", 1)
-    return gather_scores(
+    evidence = gather_scores(
         trials.evidence, first, resources, only="rerank", switched_off=trials.switched_off, also=[trials.memory_id]
     )
+    return trials if evidence is trials.evidence else trials.on(evidence)
 
 
 def with_a_parameter(

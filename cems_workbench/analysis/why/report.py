@@ -185,8 +185,8 @@ def read_further(
         every = {"rerank.position": "before_adjust", "rerank.expected_misses": None, "rerank.skip_if_few": False}
         deeper = with_values(config, limits | every)
         if before.rank > config.rerank.depth:
-            own = trials.on(with_own_score(trials, config, resources))
-            limits = limits if in_reach(own.shown(deeper).rank, trials.k) else {}
+            own = with_own_score(trials, config, resources)
+            limits = limits if in_reach(own.outcome(deeper).rank, trials.k) else {}
     if not limits or trials.needs(deeper) > MAX_READ:
         deeper, limits = config, {}
     known, key = trials.evidence, model_key(config.rerank)
