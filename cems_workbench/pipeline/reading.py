@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cems_workbench.pipeline.table import Bools, Floats, Ints
+from cems_workbench.pipeline.table import Bools, Floats, Ints, along
 
 LENGTH = 0.65
 LINEAR = 4.7
@@ -104,24 +104,24 @@ class _Estimate:
 
     def add(self, places: Ints) -> None:
         """Read these (R, m) too."""
-        own_rows, columns, m = np.arange(len(places))[:, None], places[:, None, :], places.shape[1]
+        (rows, m), n = places.shape, self.taken.shape[1]
+        own_rows, columns = np.arange(rows)[:, None], np.arange(m)
         covariances = self.covariances[own_rows, places]
-        shared = np.take_along_axis(self.across, columns, axis=2).swapaxes(1, 2)
-        among = np.take_along_axis(covariances, columns, axis=2) - shared @ shared.swapaxes(1, 2)
-        among[:, np.arange(m), np.arange(m)] += NUGGET
+        shared = self.across.swapaxes(1, 2)[own_rows, places]
+        among = covariances[own_rows[:, :, None], columns[:, None], places[:, None]] - shared @ shared.swapaxes(1, 2)
+        among[:, columns, columns] += NUGGET
         own = np.linalg.inv(np.linalg.cholesky(among))
         added = own @ (covariances - shared @ self.across)
-        above = np.concatenate([self.inverse, np.zeros_like(shared.swapaxes(1, 2))], axis=2)
-        below = np.concatenate([-own @ (shared @ self.inverse), own], axis=2)
-        self.inverse = np.concatenate([above, below], axis=1)
-        self.across = np.concatenate([self.across, added], axis=1)
+        inverse = np.zeros((rows, n + m, n + m))
+        inverse[:, :n, :n], inverse[:, n:, n:], inverse[:, n:, :n] = self.inverse, own, -own @ (shared @ self.inverse)
+        self.inverse, self.across = inverse, np.concatenate([self.across, added], axis=1)
         self.variance = self.variance - (added * added).sum(axis=1)
         self.taken = np.concatenate([self.taken, places], axis=1)
 
     def of(self, unit: Floats) -> tuple[Floats, Floats]:
         """(R, H) expected units, and their variances, where those read have `unit`."""
         n = self.taken.shape[1]
-        seen = np.take_along_axis(unit, self.taken, axis=1)
+        seen = along(unit, self.taken)
         mean = seen.sum(axis=1, keepdims=True) / n
         off = (self.inverse @ (seen - mean)[:, :, None]).swapaxes(1, 2)
         spread = (off * off).sum(axis=2) / max(n - 1, 1)
@@ -168,7 +168,7 @@ def read_promising(
             promise = chance / np.sqrt(head.cost[own])
             most = np.maximum(steps[own], taken // STEP_SHARE)[:, None]
             order = np.argsort(-promise, axis=1, kind="stable")[:, : most.max()]
-            likely = (np.take_along_axis(promise, order, axis=1) > 0) & (np.arange(order.shape[1]) < most)
+            likely = (along(promise, order) > 0) & (np.arange(order.shape[1]) < most)
             for more, alike in _by_count(likely, ~decided):
                 groups.append((own[alike], order[alike, :more], taken, estimate.rows(alike)))
     return Reading(read, wanted, skipped)

@@ -66,8 +66,10 @@ class _Rankings:
     def taken(self, places: Sequence[int]) -> Ranking:
         """Some of them, as a batch; they are of one kind."""
         chosen = [self.rows[place] for place in places]
-        first = chosen[0][0]
-        if all(ranking is first for ranking, _ in chosen):
+        first, place = chosen[0]
+        if len(chosen) == 1:
+            alive, score, key = first.alive[place, None], first.score[place, None], first.key[place, None]
+        elif all(ranking is first for ranking, _ in chosen):
             rows = [i for _, i in chosen]
             alive, score, key = first.alive[rows], first.score[rows], first.key[rows]
         else:

@@ -39,6 +39,8 @@ changed = lru_cache(maxsize=2048, typed=True)(fresh)
 SHARES = (1 / 64, 1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8, 1.0)
 STEPS = (0, 4, 12, 24)
 """Where the values of a walk are parted that are replayed at once."""
+HALVINGS = ((3, 3), (8, 2), (1_000, 1))
+"""With so many bisections, how many halvings of each are replayed at once."""
 MAX_CHOICES = 24
 """Ranges of at most this many whole numbers are tried in full."""
 
@@ -202,12 +204,23 @@ def replay_walks(trials: Trials, config: PipelineConfig, specs: Sequence[FieldSp
                 found.append((spec, fails, walk[first]))
         walked = further
     while not whole and found:
-        halves = [(middle, *one) for one in found if (middle := _middle(*one)) is not None]
-        trials.replay(changed(config, spec.path, middle) for middle, spec, _, _ in halves)
-        found = [
-            (spec, fails, middle) if trials.succeeds(changed(config, spec.path, middle)) else (spec, middle, success)
-            for middle, spec, fails, success in halves
-        ]
+        depth = next(deep for most, deep in HALVINGS if len(found) <= most)
+        trials.replay(changed(config, one[0].path, middle) for one in found for middle in _middles(*one, depth))
+        for _ in range(depth):
+            halves = [(middle, *one) for one in found if (middle := _middle(*one)) is not None]
+            found = [
+                (spec, fails, half) if trials.succeeds(changed(config, spec.path, half)) else (spec, half, success)
+                for half, spec, fails, success in halves
+            ]
+
+
+def _middles(spec: FieldSpec, fails: Any, success: Any, depth: int) -> Iterator[Any]:
+    """All middles that so many halvings may ask for."""
+    middle = _middle(spec, fails, success)
+    if depth and middle is not None:
+        yield middle
+        yield from _middles(spec, fails, middle, depth - 1)
+        yield from _middles(spec, middle, success, depth - 1)
 
 
 def acting_walks(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[list[Any]]:

@@ -155,10 +155,11 @@ class Trials:
         order, ids = now.after.leading(self.table.shape[1]), self.table.ids[0]
         orders = [row[row >= 0] for row in order]
         names = [tuple([ids[c] for c in row.tolist()]) for row in orders]
+        rounded, raw = np.round(now.after.score, SCORE_DECIMALS), np.round(fused, SCORE_DECIMALS)
         first, found = before.after.leading(self.k), list[Outcome]()
         for i, (at, reached) in enumerate(zip(now.at.tolist(), before.at.tolist(), strict=True)):
             scores = now.after.score[at, orders[at]]
-            levels = min(_levels(scores), _levels(fused[i][orders[at]]))
+            levels = min([len(set(values[orders[at]].tolist())) for values in (rounded[at], raw[i])])
             if self.column is None:
                 found.append(Outcome(None, None, (len(STAGES), 1.0), names[at], b"", levels))
                 continue
@@ -225,7 +226,7 @@ class Trials:
         names = tuple([table.ids[0][c] for c in order.tolist()])
         scores = results.score[0, order]
         fused = stages.of(FUSION).raw[0, order]
-        levels = min(_levels(scores), _levels(fused))
+        levels = min([len(set(np.round(values, SCORE_DECIMALS).tolist())) for values in (scores, fused)])
         if column is None:
             return Outcome(None, None, (len(STAGES), 1.0), names, b"", levels)
         rank = int(results.rank[0, column]) or None
@@ -240,11 +241,6 @@ class Trials:
             return 1.0
         wanted = float(before.score[row, first[first >= 0][-1]])
         return 1 - float(before.score[row, column]) / wanted if wanted > 0 else 1.0
-
-
-def _levels(scores: Floats) -> int:
-    """How many different scores there are."""
-    return len(set(np.round(scores, SCORE_DECIMALS).tolist()))
 
 
 def _first(ranking: Ranking, count: int) -> Ints:
