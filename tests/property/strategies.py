@@ -35,6 +35,7 @@ CONTENTS = st.sampled_from(sorted(TEXTS, key=len))
 SPECIAL: dict[str, st.SearchStrategy[Any]] = {
     "threshold.applies_to": st.lists(st.sampled_from(["vector", "lexical", "relations"]), unique=True, max_size=3),
     "fusion.candidates_from": st.lists(st.sampled_from(["vector", "lexical", "recency"]), unique=True, max_size=3),
+    "assembly.fill_from": st.lists(st.sampled_from(["vector", "lexical", "fts5"]), unique=True, max_size=3),
     "rerank.text_fields": st.lists(st.sampled_from(["title", "tags", "created_at"]), unique=True, max_size=3),
     "lists.logistic.bands": st.lists(
         st.fixed_dictionaries(

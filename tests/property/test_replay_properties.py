@@ -10,6 +10,7 @@ from datetime import timedelta
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -39,10 +40,11 @@ from cems_workbench.pipeline.effects import (
     several_effects,
 )
 from cems_workbench.pipeline.replay import run, single_table, to_table
-from cems_workbench.pipeline.stages import ADJUST, STAGES, THRESHOLD
+from cems_workbench.pipeline.stages import ADJUST, STAGES, THRESHOLD, stages_in_order
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.rerank import account, cause, model_key
 from cems_workbench.pipeline.stages.threshold import adaptive_thresholds
+from cems_workbench.pipeline.sweep import sweep
 from cems_workbench.records import Query
 from cems_workbench.ui.inspect.results import results_html
 from cems_workbench.ui.inspect.variants import shares_table
@@ -61,6 +63,23 @@ def survivors(trace: Trace, stage: str) -> set[str]:
 
 def results(trace: Trace) -> list[str]:
     return [row.memory_id for row in trace.results]
+
+
+@given(evidences(), configs(), st.lists(configs(), min_size=2, max_size=4), st.data())
+def test_configs_swept_together_stand_where_each_stands_alone(
+    evidence: Evidence, config: PipelineConfig, others: list[PipelineConfig], data: st.DataObject
+) -> None:
+    names = st.sampled_from(sorted(PipelineConfig.model_fields))
+    tried = [config] + [config.model_copy(update={(name := data.draw(names)): getattr(one, name)}) for one in others]
+    tried = [one for one in tried if stages_in_order(one) == stages_in_order(config)]
+    table = single_table(evidence)
+    for standing in sweep(table, tried):
+        for i, one in enumerate(tried):
+            alone, at = run(single_table(replace(evidence)), one).of(standing.stage).after, standing.at[i]
+            assert alone.alive[0].tolist() == standing.after.alive[at].tolist(), standing.stage.name
+            assert np.array_equal(alone.score[0], standing.after.score[at], equal_nan=True)
+            if standing.stage.works_on == "ranking":
+                assert alone.rank[0].tolist() == standing.after.rank[at].tolist()
 
 
 @given(evidences(), configs(), configs(), st.lists(st.sampled_from(sorted(PipelineConfig.model_fields)), min_size=3))
