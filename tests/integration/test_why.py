@@ -159,7 +159,7 @@ WORKBENCH = {"judge.backend": "none", "assembly.limit": 5}
                 "query.mode": "hybrid",
                 "rerank.backend": "none",
             },
-            {"lists.fts5.match": "any"},
+            {"lists.fts5.match": "all_then_each"},
         ),
     ],
 )
