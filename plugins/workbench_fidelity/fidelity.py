@@ -453,6 +453,9 @@ def setting_for(
     if limit is not None and not own_limit and limit != config.assembly.limit:
         config = with_values(config, {"assembly.limit": limit}, recording.name)
         applied["limit"] = str(limit)
+    if recording.own_settings.get("insertion_order") == "created" and config.lists.fts5.rows == "store":
+        config = with_values(config, {"lists.fts5.rows": "created"}, recording.name)
+        applied["insertion_order"] = "created"
     mapping = list_map(recording, config, chosen_lists)
     if which_lists == "recorded":
         none = () if mapping.sources else ("the recording has no lists: they are ours",)

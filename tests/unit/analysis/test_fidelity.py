@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -33,7 +34,9 @@ from workbench_fidelity.explain import (
     explanations,
     single_changes,
 )
+from workbench_fidelity.fidelity import setting_for
 from workbench_fidelity.measures import QueryFidelity, SetFidelity, cause_of
+from workbench_fidelity.recordings import parse_recording
 
 PLAIN = {
     "filter.min_score": None,
@@ -451,3 +454,14 @@ def test_results_with_the_ties_of_lists_settled_as_recorded_count_for_both() -> 
     assert (other.up_to_ties, other.same_scores) == (False, 0.0)
     settled = replace(other, settled={"a": 0.5, "b": 0.4})
     assert (settled.same_order, settled.up_to_ties, settled.same_scores) == (False, True, 1.0)
+
+
+@pytest.mark.parametrize(("order", "rows"), [("created", "created"), ("file", "store")])
+def test_rows_of_an_engram_store_count_in_the_order_of_insertion_that_the_recording_states(
+    order: str, rows: str
+) -> None:
+    answers = [{"query": "roof", "results": [{"id": "m1", "score": 1.0}]}]
+    stated = {"engine": "engram 10a2fe6", "config": {"insertion_order": order}, "answers": answers}
+    recording = parse_recording(json.dumps(stated), "engram.json")
+    assert preset("engram_head").config.lists.fts5.rows == "store"
+    assert setting_for(recording, preset("engram_head").config).config.lists.fts5.rows == rows
