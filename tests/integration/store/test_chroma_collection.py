@@ -60,7 +60,7 @@ def stranger() -> Iterator[Ask]:
         program.stdin.close()
 
 
-@pytest.fixture(params=["alone", "team", "server"])
+@pytest.fixture(params=["alone", "server", pytest.param("team", marks=pytest.mark.thorough)])
 def opened(request: pytest.FixtureRequest, empty_store: Path, tmp_path: Path) -> Iterator[tuple[Store, object]]:
     """A store and where its collection is: the store's folder, also of one whose labels are a team's, or a server."""
     path = shutil.copytree(empty_store, tmp_path / "store")
@@ -150,10 +150,11 @@ def written(store: Store, embedder: HashEmbedder) -> Store:
             "changed 1 record ('m03')",
             "vector differs: 1 record ('m03')",
         ),
-        (
+        pytest.param(
             "collection.update(ids=['m03'], metadatas=[{'scope': 'x'}])",
             "changed 1 record ('m03')",
             "metadata differs: 1 record ('m03')",
+            marks=pytest.mark.thorough,
         ),
         (
             "collection.delete(ids=['m03'])",

@@ -365,8 +365,8 @@ def test_without_a_team_there_is_nothing_to_push_to(empty_store: Path) -> None:
 
 
 def test_a_database_that_falls_while_eight_people_label_loses_and_doubles_nothing(team, server, tmp_path):
-    outcome = measured(96, 2, 8, 0, server, tmp_path, team, kill=False)
-    assert (outcome.labels, outcome.lost, outcome.doubled, outcome.unconfirmed) == (96, 0, 0, 0), outcome
+    outcome = measured(48, 2, 8, 0, server, tmp_path, team, kill=False)
+    assert (outcome.labels, outcome.lost, outcome.doubled, outcome.unconfirmed) == (48, 0, 0, 0), outcome
     assert len(outcome.restarts) == 1
 
 
