@@ -128,13 +128,22 @@ def test_another_program_counts_and_finds_the_same_after_every_kind_of_change(
     assert store.indexes.compare_chroma(embedder.model_id) == (39, [])
 
 
-@pytest.fixture
-def written(store: Store, embedder: HashEmbedder) -> Store:
+@pytest.fixture(scope="module")
+def template(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with 30 memories, all in Chroma."""
-    store.add(ParsedInput("one", "test", tuple(Memory(f"m{n:02}", f"text {n}") for n in range(30))))
-    store.indexes.refresh(embedder)
-    assert store.indexes.catch_up_chroma(embedder.model_id) == ""
-    return store
+    path, embedder = shutil.copytree(empty_store, tmp_path_factory.mktemp("template") / "store"), HashEmbedder()
+    with Store.open(path) as store:
+        store.add(ParsedInput("one", "test", tuple(Memory(f"m{n:02}", f"text {n}") for n in range(30))))
+        store.indexes.refresh(embedder)
+        assert store.indexes.catch_up_chroma(embedder.model_id) == ""
+    return path
+
+
+@pytest.fixture
+def written(template: Path, tmp_path: Path) -> Iterator[Store]:
+    """A copy of it, open."""
+    with Store.open(shutil.copytree(template, tmp_path / "written")) as store:
+        yield store
 
 
 @pytest.mark.parametrize(
