@@ -401,7 +401,10 @@ def gather_counterfactuals(
         evidence = searched(attempt, config, request, resources, trials.evidence)
         after = attempt.config(config)
         inner = with_own_score(trials.on(evidence), after, resources)
-        hoped = [inner.outcome(one) for one in (after, hope(after))]
+        if inner.column is None:
+            missed.append(Missed(attempt, evidence, read=False))
+            continue
+        hoped = [inner.outcome(one) for one in {after, hope(after)}]
         if not (RERANK.is_off(config) or any(in_reach(one.rank, trials.k) for one in hoped)):
             place = min((one.stood for one in hoped if one.stood), default=None)
             missed.append(Missed(replace(attempt, place=place), inner.evidence, read=False))
