@@ -274,7 +274,8 @@ class CollectionSource:
             notes.append("the source does not name the model of its vectors: some are compared with the embedder's")
         if not memories or not self._use.own:
             missing.append("no relations between memories but what superseded_by names, so no others are followed")
-        mem0 = bool(memories) and self._use.fields.get("content") == "data" and "hash" in self._use.unread
+        first = self._ask(lambda: self._client.sample(1)) if memories else ()
+        mem0 = any({"data", "hash"} <= row.payload.keys() for row in first)
         made_by = ("mem0_keyword" if self._client.by_words else "mem0") if mem0 else ""
         return replace(found, memories=memories, missing=tuple(missing), notes=tuple(notes), preset=made_by)
 

@@ -117,7 +117,7 @@ def test_memories_of_mem0_are_taken_and_no_byte_is_changed(directory) -> None:
         DIMENSION,
         "ip",
     )
-    assert probe.index is None and probe.settings == ()
+    assert probe.index is None and probe.settings == () and probe.preset == "mem0"
     assert any("author from user_id" in note and "session from run_id" in note for note in probe.notes), probe.notes
     assert sorted(found) == sorted(map(ids, range(ROWS)))
     each = found[ids(7)]
