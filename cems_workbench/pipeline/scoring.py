@@ -1,7 +1,7 @@
 """What the reranker and the judge read of candidates, and their scores of it, from the cache or the model.
 
 Which scores a config misses is read off a trace (`wanted_scores`); `pipeline/gather.py:gather_scores` asks for them. Scores are cached in
-the store by model, query and exact text, a batch at a time, so that a cancelled job resumes where it stopped. Failures are never cached.
+the store by model, query and exact text, a few batches at a time, so that a cancelled job resumes where it stopped; failures never.
 
 The judge's scores are a relevance judgment of each result and no part of the ranking. The judge reads the text that the reranker reads, or
 the first `judge.max_chars` characters of a memory, and the query as searched. Its backend `auto` is the configured cross-encoder, or,

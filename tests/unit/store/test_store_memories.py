@@ -751,3 +751,15 @@ def test_a_change_past_the_first_tokens_is_stored(store) -> None:
     report = store.add(ParsedInput("a.jsonl", "memories-jsonl", memories=(Memory("m", "one two three five"),)))
     assert report.memories.updated == 1
     assert store.memories.read()["m"].content == "one two three five"
+
+
+def test_scores_written_together_are_known_at_once_and_cached_also_after_an_error(store):
+    cache = store.scores.of("m", "q")
+    with pytest.raises(KeyboardInterrupt), cache.together(3):
+        for n in range(4):
+            cache.write([(f"text {n}", PairScore(float(n)))])
+            assert cache.read([f"text {n}"]) == [PairScore(float(n))]
+            cached = store.scores.of("m", "q").read([f"text {each}" for each in range(4)])
+            assert cached == [PairScore(float(each)) if n >= 2 and each <= 2 else None for each in range(4)]
+        raise KeyboardInterrupt
+    assert store.scores.of("m", "q").read(["text 3"]) == [PairScore(3.0)]
