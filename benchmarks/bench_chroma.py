@@ -1,9 +1,10 @@
 """What keeping the store's Chroma collection costs an import: the same import with it and without, in turns, in one run.
 
-    python -m benchmarks.bench_chroma [--memories 10000] [--rounds 2] [--given]
+    python -m benchmarks.bench_chroma [--memories 10000] [--rounds 2] [--given FOLDER]
 
-`--given` takes made-up vectors instead of embedding, as `import --vectors` does: Chroma's part is then far larger than in an import that
-embeds. Each side is a separate process, and the other is first in the next round. Processor time is that of all threads, memory the peak.
+`--given` takes the vectors of these texts from a folder, as `scale_vectors --graph embedded:FOLDER` keeps them, as `import --vectors` does:
+Chroma's part is then far larger than in an import that embeds. Each side is a separate process, and the other is first in the next round.
+Processor time is that of all threads, memory the peak.
 """
 
 from __future__ import annotations
@@ -20,20 +21,21 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.scale_memories import memories, vectors
+from benchmarks.scale_memories import memories
 from cems_workbench.records import Memory
 
 SIDES = ("without", "with")
 
 
-def write_input(folder: Path, count: int, given: bool) -> list[str]:
+def write_input(folder: Path, count: int, given: Path | None) -> list[str]:
     """The files of the import in this folder; its arguments."""
     with (folder / "memories.jsonl").open("w") as file:
         for memory in memories(count):
             values = {each.name: getattr(memory, each.name) for each in fields(Memory)}
             file.write(json.dumps({name: value for name, value in values.items() if value is not None}, default=str))
             file.write("\n")
-    np.save(folder / "vectors.npy", np.vstack(list(vectors(count))))
+    if given is not None:
+        np.save(folder / "vectors.npy", np.vstack([np.load(file) for file in sorted(given.glob("*.npy"))])[:count])
     options = ["--vectors", str(folder / "vectors.npy"), "--chunks", "whole"] if given else []
     return ["import", str(folder / "memories.jsonl"), *options, "--json"]
 
@@ -66,7 +68,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--memories", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--given", action="store_true", help="take vectors instead of embedding")
+    parser.add_argument("--given", type=Path, help="a folder of vectors, instead of embedding")
     asked = parser.parse_args()
     cost: dict[str, list[tuple[float, float]]] = {side: [] for side in SIDES}
     with tempfile.TemporaryDirectory(prefix="bench-chroma-") as name:
