@@ -244,6 +244,7 @@ TAKES_A_PRESET = {
     "drift",
     "calibrate",
     "fidelity",
+    "promise",
     "tune",
     "watch",
     "doctor",
