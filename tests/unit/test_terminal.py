@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-import shlex
 import re
+import shlex
 import sys
 import time
 from datetime import UTC, datetime
