@@ -18,9 +18,8 @@ from cems_workbench.platform.parsing import json_values, read_text
 
 class Measured(BaseModel):
     """One metric of baseline and tuned config on the same queries, with the interval and p of their difference.
-
-    `low`..`high` hold the mean difference with 95 % confidence; `p` is of the paired test; `split` says which queries.
-    """
+    `low`..`high` hold the mean difference with 95 % confidence; `p` is of the paired test; `split` says which
+    queries."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

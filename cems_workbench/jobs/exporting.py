@@ -14,13 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.config import (
-    PipelineConfig,
-    card_path,
-    difference,
-    export_config,
-    read_back,
-)
+from cems_workbench.config import PipelineConfig, card_path, difference, export_config, read_back
 from cems_workbench.config.forms.files import SUFFIXES
 from cems_workbench.config.forms.targets import TARGET_TITLES
 from cems_workbench.errors import counted
@@ -149,10 +143,8 @@ def measured(
     qids: Collection[str] | None = None,
     seed: int = 0,
 ) -> ExportedRanking:
-    """Measure both rankings on the queries of a batch, or on some of them; `there` is a separate batch for the target's config.
-
-    Queries without evidence in either batch are left out.
-    """
+    """Measure both rankings on the queries of a batch, or on some of them; `there` is a separate batch for the target's
+    config. Queries without evidence in either batch are left out."""
     from cems_workbench.evaluation.comparison import compare
     from cems_workbench.evaluation.evaluate import evaluate
 
@@ -171,11 +163,9 @@ def measured(
 def measured_proposal(
     result: SearchResult, export: Export, there: LabelledBatch | None = None
 ) -> list[ExportedRanking]:
-    """The objectives of a search's proposal, here and as the target of its export ranks.
-
-    On the tuning queries, and on the sealed ones once they were opened. None if the order of a reranker replaces judgments: it would
-    compare the reranker with its own order.
-    """
+    """The objectives of a search's proposal, here and as the target of its export ranks. On the tuning queries, and on
+    the sealed ones once they were opened. None if the order of a reranker replaces judgments: it would compare the
+    reranker with its own order."""
     if result.planned.data.stands_in:
         return []
     plan, batch = result.planned.plan, result.planned.batch
@@ -216,11 +206,8 @@ def with_figures(
 
 
 def write_proposal(result: SearchResult, out: Path, card: EvidenceCard) -> Sequence[ExportedRanking]:
-    """Write the proposal, in the format of the suffix of `out`, and its card; returns the figures of `with_figures`, none if the target's
-    config is the same.
-
-    Raises InputError.
-    """
+    """Write the proposal, in the format of the suffix of `out`, and its card; returns the figures of `with_figures`,
+    none if the target's config is the same. Raises InputError."""
     form = SUFFIXES.get(out.suffix.lower(), "yaml")
     export, rankings, card = with_figures(
         result.tuned.config, form, card, lambda export: measured_proposal(result, export) if export.lost else []

@@ -45,10 +45,9 @@ def choose(
     *,
     texts: bool = True,
 ) -> list[str]:
-    """Save the target of a store with its preset, and set the chunk and text rule that the preset knows, unless not `texts`.
-
-    Returns a line about it, with what was found beside the store or what is missing, and one about rules that changed.
-    """
+    """Save the target of a store with its preset, and set the chunk and text rule that the preset knows, unless not
+    `texts`. Returns a line about it, with what was found beside the store or what is missing, and one about rules that
+    changed."""
     found = {path: place for path, at in system.needs.items() if (place := _found(at, beside)) and _lists(name, path)}
     rules = _rules(store, system) if texts else []
     try:

@@ -179,10 +179,9 @@ class PlannedSearch:
 
 @dataclass(frozen=True)
 class ByJudgments:
-    """The gains by judgments of a proposal that was tuned without them, compared with a search on judgments.
-
-    All gains are over the baseline, on the same judged queries: those that a labelled search with the same settings would not seal.
-    """
+    """The gains by judgments of a proposal that was tuned without them, compared with a search on judgments. All gains
+    are over the baseline, on the same judged queries: those that a labelled search with the same settings would not
+    seal."""
 
     query_set: str
     proposal: Gain
@@ -246,9 +245,7 @@ def tuning_data(
     cache: Cache = uncached,
 ) -> TuningData | None:
     """The input of a search over the queries of a store; None if the evidence of the baseline must be gathered first.
-
-    Raises InputError for damaged evidence.
-    """
+    Raises InputError for damaged evidence."""
     if (labelled := labelled_selection(baseline, selection, grades, resources, cache)) is None:
         return None
     relevant_from = resources.store.query_sets.relevant_from(selection.query_set)
@@ -258,10 +255,8 @@ def tuning_data(
 def unlabelled_data(
     baseline: PipelineConfig, query_set: str, evidence: EvidenceSet, cache: Cache = uncached
 ) -> TuningData:
-    """The input of a search without judgments, from the order of a reranker that scored the evidence. No judgment is read.
-
-    Raises InputError if the evidence has no scores of a suitable reranker.
-    """
+    """The input of a search without judgments, from the order of a reranker that scored the evidence. No judgment is
+    read. Raises InputError if the evidence has no scores of a suitable reranker."""
     found = evidence.evidences
     reranker = reference_reranker(baseline, found.values())
     grades = reranker_grades(found, reranker) if reranker is not None else {}
@@ -313,10 +308,8 @@ def tunable(system: System, config: PipelineConfig) -> dict[str, str]:
 
 
 def default_axes(data: TuningData, system: System | None) -> list[Axis]:
-    """What is searched by default: what the target has and can use, within the evidence; of no target `DEFAULT_SPACE` without what is idle.
-
-    Raises InputError if the target has nothing to search.
-    """
+    """What is searched by default: what the target has and can use, within the evidence; of no target `DEFAULT_SPACE`
+    without what is idle. Raises InputError if the target has nothing to search."""
     baseline, gathered = data.baseline, data.evidence.header.config
     if data.stands_in:
         return [parse_axis(f"lists.{name}.weight", gathered) for name in candidate_lists(baseline)]
@@ -478,10 +471,8 @@ def with_stability(result: SearchResult, progress: Progress) -> SearchResult:
 
 
 def looks_at(data: TuningData, store: Store | None, who: str = "") -> HoldoutLooks:
-    """The count of looks at the query set of some evidence: in its store, if that is open, and in a file next to the evidence.
-
-    The store records `who` looks. Raises InputError if the file cannot be read.
-    """
+    """The count of looks at the query set of some evidence: in its store, if that is open, and in a file next to the
+    evidence. The store records `who` looks. Raises InputError if the file cannot be read."""
     path = looks_path(data.evidence.path, data.query_set)
     if store is None or store.identity != data.evidence.header.store_id:
         return HoldoutLooks(path)
@@ -491,9 +482,7 @@ def looks_at(data: TuningData, store: Store | None, who: str = "") -> HoldoutLoo
 @contextmanager
 def store_of(evidence: EvidenceSet, settings: Settings) -> Iterator[Store | None]:
     """The opened store of evidence: the store that contains the file, or that of the settings; None if it is neither.
-
-    Raises StoreLockedError if it may be a store that another process holds.
-    """
+    Raises StoreLockedError if it may be a store that another process holds."""
     from cems_workbench.store import Store
 
     folder = evidence.path.resolve().parent

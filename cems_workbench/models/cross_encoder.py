@@ -23,10 +23,8 @@ VERSION = "cross-encoder/1"
 
 
 class CrossEncoderReranker:
-    """A `PairScorer` over sentence-transformers' CrossEncoder; its weights load when first used.
-
-    Raises ModelError when `asked`, a path or hub id, is neither in a folder nor in the local cache nor to be reached.
-    """
+    """A `PairScorer` over sentence-transformers' CrossEncoder; its weights load when first used. Raises ModelError when
+    `asked`, a path or hub id, is neither in a folder nor in the local cache nor to be reached."""
 
     def __init__(self, asked: str, device: Choice = "auto") -> None:
         name = _cross_encoder_named(asked)

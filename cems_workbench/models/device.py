@@ -187,10 +187,8 @@ class TorchModel:
 
 @lru_cache(maxsize=2)
 def tokenizer_of(described: bytes) -> Any:
-    """The `tokenizers.Tokenizer` of a tokenizer.json, without its padding and truncation; threads may share it.
-
-    Raises what `tokenizers` raises.
-    """
+    """The `tokenizers.Tokenizer` of a tokenizer.json, without its padding and truncation; threads may share it. Raises
+    what `tokenizers` raises."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_str(described.decode())
@@ -270,10 +268,8 @@ def first_agreeing(
     errors: Callable[[Session], Iterable[float]],
     ways: Sequence[Way] = WAYS,
 ) -> tuple[Session, Agreement]:
-    """A session in the first way that gives the recorded numbers, or in the last one.
-
-    `of` identifies the network and what is recorded of it; `errors` are a session's differences from that, none if nothing is recorded.
-    """
+    """A session in the first way that gives the recorded numbers, or in the last one. `of` identifies the network and
+    what is recorded of it; `errors` are a session's differences from that, none if nothing is recorded."""
     if (kept := kept_agreement(of, ways)) is not None:
         return opened(kept.way), kept
     for way in ways:

@@ -45,10 +45,8 @@ class CachedQueries(ABC):
         return self._recent[text]
 
     def remember(self, texts: Sequence[str]) -> None:
-        """Embed the next queries in one batch, at most `MAX_CACHED_QUERIES`, for `encode_query` to find.
-
-        A batch differs from queries embedded one at a time in the last digit or two of single precision.
-        """
+        """Embed the next queries in one batch, at most `MAX_CACHED_QUERIES`, for `encode_query` to find. A batch
+        differs from queries embedded one at a time in the last digit or two of single precision."""
         new = [text for text in dict.fromkeys(texts) if text not in self._recent][:MAX_CACHED_QUERIES]
         if new:
             self._recent.update(zip(new, self.encode_queries(new), strict=True))
@@ -170,10 +168,8 @@ class SentenceTransformerEmbedder(TokenEmbedder):
         return model
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
-        """Unit vectors, shape (len(texts), dimension), float32; equal texts are embedded once.
-
-        Batches are of similar length, so little is padded; `progress` is called after each.
-        """
+        """Unit vectors, shape (len(texts), dimension), float32; equal texts are embedded once. Batches are of similar
+        length, so little is padded; `progress` is called after each."""
         unique = list(dict.fromkeys(texts))
         order = sorted(range(len(unique)), key=lambda i: -len(unique[i]))
         vectors, done = np.zeros((len(unique), self.dimension), dtype=np.float32), 0

@@ -86,10 +86,8 @@ class EmbedderMatch:
 
 
 def match(embedder: Embedder, kept: Sequence[tuple[str, Float32]]) -> EmbedderMatch:
-    """Re-embed texts and compare them with their stored vectors. Raises ModelError when the embedder fails.
-
-    A vector of another length is not reproduced; its cosine counts as 0.
-    """
+    """Re-embed texts and compare them with their stored vectors. Raises ModelError when the embedder fails. A vector of
+    another length is not reproduced; its cosine counts as 0."""
     if not kept:
         return EmbedderMatch(0, 0, 0.0)
     made = embedder.encode([text for text, _ in kept])

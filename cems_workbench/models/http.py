@@ -51,11 +51,8 @@ MAX_REPLY_BYTES = 100_000_000
 
 @dataclass(eq=False, repr=False)
 class CallError(ModelError):
-    """A failed call: `str` is "cause: what happened", on one line.
-
-    `again`: worth another try, after `wait_s` seconds at least. `stop`: the next call will fail for the same reason.
-    `unreachable`: there was no connection.
-    """
+    """A failed call: `str` is "cause: what happened", on one line. `again`: worth another try, after `wait_s` seconds
+    at least. `stop`: the next call will fail for the same reason. `unreachable`: there was no connection."""
 
     cause: str
     what: str
@@ -75,10 +72,8 @@ class CallError(ModelError):
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
-    """Time limits of a call, in seconds, and the number of tries.
-
-    `timeout_s` is for all tries together, or for each where `per_try`.
-    """
+    """Time limits of a call, in seconds, and the number of tries. `timeout_s` is for all tries together, or for each
+    where `per_try`."""
 
     timeout_s: float = 30.0
     tries: int = 3
@@ -116,10 +111,8 @@ class ModelServer:
         return server_url(self.url)
 
     def api(self, path: str) -> str:
-        """The address of `path` on an OpenAI-compatible server: below the URL's own path, or /v1 without one; its query stays.
-
-        Raises ModelError if the URL is invalid.
-        """
+        """The address of `path` on an OpenAI-compatible server: below the URL's own path, or /v1 without one; its query
+        stays. Raises ModelError if the URL is invalid."""
         return self._below(urlsplit(self.base_url).path.rstrip("/") or "/v1", path)
 
     def beside_api(self, path: str) -> str:
@@ -179,11 +172,9 @@ class ModelServer:
         }
 
     def call(self, request: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The result of `request`, with retries within the limits.
-
-        `request` makes a fresh coroutine for every try. A server whose circuit is open is not asked, or is asked once when it is
-        time for that. Raises CallError, which names the server, and ModelError if its URL is invalid.
-        """
+        """The result of `request`, with retries within the limits. `request` makes a fresh coroutine for every try. A
+        server whose circuit is open is not asked, or is asked once when it is time for that. Raises CallError, which
+        names the server, and ModelError if its URL is invalid."""
         name = self.name
         if self.breaker is None:
             return self._with_retries(request, self.limits.tries)
@@ -284,11 +275,9 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
 
 
 def score_pairs(score: Callable[[str], PairScore], texts: Sequence[str], max_concurrent: int) -> list[PairScore]:
-    """One score per text, in order, from `score`, which may raise ModelError for a text; `detail["seconds"]` says how long it took.
-
-    Equal texts are scored once. At most `max_concurrent` run at a time; after a CallError that says stop, the texts not yet
-    asked are flagged refused.
-    """
+    """One score per text, in order, from `score`, which may raise ModelError for a text; `detail["seconds"]` says how
+    long it took. Equal texts are scored once. At most `max_concurrent` run at a time; after a CallError that says stop,
+    the texts not yet asked are flagged refused."""
     stopped: list[CallError] = []
 
     def timed(text: str) -> PairScore:
@@ -429,10 +418,8 @@ class CircuitBreaker:
             return server in self._open
 
     def refusal(self, server: str) -> str | None:
-        """Why the server is not asked now; None when it is to be asked, and then `failed` or `answered` says how that went.
-
-        Waits up to `TRIAL_TIMEOUT_S` while another call tries the server.
-        """
+        """Why the server is not asked now; None when it is to be asked, and then `failed` or `answered` says how that
+        went. Waits up to `TRIAL_TIMEOUT_S` while another call tries the server."""
         with self._changed:
             while (circuit := self._open.get(server)) is not None:
                 now = self._clock()

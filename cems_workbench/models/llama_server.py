@@ -70,11 +70,9 @@ class LlamaServerReranker:
         sleep: Callable[[float], None] = time.sleep,
         breaker: CircuitBreaker | None = None,
     ) -> None:
-        """`timeout_s` limits each try from connecting to the last byte; `sleep` waits between tries; `breaker` remembers
-        an unreachable server between calls.
-
-        Raises ModelError if the URL is invalid or a limit is not positive.
-        """
+        """`timeout_s` limits each try from connecting to the last byte; `sleep` waits between tries; `breaker`
+        remembers an unreachable server between calls. Raises ModelError if the URL is invalid or a limit is not
+        positive."""
         scheme = urlsplit(server_url(url, scheme=None)).scheme
         if not timeout_s > 0 or max_concurrent < 1:
             raise ModelError(
@@ -131,11 +129,9 @@ class LlamaServerReranker:
         return name if isinstance(name, str) and name else None
 
     def _get(self, path: str) -> Any:
-        """The decoded reply to a GET within `HEALTH_TIMEOUT_S`, tried once. Raises CallError.
-
-        A circuit that is open stays so unless it is time to probe the server, which this is; one that is closed is left alone,
-        so that `score` tries as often as it may.
-        """
+        """The decoded reply to a GET within `HEALTH_TIMEOUT_S`, tried once. Raises CallError. A circuit that is open
+        stays so unless it is time to probe the server, which this is; one that is closed is left alone, so that `score`
+        tries as often as it may."""
         breaker = self._server.breaker
         known_away = breaker is not None and breaker.is_open(self._server.name)
         server = replace(

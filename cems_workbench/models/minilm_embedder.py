@@ -241,10 +241,8 @@ class MiniLMEmbedder(TokenEmbedder):
         return [list(read.ids) for read in self._tokenized(texts)]
 
     def truncated(self, texts: Sequence[str]) -> list[bool]:
-        """For each text, whether it exceeds the model's limit.
-
-        Wordpieces are counted per word, and most words are cached: a quarter of the time of tokenizing the text.
-        """
+        """For each text, whether it exceeds the model's limit. Wordpieces are counted per word, and most words are
+        cached: a quarter of the time of tokenizing the text."""
         sent = [text.split(" ") for text in texts]
         words = {word for text in sent for word in text}
         counts = {word: self._seen[word] for word in words if word in self._seen}
@@ -359,10 +357,8 @@ def read_evening() -> dict[str, Float32]:
 
 
 def quantized(named: Iterable[tuple[str, Float32]], evening: Mapping[str, Float32]) -> dict[str, np.ndarray]:
-    """What the 8-bit graph needs of matrices (in, out): each as int8 with a scale per column, "…_scale" (out).
-
-    Inputs in `evening` (in) are divided by it, "…_even" (in), and their matrix is multiplied by it.
-    """
+    """What the 8-bit graph needs of matrices (in, out): each as int8 with a scale per column, "…_scale" (out). Inputs
+    in `evening` (in) are divided by it, "…_even" (in), and their matrix is multiplied by it."""
     found: dict[str, np.ndarray] = {}
     for name, matrix in named:
         if name in evening:

@@ -60,10 +60,8 @@ VERSION = "minilm-judge/3"
 
 
 class MiniLMJudge:
-    """A `PairScorer` over the packaged weights, which load when first used (some 0.2 s), once per process. May be used by several threads.
-
-    Raises ModelError if the weights are missing: a checkout may lack them.
-    """
+    """A `PairScorer` over the packaged weights, which load when first used (some 0.2 s), once per process. May be used
+    by several threads. Raises ModelError if the weights are missing: a checkout may lack them."""
 
     batch = 32
     label = f"cross-encoder {MODEL_ID} (packaged with the workbench)"
@@ -87,10 +85,8 @@ class MiniLMJudge:
         return f"{VERSION}:{self._weights().digest}"
 
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
-        """The logit of each pair, independent of the other pairs. Equal texts are scored once.
-
-        Raises ModelError in one line when the weights cannot be loaded.
-        """
+        """The logit of each pair, independent of the other pairs. Equal texts are scored once. Raises ModelError in one
+        line when the weights cannot be loaded."""
         if not texts:
             return []
         weights, unique = self._weights(), list(dict.fromkeys(texts))

@@ -131,11 +131,9 @@ class OllamaReranker:
 
 
 class OllamaEmbedder(ServerEmbedder):
-    """`QueryEmbedder` over /api/embed. `timeout_s` is for one batch of texts, retries included.
-
-    If `revision` is None, the model's digest is requested from the server when it is first needed. Until then there is
-    no `model_id`, because vectors of an unknown revision could be confused with those of another.
-    """
+    """`QueryEmbedder` over /api/embed. `timeout_s` is for one batch of texts, retries included. If `revision` is None,
+    the model's digest is requested from the server when it is first needed. Until then there is no `model_id`, because
+    vectors of an unknown revision could be confused with those of another."""
 
     def __init__(
         self,

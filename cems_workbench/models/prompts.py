@@ -92,10 +92,8 @@ def lines(reply: str, most: int) -> list[str]:
 
 
 def passage(reply: str) -> str:
-    """One text of at most `MAX_TEXT_CHARS` characters: JSON with a single text in it, or the reply without label and quotes.
-
-    Raises ModelError when it is empty or an apology.
-    """
+    """One text of at most `MAX_TEXT_CHARS` characters: JSON with a single text in it, or the reply without label and
+    quotes. Raises ModelError when it is empty or an apology."""
     text = usable(reply)
     decoded = next((value for value in json_values(text) if text.startswith(("{", "["))), None)
     values = [v for v in decoded.values() if isinstance(v, str)] if isinstance(decoded, dict) else _texts(decoded)

@@ -21,10 +21,8 @@ class Embedder(Protocol):
 
     @property
     def model_id(self) -> str:
-        """Stable identity of model and revision; indexes built with another one are stale.
-
-        Raises ModelError while a server does not report a required revision.
-        """
+        """Stable identity of model and revision; indexes built with another one are stale. Raises ModelError while a
+        server does not report a required revision."""
         ...
 
     @property
@@ -105,8 +103,6 @@ class PairScorer(Protocol):
         ...
 
     def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
-        """One score per text, in order. A pair that fails is flagged in its place and never raises.
-
-        Raises ModelError if the model is unusable: missing weights, or a missing setting.
-        """
+        """One score per text, in order. A pair that fails is flagged in its place and never raises. Raises ModelError
+        if the model is unusable: missing weights, or a missing setting."""
         ...

@@ -104,10 +104,8 @@ def cached_snapshot(model_id: str) -> str | None:
 
 @lru_cache(maxsize=1)
 def hub_reachable() -> bool:
-    """Whether the hub answers within `HUB_TIMEOUT_S`; False immediately if HF_HUB_OFFLINE is set.
-
-    A reply that refuses (401, 403, 407: a blocking proxy) or fails (5xx) does not count.
-    """
+    """Whether the hub answers within `HUB_TIMEOUT_S`; False immediately if HF_HUB_OFFLINE is set. A reply that refuses
+    (401, 403, 407: a blocking proxy) or fails (5xx) does not count."""
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         return False
     place = os.environ.get("HF_ENDPOINT", "https://huggingface.co")

@@ -25,14 +25,7 @@ import numpy as np
 
 from cems_workbench.errors import ModelError
 from cems_workbench.models.embedder import CachedQueries
-from cems_workbench.models.http import (
-    CallError,
-    CallLimits,
-    ModelServer,
-    ask_json,
-    call_error,
-    sendable,
-)
+from cems_workbench.models.http import CallError, CallLimits, ModelServer, ask_json, call_error, sendable
 from cems_workbench.models.protocol import Float32, Float64
 from cems_workbench.progress import Progress, silent
 
@@ -41,11 +34,9 @@ BATCH_SIZE = 32
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """Prefixes that a model was trained with, for texts and for queries, and its name of the query prompt.
-
-    E5 reads "passage: " and "query: ", nomic-embed-text "search_document: " and "search_query: "; a server may do that itself, by the
-    model's name.
-    """
+    """Prefixes that a model was trained with, for texts and for queries, and its name of the query prompt. E5 reads
+    "passage: " and "query: ", nomic-embed-text "search_document: " and "search_query: "; a server may do that itself,
+    by the model's name."""
 
     text_prefix: str = ""
     query_prefix: str = ""
@@ -104,10 +95,8 @@ class ServerEmbedder(CachedQueries):
         return self._expected or len(self._asked(["dimension"], self._model)[0])
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
-        """Unit vectors, shape (len(texts), dimension), float32; equal texts are embedded once.
-
-        Raises ModelError when the server fails or sends vectors of another number or length, not finite, or all zero.
-        """
+        """Unit vectors, shape (len(texts), dimension), float32; equal texts are embedded once. Raises ModelError when
+        the server fails or sends vectors of another number or length, not finite, or all zero."""
         return self._encoded(texts, self._model, self._wording.text_prefix, progress)
 
     def encode_queries(self, texts: Sequence[str]) -> Float32:
@@ -158,11 +147,9 @@ _TOO_LONG = re.compile(
 
 
 class OpenAiEmbedder(ServerEmbedder):
-    """`QueryEmbedder` over POST {base}/embeddings; `timeout_s` is for one batch, retries included.
-
-    A base URL without a path gets /v1, and `key` is sent as bearer token. `dimension` is sent and becomes part of the id;
-    None leaves it to the server. `limit` is the token limit if the server does not report one.
-    """
+    """`QueryEmbedder` over POST {base}/embeddings; `timeout_s` is for one batch, retries included. A base URL without a
+    path gets /v1, and `key` is sent as bearer token. `dimension` is sent and becomes part of the id; None leaves it to
+    the server. `limit` is the token limit if the server does not report one."""
 
     def __init__(
         self,
@@ -206,10 +193,8 @@ class OpenAiEmbedder(ServerEmbedder):
         return self._server.url
 
     def token_limit(self) -> int | None:
-        """The server's token limit: as configured, or as reported; None if it reports none.
-
-        Raises ModelError if the request fails.
-        """
+        """The server's token limit: as configured, or as reported; None if it reports none. Raises ModelError if the
+        request fails."""
         _ = self.url
         return self._limit or self._stated
 
@@ -256,10 +241,8 @@ class OpenAiEmbedder(ServerEmbedder):
 
 
 def vectors_of(reply: Any) -> list[Float64]:
-    """The vectors of a decoded reply in the order of their `index`, or in order of the reply if none has one.
-
-    Raises CallError for a reply of another shape, ValueError for non-numeric values.
-    """
+    """The vectors of a decoded reply in the order of their `index`, or in order of the reply if none has one. Raises
+    CallError for a reply of another shape, ValueError for non-numeric values."""
     rows = reply.get("data") if isinstance(reply, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) and "embedding" in row for row in rows):
         raise CallError("bad reply", "the reply has no data[].embedding")

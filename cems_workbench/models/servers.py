@@ -92,10 +92,8 @@ def _embedding(embedder: OpenAiEmbedder) -> str:
 
 
 def openai_models(base_url: str, key: str | None = None) -> list[str] | None:
-    """Ids at GET {base_url}/models of an OpenAI-compatible server; None when it answers without such a list.
-
-    Raises ModelError when it does not answer, refuses the key, or fails. A base URL without a path gets /v1.
-    """
+    """Ids at GET {base_url}/models of an OpenAI-compatible server; None when it answers without such a list. Raises
+    ModelError when it does not answer, refuses the key, or fails. A base URL without a path gets /v1."""
     headers = authorization((key or "").strip())
     reply = _get(ModelServer(base_url).api("models"), base_url, headers)
     rows = reply.get("data") if isinstance(reply, dict) else None
@@ -137,10 +135,8 @@ def _get(url: str, server: str, headers: dict[str, str] | None = None) -> Any:
 
 
 def _looked_up(url: str) -> str:
-    """The URL, whose host's name was looked up: later look-ups have no timeout. Raises ModelError if that takes too long.
-
-    A name that is not found passes: a proxy may know it; otherwise the request itself fails.
-    """
+    """The URL, whose host's name was looked up: later look-ups have no timeout. Raises ModelError if that takes too
+    long. A name that is not found passes: a proxy may know it; otherwise the request itself fails."""
     parts = urlsplit(server_url(url))
     try:
         run_in_thread(lambda: socket.getaddrinfo(parts.hostname, parts.port)).result(LOOKUP_TIMEOUT_S)

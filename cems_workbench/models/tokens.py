@@ -50,10 +50,8 @@ def lengths(tokens: Sequence[int]) -> list[int]:
 
 
 def spans(text: str) -> list[tuple[int, int]]:
-    """(begin, end) in characters of each token, without leading white space.
-
-    Tokens that share a character both include it.
-    """
+    """(begin, end) in characters of each token, without leading white space. Tokens that share a character both include
+    it."""
     # A lone surrogate has no UTF-8; the question mark keeps the number of characters.
     sound = text.encode("utf-8", "replace")
     ends = np.cumsum([0, *lengths(encode(sound.decode()))])

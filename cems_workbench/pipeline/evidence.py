@@ -60,12 +60,9 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class RankedList:
-    """One ranked list; `variant` is an index into the evidence's variants, None for query-independent sources.
-
-    A memory may occur once per chunk. The order of hits counts if the source says so
-    (`ListSource.ordered`), or the list (`as_given`: the order of the system that gave it); otherwise they are sorted by descending
-    score, ties by id.
-    """
+    """One ranked list; `variant` is an index into the evidence's variants, None for query-independent sources. A memory
+    may occur once per chunk. The order of hits counts if the source says so (`ListSource.ordered`), or the list
+    (`as_given`: the order of the system that gave it); otherwise they are sorted by descending score, ties by id."""
 
     name: str
     source: Source

@@ -80,10 +80,8 @@ class GatherObserver(Protocol):
     """Follows a gather while it runs, so that a page can show rankings early and keep what a cancelled gather has finished."""
 
     def ranking(self, trace: Trace, read: tuple[int, int] | None) -> None:
-        """A ranking so far: by the lists, with the cached scores, then after each batch of the reranker.
-
-        `read` counts the texts that the reranker has read, and all that it will read; None before the first batch.
-        """
+        """A ranking so far: by the lists, with the cached scores, then after each batch of the reranker. `read` counts
+        the texts that the reranker has read, and all that it will read; None before the first batch."""
 
     def evidence(self, evidence: Evidence) -> None:
         """Evidence so far: with the cached scores before the reranker starts, and with all scores at the end."""
@@ -395,11 +393,9 @@ class _Searches:
         return _depths(self.config)
 
     def by_meaning_and_words(self, hybrid: bool, by_engine: Sequence[RankedList]) -> list[RankedList]:
-        """One vector and one lexical list per variant; no lexical one when the query is routed to vector, `hybrid` false.
-
-        A list holds every chunk down to the one that brings the memory that fills its depth; the vector list goes down to `inner`
-        memories at least. What a graph missed is a warning.
-        """
+        """One vector and one lexical list per variant; no lexical one when the query is routed to vector, `hybrid`
+        false. A list holds every chunk down to the one that brings the memory that fills its depth; the vector list
+        goes down to `inner` memories at least. What a graph missed is a warning."""
         config, resources, where = self.config, self.resources, self.where
         section, mode = config.lists.vector, config.lists.candidate_set.mode
         depth = max(self.depths["vector"], self.inner)
@@ -501,10 +497,8 @@ class _Searches:
         ]
 
     def ask_engine(self) -> None:
-        """Have the running system answer the lists that the config requests of it.
-
-        If a request fails there is no list of it at all, so that the lists of one query never come from two engines.
-        """
+        """Have the running system answer the lists that the config requests of it. If a request fails there is no list
+        of it at all, so that the lists of one query never come from two engines."""
         config, resources, request = self.config, self.resources, self.request
         if not asks_source(config):
             return
@@ -592,10 +586,8 @@ def _text_for(source: str, i: int, variant: Variant, request: Request) -> str:
 def engine_depths(
     config: PipelineConfig, probe: SourceInfo, query: str, language: str = ENGLISH
 ) -> dict[ListName, int]:
-    """Rows of each list to request from an engine: as many chunks as CEMS requests, otherwise what fills the depth on average.
-
-    Empty if the engine has none of the lists that the config asks it for.
-    """
+    """Rows of each list to request from an engine: as many chunks as CEMS requests, otherwise what fills the depth on
+    average. Empty if the engine has none of the lists that the config asks it for."""
     wanted: dict[ListName, int] = {}
     depths, rows_of_one = _depths(config), probe.vectors / max(1, probe.memories)
     if config.lists.answered_by == "source":
@@ -664,10 +656,8 @@ def _unsupported_list(name: str, found: LiveList, probe: SourceInfo) -> list[str
 
 
 def inner_depth(config: PipelineConfig, query: str, language: str = ENGLISH) -> int:
-    """Chunks of each list inside a hybrid list that replay may ask for; 0 while that is off.
-
-    `query` is the query as typed: replay derives the depth of the hybrid list from its words.
-    """
+    """Chunks of each list inside a hybrid list that replay may ask for; 0 while that is off. `query` is the query as
+    typed: replay derives the depth of the hybrid list from its words."""
     if not config.lists.hybrid.enabled:
         return 0
     return int(hybrid_cuts_of(query, config, language).by_text[0])
@@ -713,10 +703,8 @@ def _only_known(ranked: RankedList, memories: Mapping[str, Memory]) -> RankedLis
 def _as_candidates(
     lists: Sequence[RankedList], memories: dict[str, Memory], chunks: Mapping[str, Sequence[Chunk]]
 ) -> tuple[list[RankedList], dict[str, str]]:
-    """The lists with each chunk of a memory but the first found as a separate candidate, which is added to the memories.
-
-    Also of each such candidate the memory that it is of.
-    """
+    """The lists with each chunk of a memory but the first found as a separate candidate, which is added to the
+    memories. Also of each such candidate the memory that it is of."""
     first: dict[str, int | None] = {}
     pieces: dict[str, str] = {}
 

@@ -163,10 +163,8 @@ def _logistic(raw: Floats, mask: Bools, config: ListsConfig, table: CandidateTab
 
 
 def logistic_of(words: Ints, config: ListsConfig) -> tuple[Floats, Floats]:
-    """Midpoint and slope for numbers of words, of any one shape: the first band that covers a number, else the last.
-
-    0 without bands.
-    """
+    """Midpoint and slope for numbers of words, of any one shape: the first band that covers a number, else the last. 0
+    without bands."""
     midpoint, slope = np.zeros(words.shape), np.zeros(words.shape)
     for i, band in reversed(list(enumerate(config.logistic.bands))):
         last = i == len(config.logistic.bands) - 1
@@ -330,10 +328,8 @@ def score_meaning(notes: Mapping[str, Any], name: str) -> str:
 
 
 def provenance_of(notes: Mapping[str, Any], name: str) -> str:
-    """The provenance of a live list: "as answered by cems at 2026-11-23 12:04 UTC"; empty for a list of the store.
-
-    A hybrid list is fused from two others; it is live if one of them is.
-    """
+    """The provenance of a live list: "as answered by cems at 2026-11-23 12:04 UTC"; empty for a list of the store. A
+    hybrid list is fused from two others; it is live if one of them is."""
     engine = notes.get("engine")
     source, _, variant = name.partition(":")
     made_of = INSIDE if source == "hybrid" else (source,)
@@ -350,10 +346,9 @@ def answered_by(notes: Mapping[str, Any], name: str) -> str:
 
 
 def answered_lists(notes: Mapping[str, Any], names: Iterable[str]) -> str:
-    """Who answered the lists `names`: "vector:0: as answered by cems at 2026-11-23 12:04 UTC; lexical:0: the workbench's own".
-
-    Empty if no list of the evidence is live. Lists of metadata, which nobody searches, are not named.
-    """
+    """Who answered the lists `names`: "vector:0: as answered by cems at 2026-11-23 12:04 UTC; lexical:0: the
+    workbench's own". Empty if no list of the evidence is live. Lists of metadata, which nobody searches, are not
+    named."""
     by_provenance: dict[str, list[str]] = {}
     for name in names:
         if line := answered_by(notes, name):
@@ -364,10 +359,8 @@ def answered_lists(notes: Mapping[str, Any], names: Iterable[str]) -> str:
 
 
 def provenance(*evidences: Mapping[str, Any]) -> str:
-    """The provenance of all live lists: "as answered by cems at 2026-11-23 12:04 UTC"; empty if there are none.
-
-    For several requests the times are the first and the last: "from … to …".
-    """
+    """The provenance of all live lists: "as answered by cems at 2026-11-23 12:04 UTC"; empty if there are none. For
+    several requests the times are the first and the last: "from … to …"."""
     from cems_workbench.sources.address import display_name
 
     engines = [engine for notes in evidences if (engine := notes.get("engine"))]

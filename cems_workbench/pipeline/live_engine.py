@@ -61,10 +61,8 @@ class Rescaled(NamedTuple):
 def rescaled(
     hits: ChunkHits, query: Float32, distance: Distance, lengths: VectorLengths, zero: Set[str] = frozenset()
 ) -> Rescaled:
-    """The hits with cosines, if the source's vectors have length 1; otherwise with the scores they have.
-
-    `zero` are the memories among them whose vectors are zeros.
-    """
+    """The hits with cosines, if the source's vectors have length 1; otherwise with the scores they have. `zero` are the
+    memories among them whose vectors are zeros."""
     finite = [hit for hit in hits if math.isfinite(hit[1])]
     kept = [hit for hit in finite if hit[0] not in zero]
     first: dict[tuple[str, int | None], tuple[str, float, int | None]] = {}
@@ -115,10 +113,9 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class LiveList:
-    """A list of the engine: (memory id, score, chunk), best first; `asked` rows were requested, `returned` were returned.
-
-    `returned` counts every row. `unknown` are the hits, with their 1-based rank, that the store does not know.
-    """
+    """A list of the engine: (memory id, score, chunk), best first; `asked` rows were requested, `returned` were
+    returned. `returned` counts every row. `unknown` are the hits, with their 1-based rank, that the store does not
+    know."""
 
     name: ListName
     asked: int

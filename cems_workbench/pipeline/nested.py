@@ -72,9 +72,7 @@ def past_cuts(placed: Places, cuts: HybridCuts, q: Ints, row: Ints, candidate: I
 
 def places(table: CandidateTable, config: ListsConfig, aggregation: Bools) -> tuple[Hashable, Places]:
     """The ranks in every list, those of nested lists under this config, and the parameters they depend on.
-
-    `aggregation` (Q): who asks for several memories.
-    """
+    `aggregation` (Q): who asks for several memories."""
     nested, gathered = table.lists.nested, table.lists.gathered
     if nested is None or not (config.hybrid.enabled or config.relations.enabled):
         return None, gathered

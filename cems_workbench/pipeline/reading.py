@@ -41,10 +41,9 @@ TINY = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """Of the candidates that may be read, (Q, C) each: those whose scores count, those to be scored next, and those not worth reading.
-
-    A candidate that is none of them was not decided on, because the scores of the next ones are missing.
-    """
+    """Of the candidates that may be read, (Q, C) each: those whose scores count, those to be scored next, and those not
+    worth reading. A candidate that is none of them was not decided on, because the scores of the next ones are
+    missing."""
 
     read: Bools
     wanted: Bools
@@ -131,11 +130,9 @@ class _Estimate:
 def read_promising(
     head: Head, raw: Floats, known: Bools, to_unit: ToUnit, limits: Ints, misses: Floats, steps: Ints
 ) -> Reading:
-    """The reading of queries by the rule of this module, (R, H) each; `raw` is NaN for a score that failed, `known` has those too.
-
-    (R) each are the number of results, `rerank.expected_misses` and `rerank.read_step`. If every score of the first step of a query
-    failed, nothing can be estimated and all are read.
-    """
+    """The reading of queries by the rule of this module, (R, H) each; `raw` is NaN for a score that failed, `known` has
+    those too. (R) each are the number of results, `rerank.expected_misses` and `rerank.read_step`. If every score of
+    the first step of a query failed, nothing can be estimated and all are read."""
     width = raw.shape[1]
     read, wanted, skipped = (np.zeros(raw.shape, dtype=bool) for _ in range(3))
     failed, groups = np.isnan(raw), list[tuple[Ints, Ints, int, _Estimate]]()

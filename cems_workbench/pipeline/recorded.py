@@ -45,9 +45,7 @@ Scored = tuple[tuple[str, float | None], ...]
 @dataclass(frozen=True, slots=True)
 class RecordedList:
     """One list as the pipeline found it; `left_out` are hits that it does not pass on, such as those past its depth.
-
-    `lost` says which of its documents the trace lacks, and why; empty if none.
-    """
+    `lost` says which of its documents the trace lacks, and why; empty if none."""
 
     name: str
     hits: Scored
@@ -57,10 +55,8 @@ class RecordedList:
 
 @dataclass(frozen=True, slots=True)
 class RecordedStage:
-    """One stage; `input` None: what the stage before left. `joined`: its input has no order, since it comes from several.
-
-    `dropped`: by id why, and whether only its rank was at fault.
-    """
+    """One stage; `input` None: what the stage before left. `joined`: its input has no order, since it comes from
+    several. `dropped`: by id why, and whether only its rank was at fault."""
 
     name: str
     kind: StageKind
@@ -75,9 +71,7 @@ class RecordedStage:
 @dataclass(frozen=True, slots=True)
 class RecordedStages:
     """The lists and stages of one query, in the order in which they ran. `kept` None: everything that a list found.
-
-    `unknown`: nothing says what was returned, so that the empty last stage is no empty answer.
-    """
+    `unknown`: nothing says what was returned, so that the empty last stage is no empty answer."""
 
     lists: tuple[RecordedList, ...]
     stages: tuple[RecordedStage, ...]
@@ -139,10 +133,8 @@ class StageHead:
 
 @dataclass(frozen=True, slots=True)
 class StageWay:
-    """What a stage did with its candidates: by id rank (from 1, 0 unknown) and score, before and after it.
-
-    `lost` are those that left here with the reason, and whether only the rank was at fault; `waiting` are elsewhere.
-    """
+    """What a stage did with its candidates: by id rank (from 1, 0 unknown) and score, before and after it. `lost` are
+    those that left here with the reason, and whether only the rank was at fault; `waiting` are elsewhere."""
 
     head: StageHead
     before: Mapping[str, tuple[int, float | None]]

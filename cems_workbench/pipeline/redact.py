@@ -149,10 +149,8 @@ _LIST_NAME = re.compile(rf"({'|'.join(SOURCES)})(:[0-9]+)?")
 
 
 def redacted(evidence: Evidence, key: bytes | None = None) -> Evidence:
-    """The evidence without its texts. `key` decides the pseudonyms; None draws one that is not stored.
-
-    Every number that replay makes of it, under any config, is the one it makes of `evidence` (vectors to 1e-12).
-    """
+    """The evidence without its texts. `key` decides the pseudonyms; None draws one that is not stored. Every number
+    that replay makes of it, under any config, is the one it makes of `evidence` (vectors to 1e-12)."""
     key = secrets.token_bytes(32) if key is None else key
     for turn in count():
         words = Pseudonyms(key + bytes([turn % 256]), _texts(evidence))

@@ -106,10 +106,8 @@ def run(
     marks: list[float] | None = None,
     lists_off: Collection[str] = (),
 ) -> PipelineRun:
-    """Every stage over a batch of Q queries, in order; `marks` receives the clock before and after each stage.
-
-    Of external traces the recorded stages, under any config.
-    """
+    """Every stage over a batch of Q queries, in order; `marks` receives the clock before and after each stage. Of
+    external traces the recorded stages, under any config."""
 
     def tick() -> None:
         if clock is not None and marks is not None:
@@ -139,10 +137,8 @@ KEPT_CELLS, KEPT_STAGES, KEPT_RUNS = 65_536, 400, 5
 
 
 class _Kept:
-    """Runs of stages on one input, the first and the last ones, so that a config runs from the first stage that reads a change on.
-
-    A run is what the stage read of the config, what it did, and the kept runs of the next stage on that.
-    """
+    """Runs of stages on one input, the first and the last ones, so that a config runs from the first stage that reads a
+    change on. A run is what the stage read of the config, what it did, and the kept runs of the next stage on that."""
 
     def __init__(self, most: int, count: list[int]) -> None:
         self.most, self.count = most, count
@@ -243,11 +239,9 @@ class Trace:
     def stage(self, stage: str) -> StageTrace[StageRow, StageFields]: ...
 
     def stage(self, stage: Stage[Any, Any, Any] | str) -> StageTrace[Any, Any]:
-        """The trace of one stage: for a record typed with the stage's rows, for a name with the row contract.
-
-        KeyError when there is no stage of that name. An external trace has no stage of ours but for the lists, whatever its stages are
-        called.
-        """
+        """The trace of one stage: for a record typed with the stage's rows, for a name with the row contract. KeyError
+        when there is no stage of that name. An external trace has no stage of ours but for the lists, whatever its
+        stages are called."""
         if self.external and not isinstance(stage, str) and stage not in self.run.stages and stage.name != LISTS.name:
             raise KeyError(f"{stage.name} is no stage of an external trace")
         return self._by_name[stage if isinstance(stage, str) else stage.name]
@@ -376,11 +370,9 @@ def table_against(evidence: Evidence, memory_id: str) -> CandidateTable:
 
 
 def to_table(evidences: Sequence[Evidence], order: Sequence[Sequence[str]] | None = None) -> CandidateTable:
-    """Encode Q evidences into one table, padded to the longest lists and candidate sets.
-
-    `order` is that of the candidates, by which every tie falls; None: by their ids. External traces share a table if they have the same
-    stages (`alike`); raises ValueError for others.
-    """
+    """Encode Q evidences into one table, padded to the longest lists and candidate sets. `order` is that of the
+    candidates, by which every tie falls; None: by their ids. External traces share a table if they have the same stages
+    (`alike`); raises ValueError for others."""
     if len(alike(evidences)) > 1:
         raise ValueError("queries with different recorded stages do not fit into one table")
     ids = order or [evidence.candidate_ids for evidence in evidences]

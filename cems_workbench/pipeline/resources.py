@@ -115,10 +115,8 @@ class Resources:
 
     @property
     def indexes(self) -> Indexes:
-        """The derived indexes, refreshed first if the store has changed.
-
-        While another process or thread refreshes them, the previous ones are returned; `behind` says so.
-        """
+        """The derived indexes, refreshed first if the store has changed. While another process or thread refreshes
+        them, the previous ones are returned; `behind` says so."""
         opened = self._indexes
         if opened is not None and self.behind and time.monotonic() <= self._tried + TRY_AGAIN:
             return opened[1]
@@ -276,10 +274,9 @@ class Resources:
             yield
 
     def check_embedder(self) -> None:
-        """Raises EmbedderMismatchError when the store's vectors were made by another embedder, or have another dimension.
-
-        The weights of a local model are not loaded for that: a different dimension is detected at the first search.
-        """
+        """Raises EmbedderMismatchError when the store's vectors were made by another embedder, or have another
+        dimension. The weights of a local model are not loaded for that: a different dimension is detected at the first
+        search."""
         unread = isinstance(self.embedder, TokenEmbedder) and not self.embedder.loaded
         self.store.indexes.check(self.embedder.model_id, None if unread else self.embedder.dimension)
 
@@ -354,11 +351,9 @@ class Resources:
             return self._makers.setdefault(key, threading.RLock())
 
     def lexical(self, section: LexicalList) -> LexicalIndex:
-        """The lexical index with the k1, b, stems and stop words of a config's section.
-
-        Stems and stop words other than the language's make an index at their first use. Raises InputError for a file of stop words that
-        cannot be read.
-        """
+        """The lexical index with the k1, b, stems and stop words of a config's section. Stems and stop words other than
+        the language's make an index at their first use. Raises InputError for a file of stop words that cannot be
+        read."""
         index = self.indexes.lexical
         if (section.stemming, section.stop_words) != (BY_LANGUAGE, BY_LANGUAGE):
             words = {BY_LANGUAGE: None, "none": frozenset[str]()}
@@ -373,9 +368,7 @@ class Resources:
 
     def late_interaction(self, progress: Progress = silent) -> LateInteraction:
         """The late-interaction reranker over the store's wordpiece frequencies, counted once per content version.
-
-        Raises ModelError when the embedder gives no token vectors, as one on a server does.
-        """
+        Raises ModelError when the embedder gives no token vectors, as one on a server does."""
         embedder = self.embedder
         if not isinstance(embedder, TokenEmbedder):
             raise ModelError(f"late interaction needs token vectors, which {embedder.line} does not give")

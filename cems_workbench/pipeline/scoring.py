@@ -64,10 +64,9 @@ Reader = Literal["rerank", "judge"]
 
 
 def wanted_scores(trace: Trace, reader: Reader, also: Collection[str] = ()) -> list[str]:
-    """The candidates whose scores a trace misses: those that its reranker reads next, or the results that its judge has not read.
-
-    A function of the trace alone. `also` are candidates that the reranker is to read too, whether or not they are in its head.
-    """
+    """The candidates whose scores a trace misses: those that its reranker reads next, or the results that its judge has
+    not read. A function of the trace alone. `also` are candidates that the reranker is to read too, whether or not they
+    are in its head."""
     if trace.external and reader == "rerank":
         return []
     if reader == "judge":
@@ -99,11 +98,9 @@ def scored(
     also: Collection[str] = (),
     followed: bool = False,
 ) -> Evidence:
-    """The evidence with the scores of a reader that a trace of it misses (`wanted_scores`).
-
-    `cached_only` calls no reranker: candidates outside the cache stay unscored. With `followed`, what was read is in the cache when
-    `progress` is called; else up to `PENDING_BATCHES` are pending until the end, or an error.
-    """
+    """The evidence with the scores of a reader that a trace of it misses (`wanted_scores`). `cached_only` calls no
+    reranker: candidates outside the cache stay unscored. With `followed`, what was read is in the cache when `progress`
+    is called; else up to `PENDING_BATCHES` are pending until the end, or an error."""
     if reader == "judge":
         return _judged(evidence, trace, resources, progress)
     return _reranked(evidence, trace, resources, progress, cached_only, also, followed)
@@ -385,10 +382,9 @@ def _about(model: PairScorer) -> dict[str, Any]:
 
 
 def judge_texts(trace: Trace, reading: Reading | None = None) -> dict[str, str]:
-    """What the judge reads under this config, by memory id: of each result, and of the candidates that decide whether there are results.
-
-    Of several passages of a memory it is the one with the score that counts. `reading` is that of the trace, if the caller has it.
-    """
+    """What the judge reads under this config, by memory id: of each result, and of the candidates that decide whether
+    there are results. Of several passages of a memory it is the one with the score that counts. `reading` is that of
+    the trace, if the caller has it."""
     reading = reading or Reading.of(trace.evidence, trace.config)
     reranked = trace.evidence.model_scores.get(model_key(trace.config.rerank), {})
     texts = {memory_id: reading.by_judge(memory_id) for memory_id in _to_judge(trace)}
@@ -534,11 +530,9 @@ def text_for_judge(
     record: Memory | None = None,
     terms: Set[str] | None = None,
 ) -> str:
-    """What the judge reads: what the reranker reads first of `chunk`, or the start of the memory if `judge.max_chars` is set.
-
-    `chunk` is what the reranker's text is chosen from (`given_chunks`): a chunk of the memory, or the memory; `record` has the
-    fields that the reranker reads with it.
-    """
+    """What the judge reads: what the reranker reads first of `chunk`, or the start of the memory if `judge.max_chars`
+    is set. `chunk` is what the reranker's text is chosen from (`given_chunks`): a chunk of the memory, or the memory;
+    `record` has the fields that the reranker reads with it."""
     if config.judge.max_chars is None:
         return texts_for_reranker(chunk, query, config, language, memory=record, terms=terms)[0]
     return memory[: config.judge.max_chars]
@@ -582,11 +576,9 @@ def term_overlap(content: str, query: str, size: int, language: str = ENGLISH, t
 def passages(
     content: str, query: str, size: int, language: str = ENGLISH, terms: Set[str] | None = None
 ) -> tuple[str, ...]:
-    """The whole content if it fits into `size` characters, otherwise its passages: together all of it, none longer than `size`.
-
-    A passage ends where the next sentence would not fit; a longer sentence is cut. Those with most distinct query words come first,
-    of as many the earlier one.
-    """
+    """The whole content if it fits into `size` characters, otherwise its passages: together all of it, none longer than
+    `size`. A passage ends where the next sentence would not fit; a longer sentence is cut. Those with most distinct
+    query words come first, of as many the earlier one."""
     if len(content) <= size:
         return (content,)
     edges = [(at, min(at + size, end)) for start, end in _sentences(content) for at in range(start, end, size)]

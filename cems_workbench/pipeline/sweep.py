@@ -20,14 +20,7 @@ from cems_workbench.pipeline.stages import stages_in_order
 from cems_workbench.pipeline.stages.query import no_candidates
 from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow
 from cems_workbench.pipeline.stages.stage import AnyStage, StageInput
-from cems_workbench.pipeline.table import (
-    CandidateTable,
-    Ints,
-    ListArrays,
-    Ranking,
-    gathered_lists,
-    several_lists,
-)
+from cems_workbench.pipeline.table import CandidateTable, Ints, ListArrays, Ranking, gathered_lists, several_lists
 
 
 @dataclass(frozen=True, eq=False)

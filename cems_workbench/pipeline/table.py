@@ -425,11 +425,9 @@ class GivenRanking(Ranking):
 
 
 def memoized(memo: dict[Hashable, Any], what: str, key: Hashable, make: Callable[[], Made], slots: int = 4) -> Made:
-    """The result of `make`, cached per `key` with the arrays it was made from.
-
-    A key has one slot that it shares with others; the last one stays. So memory is bounded, and threads need no lock: a slot
-    is one tuple that is read and replaced as a whole.
-    """
+    """The result of `make`, cached per `key` with the arrays it was made from. A key has one slot that it shares with
+    others; the last one stays. So memory is bounded, and threads need no lock: a slot is one tuple that is read and
+    replaced as a whole."""
     slot = (what, hash(key) % slots)
     found = memo.get(slot)
     if found is None or found[0] != key:
@@ -441,10 +439,8 @@ def memoized(memo: dict[Hashable, Any], what: str, key: Hashable, make: Callable
 def word_overlaps(
     text: Callable[[int, int], str], counts: Sequence[int], width: int, word: re.Pattern[str]
 ) -> Callable[[int, int], Floats]:
-    """q, c -> (C) Jaccard overlap of the `word`s of every candidate's text with those of candidate c's; `counts` (Q) candidates.
-
-    A text is read for words once, whichever queries found it; words are numbered in order of occurrence.
-    """
+    """q, c -> (C) Jaccard overlap of the `word`s of every candidate's text with those of candidate c's; `counts` (Q)
+    candidates. A text is read for words once, whichever queries found it; words are numbered in order of occurrence."""
     numbers: dict[str, int] = {}
     fresh = count()  # not the size of the dict, which two threads could read at once
     words_of: dict[str, Ints] = {}
@@ -508,11 +504,7 @@ def _places_of(each: Sequence[Places]) -> Places:
         np.concatenate([getattr(one, name) for one in each]) for name in ("position", "dense", "raw")
     )
     return Places(
-        position,
-        dense,
-        raw,
-        None if whole[0] else np.concatenate(chunks),
-        None if whole[1] else np.concatenate(ranks),
+        position, dense, raw, None if whole[0] else np.concatenate(chunks), None if whole[1] else np.concatenate(ranks)
     )
 
 
@@ -531,10 +523,8 @@ def _as_gathered(places: Places) -> ListArrays:
 
 
 def ranked(score: Floats, alive: Bools, ties: Callable[[], Floats | Ints] | None = None) -> Ranking:
-    """Rank the living by descending score; equal scores by `ties`, smaller first, else by candidate index, the order of memory ids.
-
-    With `ties` the ranking is marked as stable: ranking it again keeps the order of equal scores.
-    """
+    """Rank the living by descending score; equal scores by `ties`, smaller first, else by candidate index, the order of
+    memory ids. With `ties` the ranking is marked as stable: ranking it again keeps the order of equal scores."""
     if ties is None:
         return Ranking(alive, score, lambda: -score)
     return Ranking(alive, score, lambda: _places_by(-score, ties()), stable=True)

@@ -261,11 +261,9 @@ def correct(
     lexicon: Set[str] | None = None,
     language: str = ENGLISH,
 ) -> CorrectedQuery:
-    """The query with its typos corrected; unchanged if `config.enabled` is off or there are none.
-
-    `learned` may hold refused pairs: they are never made. `lexicon` has the technical terms; None means the shipped ones.
-    Correcting the result again changes nothing.
-    """
+    """The query with its typos corrected; unchanged if `config.enabled` is off or there are none. `learned` may hold
+    refused pairs: they are never made. `lexicon` has the technical terms; None means the shipped ones. Correcting the
+    result again changes nothing."""
     if not config.enabled:
         return CorrectedQuery(query)
     speller = _Speller(
@@ -426,15 +424,10 @@ def replaced(query: str, dictionary: Mapping[str, str]) -> list[str]:
 
 
 def feedback_words(
-    query: str,
-    hits: Sequence[tuple[Memory, float]],
-    language: str = ENGLISH,
-    text_rule: TextRule = DEFAULT_TEXT_RULE,
+    query: str, hits: Sequence[tuple[Memory, float]], language: str = ENGLISH, text_rule: TextRule = DEFAULT_TEXT_RULE
 ) -> list[str]:
-    """The words with the largest p(w | R) that the query lacks, at most `FEEDBACK_WORDS`, ties by word.
-
-    Words are compared by their stem and shown in the form they have most often; stopwords and bare numbers are left out.
-    """
+    """The words with the largest p(w | R) that the query lacks, at most `FEEDBACK_WORDS`, ties by word. Words are
+    compared by their stem and shown in the form they have most often; stopwords and bare numbers are left out."""
     total = sum(score for _, score in hits)
     if total <= 0:
         return []

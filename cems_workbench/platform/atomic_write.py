@@ -15,10 +15,8 @@ from cems_workbench.errors import InputError
 
 @contextmanager
 def write_atomically(path: Path, directory: bool = False) -> Iterator[Path]:
-    """An empty temporary file or directory that is renamed to `path` when the block ends. Raises OSError.
-
-    A symbolic link is followed. A pipe or a device is written to directly.
-    """
+    """An empty temporary file or directory that is renamed to `path` when the block ends. Raises OSError. A symbolic
+    link is followed. A pipe or a device is written to directly."""
     # A rename would replace the pipe or device by a file.
     if path.exists() and not path.is_file() and not path.is_dir():
         yield path

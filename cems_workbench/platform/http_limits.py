@@ -124,10 +124,8 @@ def chroma_client(
     timeout_s: float | None = None,
     **where: str,
 ) -> Client:
-    """`chromadb.HttpClient` without telemetry; `where` may name tenant and database, `timeout_s` defaults to RESPONSE_TIMEOUT_S.
-
-    Raises what Chroma and httpx raise, and ResponseError, also for a server that is too old.
-    """
+    """`chromadb.HttpClient` without telemetry; `where` may name tenant and database, `timeout_s` defaults to
+    RESPONSE_TIMEOUT_S. Raises what Chroma and httpx raise, and ResponseError, also for a server that is too old."""
     import chromadb
     import httpx
     from chromadb.config import Settings

@@ -81,11 +81,8 @@ class SharedLock:
 
     @contextmanager
     def acquire(self, timeout_s: float | None = None) -> Iterator[None]:
-        """Hold the lock inside the block; may be nested.
-
-        Raises StoreLockedError if another process does not release it within `timeout_s` (default ACQUIRE_TIMEOUT_S), and what
-        `on_acquire` raises.
-        """
+        """Hold the lock inside the block; may be nested. Raises StoreLockedError if another process does not release it
+        within `timeout_s` (default ACQUIRE_TIMEOUT_S), and what `on_acquire` raises."""
         thread = threading.get_ident()
         self._enter(thread, ACQUIRE_TIMEOUT_S if timeout_s is None else timeout_s)
         try:

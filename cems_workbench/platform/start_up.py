@@ -67,11 +67,9 @@ def freeze() -> None:
 
 @cache
 def watch() -> None:
-    """Freeze the survivors of each long full collection for REFREEZE_EVERY_S.
-
-    Imports and large evidence then do not slow later page runs. Cyclic garbage among the frozen objects, such as closed
-    sessions, is freed after that interval.
-    """
+    """Freeze the survivors of each long full collection for REFREEZE_EVERY_S. Imports and large evidence then do not
+    slow later page runs. Cyclic garbage among the frozen objects, such as closed sessions, is freed after that
+    interval."""
     gc.callbacks.append(_FreezeLongLived())
     _unfreeze_at_exit()
 

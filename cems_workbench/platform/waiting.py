@@ -16,10 +16,9 @@ T = TypeVar("T")
 
 
 def run_in_thread(function: Callable[[], T]) -> Future[T]:
-    """Start `function` in a daemon thread; `.result(seconds)` returns or raises what it does, or raises TimeoutError.
-
-    A call that timed out continues in the background and, unlike a thread of a pool, does not delay the exit of the process.
-    """
+    """Start `function` in a daemon thread; `.result(seconds)` returns or raises what it does, or raises TimeoutError. A
+    call that timed out continues in the background and, unlike a thread of a pool, does not delay the exit of the
+    process."""
     future: Future[T] = Future()
 
     def run() -> None:

@@ -76,11 +76,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """Hits, best first, and how many rows matched.
-
-    With `cut: row` the rows are counted up to MOST_COUNTED; `more` says that there are others. If there are none, `missed` is the best hit
-    of all where it was cut away.
-    """
+    """Hits, best first, and how many rows matched. With `cut: row` the rows are counted up to MOST_COUNTED; `more` says
+    that there are others. If there are none, `missed` is the best hit of all where it was cut away."""
 
     hits: ChunkHits
     rows: int

@@ -19,14 +19,7 @@ from cems_workbench.pipeline.text_pieces import OF_TEXT, PIECES
 from cems_workbench.store.search.entries import ChunkHits
 from cems_workbench.store.search.tokenizer import query_words, stop_list
 from cems_workbench.store.text_rule import searched_text
-from workbench_engines.lucene_index import (
-    Clause,
-    LuceneIndex,
-    LuceneRow,
-    lucene_query,
-    read_query,
-    standard_words,
-)
+from workbench_engines.lucene_index import Clause, LuceneIndex, LuceneRow, lucene_query, read_query, standard_words
 
 
 def clauses_of(text: str, section: LuceneList) -> tuple[list[Clause], str, int]:

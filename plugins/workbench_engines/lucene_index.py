@@ -236,10 +236,8 @@ class LuceneIndex:
         max_clauses: int | None = MAX_CLAUSES,
         boosts: Sequence[float] | None = None,
     ) -> tuple[Floats32, NDArray[np.bool_]]:
-        """(R) the score of each row, and which rows match; `boosts` are those of the properties, 1 if None.
-
-        Raises LuceneQueryError past `max_clauses` clauses.
-        """
+        """(R) the score of each row, and which rows match; `boosts` are those of the properties, 1 if None. Raises
+        LuceneQueryError past `max_clauses` clauses."""
         of_property = [1.0] * len(self._properties) if boosts is None else boosts
         total = np.zeros(len(self._rows), np.float64)
         found = np.zeros(len(self._rows), bool)
@@ -344,10 +342,8 @@ def _merged(
 
 def best_first(scores: Floats32, limit: int, equal: Equal) -> NDArray[np.intp]:
     """Places of the `limit` largest scores in descending order; equal ones by place, or as a binary heap leaves them.
-
-    The heap, largest on top, takes the scores one by one: a new one rises from the end past smaller ones. To remove the top the last one
-    takes its place and sinks below larger ones.
-    """
+    The heap, largest on top, takes the scores one by one: a new one rises from the end past smaller ones. To remove the
+    top the last one takes its place and sinks below larger ones."""
     order = np.argsort(-scores, kind="stable")
     if equal == "insertion" or len(np.unique(head := scores[order[: limit + 1]])) == len(head):
         return order[:limit]

@@ -226,12 +226,7 @@ def search(request: EngineRequest) -> EngineAnswer:
     section = request.config.lists.sparse
     left_out, absent = _stop_words(request, section.stop_words)
     analysis = SparseAnalysis(
-        section.tokens,
-        section.stems,
-        left_out,
-        section.min_token_length,
-        section.max_token_length,
-        section.keep_ing,
+        section.tokens, section.stems, left_out, section.min_token_length, section.max_token_length, section.keep_ing
     )
     lemmas, warnings = _lemmas(section)
     warnings += absent

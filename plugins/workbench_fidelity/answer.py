@@ -64,10 +64,8 @@ def same_up_to_ties(
     our_scores: Mapping[str, float],
     tolerance: float,
 ) -> bool:
-    """Is ours the recorded order, if results with equal scores may be exchanged?
-
-    `scores` are those of the recorded results, `before_cut` and `our_scores` those of memories before the last cut, recorded and ours.
-    """
+    """Is ours the recorded order, if results with equal scores may be exchanged? `scores` are those of the recorded
+    results, `before_cut` and `our_scores` those of memories before the last cut, recorded and ours."""
     missing = [key for key in recorded if key not in set(ours)]
     extra = [key for key in ours if key not in set(recorded)]
     known = dict(scores) | dict(before_cut)
@@ -97,10 +95,8 @@ class Divergence:
 
 
 def first_divergence(trace: Trace, recorded: Sequence[str], ours: Sequence[str] | None = None) -> Divergence | None:
-    """The first stage after which the recorded results can no longer be reproduced; None if they are.
-
-    `ours` are our results cut to the recorded length; by default all results of the trace.
-    """
+    """The first stage after which the recorded results can no longer be reproduced; None if they are. `ours` are our
+    results cut to the recorded length; by default all results of the trace."""
     results = list(trace.ranks if ours is None else ours)
     if list(recorded) == results:
         return None
@@ -175,10 +171,8 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class StageSimilarity:
-    """Similarity of the order of a list or stage to production's; `shared` of production's memories are in it.
-
-    `tau` is over those, None with fewer than two.
-    """
+    """Similarity of the order of a list or stage to production's; `shared` of production's memories are in it. `tau` is
+    over those, None with fewer than two."""
 
     name: str
     stage: bool

@@ -24,9 +24,7 @@ from cems_workbench.cli.options import (
     progress_bar,
     settings_for,
 )
-from cems_workbench.cli.options import (
-    queries_of as queries_of,
-)
+from cems_workbench.cli.options import queries_of as queries_of
 from cems_workbench.cli.terminal import put_json, repeated, say, say_next, unused, words_of
 from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
@@ -80,10 +78,8 @@ def fidelity_command(
     order: str = "departing",
     as_json: JsonOption = False,
 ) -> None:
-    """Compare a config's results with a real system's.
-
-    Reports the share of queries with the same order, set and first result, the overlap, and the difference of scores.
-    """
+    """Compare a config's results with a real system's. Reports the share of queries with the same order, set and first
+    result, the overlap, and the difference of scores."""
     from cems_workbench.config import dump_config, preset_names
     from cems_workbench.evaluation.assertions import asserted_json
     from workbench_fidelity.fidelity import (

@@ -77,10 +77,8 @@ DEPTH = 10
 
 @dataclass(frozen=True, slots=True)
 class Explanation(Generic[NearT]):
-    """Changed parameters, or a whole preset, and the agreement that results.
-
-    `gathers`: the preset also needs other evidence, so that only its replay parameters are tested here.
-    """
+    """Changed parameters, or a whole preset, and the agreement that results. `gathers`: the preset also needs other
+    evidence, so that only its replay parameters are tested here."""
 
     changes: tuple[tuple[str, Any, Any], ...]
     agreement: NearT
@@ -120,10 +118,8 @@ class SetAgreement:
 
 
 class SetReplays(Trials[SetAgreement]):
-    """Our results under many configs, for the evidence of a set and production's answer to each query; replayed as one batch.
-
-    `limits`: lengths to cut our results to, None for uncut ones.
-    """
+    """Our results under many configs, for the evidence of a set and production's answer to each query; replayed as one
+    batch. `limits`: lengths to cut our results to, None for uncut ones."""
 
     def __init__(
         self, production: Sequence[Sequence[str]], evidences: Sequence[Evidence], limits: Sequence[int | None]

@@ -66,15 +66,7 @@ from workbench_fidelity.lists import (
     with_map,
     without_words,
 )
-from workbench_fidelity.measures import (
-    DEPTH,
-    EXACT_PRECISION,
-    Cause,
-    Lists,
-    QueryFidelity,
-    SetFidelity,
-    cause_of,
-)
+from workbench_fidelity.measures import DEPTH, EXACT_PRECISION, Cause, Lists, QueryFidelity, SetFidelity, cause_of
 from workbench_fidelity.recordings import read_recording
 
 STORED_FORM = "query set"
@@ -114,10 +106,8 @@ class FidelitySetting:
 
     @property
     def searched(self) -> PipelineConfig:
-        """The config that is gathered and replayed: without the judge, which is slow and changes no result.
-
-        A recording that says which queries were conversational leaves nothing to detect.
-        """
+        """The config that is gathered and replayed: without the judge, which is slow and changes no result. A recording
+        that says which queries were conversational leaves nothing to detect."""
         changes = with_map(self.config, self.list_map) if self.which_lists == "recorded" else {}
         if not self.own_searches and any(answer.by_vector_alone is not None for answer in self.recording.answers):
             changes["query.conversational.enabled"] = False
@@ -145,9 +135,7 @@ class FidelitySetting:
 @dataclass(frozen=True, slots=True)
 class Difference:
     """A query that differs: where its trace parts from the recorded order, and the cause as far as it can be shown.
-
-    `parting` is None where the order is the same and a score is not.
-    """
+    `parting` is None where the order is the same and a score is not."""
 
     query: QueryFidelity
     parting: Divergence | None
@@ -383,10 +371,8 @@ def traced_recording(traced: EvidenceSet, name: str) -> Recording:
 
 
 def kept_recording(store: Store, name: str) -> Recording:
-    """The answers that the store keeps for a query set, the failing ones first; of external traces the recorded results and lists.
-
-    Raises StoreError for an unknown set, InputError for one without any.
-    """
+    """The answers that the store keeps for a query set, the failing ones first; of external traces the recorded results
+    and lists. Raises StoreError for an unknown set, InputError for one without any."""
     store.query_sets.get(name)
     traced = read_traced(store, name)
     if traced is not None:
@@ -400,11 +386,9 @@ def kept_recording(store: Store, name: str) -> Recording:
 
 
 def ask_server(address: str, queries: Sequence[Query], progress: Progress = silent) -> Recording:
-    """The present answers of a server, such as one of CEMS, to these queries. Failed queries are among the recording's errors.
-
-    Raises InputError for an address of another system or without a key, SourceError if the server is unavailable, and what `progress`
-    raises.
-    """
+    """The present answers of a server, such as one of CEMS, to these queries. Failed queries are among the recording's
+    errors. Raises InputError for an address of another system or without a key, SourceError if the server is
+    unavailable, and what `progress` raises."""
     place = parse(address)
     ask = SOURCE_KINDS[place.kind].ask
     if ask is None:
@@ -425,11 +409,9 @@ def setting_for(
     tolerance: float | None = None,
     depth: int = DEPTH,
 ) -> FidelitySetting:
-    """The config for a recording: with the recording's settings and token budget, unless it stays `as_chosen`.
-
-    The limit that the recording states was an argument of each search: it is used, unless the config is to keep its own (`own_limit`).
-    `chosen_lists` names our list for a recorded one. Raises InputError as `list_map` does.
-    """
+    """The config for a recording: with the recording's settings and token budget, unless it stays `as_chosen`. The
+    limit that the recording states was an argument of each search: it is used, unless the config is to keep its own
+    (`own_limit`). `chosen_lists` names our list for a recorded one. Raises InputError as `list_map` does."""
     title = name or f"{Path(recording.name).stem}, {config.name}"
     warnings = list(recording.doubts)
     scores = [one.score for answer in recording.answers for one in answer.returned if one.score is not None]
@@ -482,11 +464,9 @@ def asked_queries(
     query: str | None = None,
     setting: FidelitySetting | None = None,
 ) -> tuple[Query, ...]:
-    """The query of each answer: from the recording, else the query of the store with the answer's qid.
-
-    `query` is the text for a single answer without one. With a setting, what the recording says was searched is taken as given, unless the
-    setting has `own_searches`. Raises InputError for an answer whose query is unknown.
-    """
+    """The query of each answer: from the recording, else the query of the store with the answer's qid. `query` is the
+    text for a single answer without one. With a setting, what the recording says was searched is taken as given, unless
+    the setting has `own_searches`. Raises InputError for an answer whose query is unknown."""
     found = []
     for answer in recording.answers:
         single = len(recording.answers) == 1
@@ -596,10 +576,8 @@ def compared(
     progress: Progress = silent,
     lists: Mapping[str, Lists] | None = None,
 ) -> MeasuredFidelity:
-    """Compare the recording with the replay of its evidence, all queries as one batch.
-
-    Raises what scoring raises, for memories that only the recorded lists bring to a reranker.
-    """
+    """Compare the recording with the replay of its evidence, all queries as one batch. Raises what scoring raises, for
+    memories that only the recorded lists bring to a reranker."""
     searched = setting.searched
     answers = {answer.qid: answer for answer in setting.recording.answers}
     gathered = [query for query in queries if query.qid in evidence.evidences]
@@ -657,10 +635,8 @@ DEFAULT_ROWS = 5
 
 
 def _user_filter(row: QueryFidelity, evidence: Evidence, resources: Resources) -> Cause | None:
-    """The cause where a source filters by user after its search: it is asked for as many results as were recorded, and by default.
-
-    None if it does not, cannot be asked, or has other results than the recorded ones.
-    """
+    """The cause where a source filters by user after its search: it is asked for as many results as were recorded, and
+    by default. None if it does not, cannot be asked, or has other results than the recorded ones."""
     engine = resources.engine()
     if engine is None or not set(row.recorded) < set(row.ours):
         return None
@@ -739,10 +715,8 @@ def _lists_by_source(setting: FidelitySetting, answer: RecordedAnswer) -> Lists:
 
 
 def lexical_lists(recordings: Sequence[Recording]) -> dict[str, Lists]:
-    """The lexical list of each query text in any of the recordings: it depends on memories and query text only.
-
-    So recordings of one system under several settings share the lists of the one that has them.
-    """
+    """The lexical list of each query text in any of the recordings: it depends on memories and query text only. So
+    recordings of one system under several settings share the lists of the one that has them."""
     found: dict[str, Lists] = {}
     for recording in recordings:
         if recording.system is not None and not recording.system.startswith("CEMS"):
@@ -787,18 +761,11 @@ def explained(
 
 @contextmanager
 def store_of_folder(
-    folder: Path,
-    settings: Settings,
-    progress: Progress = silent,
-    chunk_rule: str = CHUNK_RULE,
-    *,
-    title: bool = True,
+    folder: Path, settings: Settings, progress: Progress = silent, chunk_rule: str = CHUNK_RULE, *, title: bool = True
 ) -> Iterator[tuple[Resources, Mapping[str, Query]]]:
-    """A temporary store with the memories and relations of a folder, cut by a chunking rule, with their `title` before the content or
-    without, and the folder's queries by qid.
-
-    The store is deleted afterwards. Raises InputError for a folder without memories, and for the first invalid row.
-    """
+    """A temporary store with the memories and relations of a folder, cut by a chunking rule, with their `title` before
+    the content or without, and the folder's queries by qid. The store is deleted afterwards. Raises InputError for a
+    folder without memories, and for the first invalid row."""
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; --data names one with memories, relations and queries")
     inputs = formats.read_path(folder)

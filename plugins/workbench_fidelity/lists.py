@@ -56,9 +56,8 @@ DATED = frozenset(source.name for source in LIST_SOURCES if not source.finds)
 @dataclass(frozen=True, slots=True)
 class ListMap:
     """By the name of a recorded list the source of ours that it stands for, and lines about those that stand for none.
-
-    `normalised` are sources whose recorded scores are normalised already, `unscored` recorded lists of which only the order is known.
-    """
+    `normalised` are sources whose recorded scores are normalised already, `unscored` recorded lists of which only the
+    order is known."""
 
     sources: Mapping[str, str]
     normalised: frozenset[str] = frozenset()
@@ -74,10 +73,8 @@ NO_LISTS = ListMap({})
 
 
 def list_map(recording: Recording, config: PipelineConfig, chosen: Mapping[str, str] | None = None) -> ListMap:
-    """Which recorded list stands for which of ours under a config; `chosen` names the source of a recorded list.
-
-    Raises InputError for a chosen list that the recording does not have, or a source that does not exist.
-    """
+    """Which recorded list stands for which of ours under a config; `chosen` names the source of a recorded list. Raises
+    InputError for a chosen list that the recording does not have, or a source that does not exist."""
     names = list(dict.fromkeys(name for answer in recording.answers for name in answer.lists))
     given = dict(chosen or {})
     for name, source in given.items():
@@ -143,11 +140,9 @@ def with_lists(
     config: PipelineConfig,
     resources: Resources,
 ) -> Evidence:
-    """The evidence of an answer's query with the recorded lists, or the recorded order of equal scores; the same object for `own`.
-
-    The memories of the lists are read from the store, and lists by date and count are made again from what was found. Rows that are no
-    memory of the store are left out.
-    """
+    """The evidence of an answer's query with the recorded lists, or the recorded order of equal scores; the same object
+    for `own`. The memories of the lists are read from the store, and lists by date and count are made again from what
+    was found. Rows that are no memory of the store are left out."""
     if which == "own" or not mapping.sources:
         return evidence
     if which == "ties":

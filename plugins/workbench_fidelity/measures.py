@@ -349,10 +349,8 @@ class _Tie:
 
 
 def _other_order(query: QueryFidelity, trace: Trace, lists: Lists) -> Cause | None:
-    """A tie that gives the recorded answer in another order, alone or after other ties that bring it nearer; None without one.
-
-    Where the recorded lists say how its ties were settled, that was tried already.
-    """
+    """A tie that gives the recorded answer in another order, alone or after other ties that bring it nearer; None
+    without one. Where the recorded lists say how its ties were settled, that was tried already."""
     if query.overlap < CLOSE_OVERLAP or any(name in lists for name in WORDS):
         return None
     evidence, best, tried, moved = trace.evidence, _nearness(query, query.ours, query.our_scores), 0, True

@@ -224,9 +224,7 @@ def lists_for(recording: Recording) -> WhichLists:
 
 def halves(recording: Recording) -> tuple[frozenset[str], frozenset[str]]:
     """The qids that are searched with, and those that are held out: every second query text in the order of a digest.
-
-    With fewer than FEWEST_QUERIES texts, none is held out.
-    """
+    With fewer than FEWEST_QUERIES texts, none is held out."""
     text_of = {answer.qid: answer.query or answer.qid for answer in recording.answers}
     texts = sorted(set(text_of.values()), key=_digest)
     held = set(texts[1::2]) if len(texts) >= FEWEST_QUERIES else set()
@@ -347,10 +345,8 @@ class _Search:
     def screened(
         self, starts: Sequence[_Start], queries: int, left_out: dict[str, str], most_scores: int = 0
     ) -> list[_Start]:
-        """The starts that can be measured, nearest first, on the first so many queries of the searched half.
-
-        With a reranker they are measured on fewer, if it would read more than its share of `most_scores` results.
-        """
+        """The starts that can be measured, nearest first, on the first so many queries of the searched half. With a
+        reranker they are measured on fewer, if it would read more than its share of `most_scores` results."""
         able = []
         share = most_scores // max(sum(start.reranks for start in starts), 1)
         for i, start in enumerate(starts):

@@ -325,10 +325,8 @@ QUERIES: list[Column[Difference]] = [
 def _on_request(
     slot: str, key: str, button: tuple[str, str, str, str], work: Callable[[Progress], Value], note: str = ""
 ) -> Value | None:
-    """What `work` found for this key, kept in the session; else a button that starts it, with progress and Cancel, and None.
-
-    `button` is its key, label and icon, and what is kept when it is cancelled.
-    """
+    """What `work` found for this key, kept in the session; else a button that starts it, with progress and Cancel, and
+    None. `button` is its key, label and icon, and what is kept when it is cancelled."""
     name, label, icon, cancel = button
     cached: tuple[str, Value] | None = st.session_state.get(slot)
     if cached is None or cached[0] != key:

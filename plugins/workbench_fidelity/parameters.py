@@ -233,9 +233,7 @@ class NearReplays(Trials[NearAgreement]):
 @dataclass(frozen=True)
 class NearestParameters:
     """The changed parameters, (path, value of the start, value), and what they reach from the start's agreement.
-
-    `stopped` says why no more was tried, `headroom` how much nearer anything could come.
-    """
+    `stopped` says why no more was tried, `headroom` how much nearer anything could come."""
 
     changes: tuple[tuple[str, Any, Any], ...]
     start: NearAgreement
@@ -254,11 +252,9 @@ def nearest_parameters(
     progress: Progress = silent,
     label: str = "trying parameters",
 ) -> NearestParameters:
-    """The parameters that bring a config closest; `fixed` are paths that stay as they are.
-
-    `most_configs` bounds the configs replayed by this call, `most_changes` the changed parameters beside those of a part. Raises what
-    `progress` raises.
-    """
+    """The parameters that bring a config closest; `fixed` are paths that stay as they are. `most_configs` bounds the
+    configs replayed by this call, `most_changes` the changed parameters beside those of a part. Raises what `progress`
+    raises."""
     first = replays.count
     start = replays.agreement(config)
     tuned, now, steps = config, start, 1

@@ -134,9 +134,7 @@ def promise_command(
     as_json: JsonOption = False,
 ) -> None:
     """Compare the gain that a tuned config predicts with that of the system, recorded before and after it was set.
-
-    Exits with 1 if they differ by more than 0.001.
-    """
+    Exits with 1 if they differ by more than 0.001."""
     from cems_workbench.config.forms.targets import base, system_behind
     from cems_workbench.evaluation.grades import agreed_grades
     from cems_workbench.evaluation.metrics import parse_measure

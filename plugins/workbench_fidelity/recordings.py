@@ -27,16 +27,7 @@ from cems_workbench.formats.base.csv_table import records
 from cems_workbench.formats.base.fields import finite
 from cems_workbench.formats.base.files import parse_json, read_whole, type_name
 from cems_workbench.formats.logs import distinct, with_one_sign
-from cems_workbench.formats.responses import (
-    IDS,
-    LISTS,
-    SEARCH,
-    answers_in,
-    items_of,
-    oriented,
-    rows_of_answer,
-    unique,
-)
+from cems_workbench.formats.responses import IDS, LISTS, SEARCH, answers_in, items_of, oriented, rows_of_answer, unique
 from cems_workbench.records import RankedIds, RecordedAnswer, Recording, Returned, RowError
 from workbench_fidelity.runs import run_of
 
@@ -221,10 +212,8 @@ def _recording(document: Mapping[str, Any], source: str) -> Recording:
 
 
 def _settings(document: Mapping[str, Any], source: str) -> tuple[dict[str, str], dict[str, str], tuple[str, ...]]:
-    """Settings of CEMS, settings of another system, and a line for each value of CEMS's that is no setting.
-
-    The file is another system's if it has an `engine` and no `cems`: its settings have no meaning as variables of CEMS.
-    """
+    """Settings of CEMS, settings of another system, and a line for each value of CEMS's that is no setting. The file is
+    another system's if it has an `engine` and no `cems`: its settings have no meaning as variables of CEMS."""
     said = {} if document.get("config") is None else document["config"]
     if not isinstance(said, dict):
         raise InputError(f"{source}: config: must be an object of settings, found {_found(said)}")
@@ -352,10 +341,8 @@ def _lists_of_parts(returned: Sequence[Returned]) -> dict[str, tuple[RankedIds, 
 
 
 def _lists(value: Any, n: int, source: str, errors: list[RowError]) -> dict[str, tuple[RankedIds, ...]]:
-    """The system's own lists by name, one a query variant; rows that cannot be read are left out, and said.
-
-    A list is rows, or a list of lists, one a variant; `name1`, `name2` are those of the variants too, where both are there.
-    """
+    """The system's own lists by name, one a query variant; rows that cannot be read are left out, and said. A list is
+    rows, or a list of lists, one a variant; `name1`, `name2` are those of the variants too, where both are there."""
     if value is None:
         return {}
     if not isinstance(value, dict):

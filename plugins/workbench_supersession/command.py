@@ -36,11 +36,9 @@ def supersessions_command(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Propose which memories supersede earlier ones, or save decisions on proposals.
-
-    Nothing changes until a proposal is accepted, here or on the Label page. An accepted one becomes a relation `supersedes` under the
-    reviewer's name. `--script` takes the accepted ones into the system that the memories are from.
-    """
+    """Propose which memories supersede earlier ones, or save decisions on proposals. Nothing changes until a proposal
+    is accepted, here or on the Label page. An accepted one becomes a relation `supersedes` under the reviewer's name.
+    `--script` takes the accepted ones into the system that the memories are from."""
     with filled_resources(store) as resources:
         resources.store.supersessions.apply()
         if script is not None:

@@ -21,10 +21,8 @@ CONTRADICTION = "contradiction"
 
 
 class ContradictionScorer:
-    """Scores pairs of texts; the weights load on first use.
-
-    Raises ModelError if `asked`, a path or hub id, is neither a folder nor in the local cache nor on a reachable hub.
-    """
+    """Scores pairs of texts; the weights load on first use. Raises ModelError if `asked`, a path or hub id, is neither
+    a folder nor in the local cache nor on a reachable hub."""
 
     batch = 32
 

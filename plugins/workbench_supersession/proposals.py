@@ -53,10 +53,8 @@ CONTRADICTION_WEIGHT = 4.0
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SupersessionReport(Result):
-    """The best proposals, best first, and what they were chosen from.
-
-    `total` pairs reach the minimum, of `compared` pairs among `memories` memories. `left_out` says what is not among them, a line each.
-    """
+    """The best proposals, best first, and what they were chosen from. `total` pairs reach the minimum, of `compared`
+    pairs among `memories` memories. `left_out` says what is not among them, a line each."""
 
     edges: tuple[ProposedEdge, ...]
     total: int

@@ -21,10 +21,9 @@ _TEXT_CHARS = 80
 
 
 def script_of(store: Store, notes: Path | None = None) -> tuple[str, int]:
-    """The script for the accepted pairs whose older memory is of one live source, or of the folder `notes`, and how many it retires.
-
-    Raises InputError if there is no such pair, if they are of several sources, or if nothing can be retired in their source.
-    """
+    """The script for the accepted pairs whose older memory is of one live source, or of the folder `notes`, and how
+    many it retires. Raises InputError if there is no such pair, if they are of several sources, or if nothing can be
+    retired in their source."""
     pairs = [one for one in store.supersessions.standing() if one.verdict == "accepted"]
     known = store.memories.read([key for one in pairs for key in (one.older, one.newer)])
     of = store.sources.addresses([one.older for one in pairs])

@@ -46,10 +46,8 @@ def write_proposals(proposals: SupersessionReport, path: Path) -> None:
 
 
 def decide_from_file(store: Store, path: Path, author: str, progress: Progress = silent) -> DecidedRows:
-    """Save the verdicts of a file under a name, a row at a time: an unusable row costs only itself.
-
-    Raises InputError for a file that cannot be read or lacks the columns newer, older and verdict, or a person without a name.
-    """
+    """Save the verdicts of a file under a name, a row at a time: an unusable row costs only itself. Raises InputError
+    for a file that cannot be read or lacks the columns newer, older and verdict, or a person without a name."""
     errors: list[RowError] = []
     table = open_table(path, COLUMNS[:3], COLUMNS[3:])
     accepted = rejected = 0

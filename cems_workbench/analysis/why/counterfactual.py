@@ -53,11 +53,9 @@ LOWER_LIMITS = THRESHOLDS | {"filter.min_score"}
 
 
 def searched_specs() -> list[FieldSpec]:
-    """The parameters that a search can vary: numbers, switches and choices that only replay reads.
-
-    Depths (growth) are among them: lowering one is a replay, and so is raising it to what was gathered. The judge never changes the
-    ranking.
-    """
+    """The parameters that a search can vary: numbers, switches and choices that only replay reads. Depths (growth) are
+    among them: lowering one is a replay, and so is raising it to what was gathered. The judge never changes the
+    ranking."""
     return [
         spec
         for spec in field_specs()
@@ -186,10 +184,8 @@ def at_ends(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[Pip
 
 
 def replay_walks(trials: Trials, config: PipelineConfig, specs: Sequence[FieldSpec], whole: bool = False) -> None:
-    """Replay what `nearest_value` asks of these parameters, those of all at once: a few steps of each walk at a time, then bisections.
-
-    With `whole` every step of the walks and no bisection.
-    """
+    """Replay what `nearest_value` asks of these parameters, those of all at once: a few steps of each walk at a time,
+    then bisections. With `whole` every step of the walks and no bisection."""
     trials.replay([config, *(one for spec in specs for one in at_ends(trials, config, spec))])
     walked = [(spec, walk) for spec in specs for walk in acting_walks(trials, config, spec)]
     found: list[tuple[FieldSpec, Any, Any]] = []
@@ -313,10 +309,8 @@ def _solved(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[Cha
 
 
 def _answering(trials: Trials, config: PipelineConfig, specs: Sequence[FieldSpec]) -> list[Change]:
-    """Refusing thresholds of abstain, each lowered to the value of its signal: exactly the largest that answers.
-
-    Empty if that does not succeed.
-    """
+    """Refusing thresholds of abstain, each lowered to the value of its signal: exactly the largest that answers. Empty
+    if that does not succeed."""
     deciding = {f"abstain.{one.name}": one for one in trials.stages(config).of(ABSTAIN).fields(0).deciding}
     if not all(spec.path in deciding for spec in specs):
         return []
@@ -357,10 +351,8 @@ def _found(trials: Trials, config: PipelineConfig, spec: FieldSpec, point: Break
 
 
 def round_values(spec: FieldSpec, point: Breakpoint) -> list[float]:
-    """The next step of the slider past the breakpoint, then of finer and finer ones; inside the slider, so never its end.
-
-    The ends of a slider are special: a list of weight 0 has no influence.
-    """
+    """The next step of the slider past the breakpoint, then of finer and finer ones; inside the slider, so never its
+    end. The ends of a slider are special: a list of weight 0 has no influence."""
     if not spec.step or spec.type is not float:
         return []
     low, high = spec.slider
@@ -511,9 +503,8 @@ def supersession_counterfactuals(
     trials: Trials, config: PipelineConfig, known: Sequence[Counterfactual] = ()
 ) -> list[Counterfactual]:
     """One counterfactual per further mode of supersession that succeeds and puts the memory above what it supersedes.
-
-    Of a choice `nearest_value` names one value; but the modes are equally near, and do different things. The `known` ones are left out.
-    """
+    Of a choice `nearest_value` names one value; but the modes are equally near, and do different things. The `known`
+    ones are left out."""
     if trials.stale_above(config) is None:
         return []
     spec = field_spec("supersession.mode")
@@ -527,10 +518,8 @@ def supersession_counterfactuals(
 
 
 def ordered(found: Iterable[Counterfactual]) -> list[Counterfactual]:
-    """The order on pages and the command line: by gain on the labelled queries, then by least side effects.
-
-    Measured ones come before unmeasured ones, and those with all reranker scores before both.
-    """
+    """The order on pages and the command line: by gain on the labelled queries, then by least side effects. Measured
+    ones come before unmeasured ones, and those with all reranker scores before both."""
     return sorted(
         found,
         key=lambda one: (
@@ -591,10 +580,8 @@ def with_scores(
     config: PipelineConfig,
     score: Callable[[Evidence, PipelineConfig], Evidence],
 ) -> list[Counterfactual]:
-    """The counterfactuals of replay parameters with the missing reranker scores added; those that no longer succeed are dropped.
-
-    `score` returns the evidence with the scores that a config lacks.
-    """
+    """The counterfactuals of replay parameters with the missing reranker scores added; those that no longer succeed are
+    dropped. `score` returns the evidence with the scores that a config lacks."""
     found = list(counterfactuals)
     for _ in range(SCORING_ROUNDS):
         lacking = [one for one in found if one.needs and not one.gathers]

@@ -150,10 +150,8 @@ def first_fix(
     inside: bool = False,
     vector: StoredVector | None = None,
 ) -> FirstFix:
-    """The change to try first of `counterfactuals`; the other arguments are those of `FirstFix`.
-
-    No change of the config comes before a vector that is mended: that vector is wrong for every query.
-    """
+    """The change to try first of `counterfactuals`; the other arguments are those of `FirstFix`. No change of the
+    config comes before a vector that is mended: that vector is wrong for every query."""
     if vector is not None and vector.brings_in:
         return FirstFix(memory_id, k, None, len(counterfactuals), unchecked, above, None, inside, vector)
     ranked = sorted(counterfactuals, key=_preference)

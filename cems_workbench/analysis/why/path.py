@@ -184,10 +184,8 @@ def cause_parameters(trace: Trace, path: MemoryPath, mistakes: Iterable[KnownMis
 
 
 def list_text(trace: Trace, memory_id: str, absent: Mapping[str, str] | None = None) -> str:
-    """ "22nd in vector:0 (0.41), not in lexical:0": the memory's rank in each list that takes part.
-
-    `absent` says, by list, why the memory is not in it.
-    """
+    """ "22nd in vector:0 (0.41), not in lexical:0": the memory's rank in each list that takes part. `absent` says, by
+    list, why the memory is not in it."""
     lists = trace.stage(LISTS)
     return ranks_text(lists.fields, lists.by_id.get(memory_id), absent)
 
@@ -210,11 +208,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class ListEntry:
-    """The memory's rank in an exhaustive search, regardless of depth; rank None: unknown.
-
-    `depth` memories of the list count, and what the first `chunks` chunks hold; None is all. `deeper`: changes of depths, each of which
-    would let the list hold the memory.
-    """
+    """The memory's rank in an exhaustive search, regardless of depth; rank None: unknown. `depth` memories of the list
+    count, and what the first `chunks` chunks hold; None is all. `deeper`: changes of depths, each of which would let
+    the list hold the memory."""
 
     list: str
     rank: int | None

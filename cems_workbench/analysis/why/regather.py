@@ -63,10 +63,8 @@ _COMPUTED = ("vector", "lexical", "ts_rank", "hybrid")
 
 @dataclass(frozen=True, slots=True)
 class ListRank:
-    """A memory in a list: its rank among memories, its score, which of its chunks it is and the place of that among the chunks.
-
-    None if that is unknown.
-    """
+    """A memory in a list: its rank among memories, its score, which of its chunks it is and the place of that among the
+    chunks. None if that is unknown."""
 
     rank: int | None = None
     score: float | None = None
@@ -390,10 +388,8 @@ def gather_counterfactuals(
     tries: Sequence[Counterfactual],
     progress: Progress = silent,
 ) -> tuple[list[Counterfactual], list[Missed]]:
-    """Those of `tries` that succeed, and those that do not.
-
-    The reranker reads the memory; the others only if without them it is among the first k, which they cannot raise.
-    """
+    """Those of `tries` that succeed, and those that do not. The reranker reads the memory; the others only if without
+    them it is among the first k, which they cannot raise."""
     counterfactuals: list[Counterfactual] = []
     missed: list[Missed] = []
     for i, attempt in enumerate(tries):
@@ -471,10 +467,8 @@ def with_a_parameter(
     score: Callable[[Evidence, PipelineConfig], Evidence],
     progress: Progress = silent,
 ) -> list[Counterfactual]:
-    """At most `MAX_COUNTERFACTUALS`, each one of the `PROMISING` nearest gather changes plus one parameter replayed on its evidence.
-
-    A breakpoint holds on that evidence; `score` returns it with the scores that a config lacks.
-    """
+    """At most `MAX_COUNTERFACTUALS`, each one of the `PROMISING` nearest gather changes plus one parameter replayed on
+    its evidence. A breakpoint holds on that evidence; `score` returns it with the scores that a config lacks."""
     counterfactuals = []
     for one, inner in [(near.change, trials.on(near.evidence)) for near in missed[:PROMISING]]:
         after = one.config(config)
@@ -489,10 +483,8 @@ def with_a_parameter(
 
 
 def cause_tries(config: PipelineConfig, causes: Collection[str]) -> Iterator[Counterfactual]:
-    """Of the parameters that made the loss, the other values of choices and switches that only gathering reads.
-
-    No other model is asked: of a backend only "none" is tried.
-    """
+    """Of the parameters that made the loss, the other values of choices and switches that only gathering reads. No
+    other model is asked: of a backend only "none" is tried."""
     for path in sorted(causes):
         for one in _choices(config, field_spec(path)):
             if path.split(".")[0] not in ("rerank", "judge", "expansion") or one.values[path] == "none":
@@ -623,11 +615,9 @@ def _least(counterfactual: Counterfactual, inner: Trials, config: PipelineConfig
 
 
 def own_terms(trials: Trials, resources: Resources) -> list[str]:
-    """The memory's rarest words, as written, nearest in meaning to the query: `MAX_TERMS` of `MAX_RARE_TERMS`.
-
-    A rare word finds the memory and little else; one near to the query is one that a user could have
-    typed. The query's own words are left out, and numbers. Ties fall by the order in the memory.
-    """
+    """The memory's rarest words, as written, nearest in meaning to the query: `MAX_TERMS` of `MAX_RARE_TERMS`. A rare
+    word finds the memory and little else; one near to the query is one that a user could have typed. The query's own
+    words are left out, and numbers. Ties fall by the order in the memory."""
     memory = resources.store.memories.get(trials.memory_id)
     if memory is None:
         return []
@@ -664,10 +654,8 @@ def searched(
     resources: Resources,
     known: Evidence | None,
 ) -> Evidence:
-    """The lists that a counterfactual needs, as of the same moment.
-
-    Scores that `known`, the evidence of the config, has of the same texts are taken from it.
-    """
+    """The lists that a counterfactual needs, as of the same moment. Scores that `known`, the evidence of the config,
+    has of the same texts are taken from it."""
     after = counterfactual.config(config)
     evidence = gather_lists(counterfactual.request(request), with_values(after, NO_LEARNING), resources)
     key = model_key(config.rerank)

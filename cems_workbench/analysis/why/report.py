@@ -167,11 +167,9 @@ def _holds(change: Counterfactual, k: int) -> bool:
 def read_further(
     trials: Trials, config: PipelineConfig, path: MemoryPath, resources: Resources, progress: Progress = silent
 ) -> Trials:
-    """The trials with the reranker's scores of the memory and of all candidates before it.
-
-    Of the memory alone if those are more than `MAX_READ`, or if it is past the depth and would not come in without them either.
-    The same trials where the reranker is off, or failed to read one of them.
-    """
+    """The trials with the reranker's scores of the memory and of all candidates before it. Of the memory alone if those
+    are more than `MAX_READ`, or if it is past the depth and would not come in without them either. The same trials
+    where the reranker is off, or failed to read one of them."""
     if RERANK.is_off(config) or trials.column is None:
         return trials
     before = path.step(FILTER.name)
@@ -191,13 +189,7 @@ def read_further(
         deeper, limits = config, {}
     known, key = trials.evidence, model_key(config.rerank)
     evidence = gather_scores(
-        known,
-        deeper,
-        resources,
-        progress,
-        only="rerank",
-        switched_off=trials.switched_off,
-        also=[trials.memory_id],
+        known, deeper, resources, progress, only="rerank", switched_off=trials.switched_off, also=[trials.memory_id]
     )
     fresh = evidence.model_scores.get(key, {}).keys() - known.model_scores.get(key, {}).keys()
     if not all(evidence.model_scores[key][one].good for one in fresh):
@@ -245,12 +237,9 @@ MAX_CHANGES = 12
 
 @dataclass(frozen=True)
 class Why:
-    """`counterfactuals` begins with the change of `fix`, and then is `ordered`. `nearest` is the change with the memory's best rank if no
-    change succeeds; `replays` were made for the search.
-
-    `mistakes` are those of the config and its stages in this query, and those of its set where that is known, whether or not they concern
-    the memory.
-    """
+    """`counterfactuals` begins with the change of `fix`, and then is `ordered`. `nearest` is the change with the
+    memory's best rank if no change succeeds; `replays` were made for the search. `mistakes` are those of the config and
+    its stages in this query, and those of its set where that is known, whether or not they concern the memory."""
 
     query: str
     path: MemoryPath

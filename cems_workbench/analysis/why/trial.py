@@ -90,10 +90,8 @@ AT_ONCE = 64
 
 
 class Trials:
-    """The replays of one evidence, with `switched_off` query variants left out as in `replay`.
-
-    `k`: the memory must be among the first k results. `present` is the config that is explained; without it no change spoils anything.
-    """
+    """The replays of one evidence, with `switched_off` query variants left out as in `replay`. `k`: the memory must be
+    among the first k results. `present` is the config that is explained; without it no change spoils anything."""
 
     def __init__(
         self,
@@ -453,11 +451,9 @@ def _relevance(grades: Sequence[int], judged: int) -> str:
 
 
 class LabelledSet:
-    """The evidence of labelled queries, kept.
-
-    `grades` are judgments by qid and memory id, `relevant_from` the lowest relevant grade of each query, 1 where it is not named, and
-    `scope` and `sampled` say of how many queries these are some, as in `LabelledEffect`.
-    """
+    """The evidence of labelled queries, kept. `grades` are judgments by qid and memory id, `relevant_from` the lowest
+    relevant grade of each query, 1 where it is not named, and `scope` and `sampled` say of how many queries these are
+    some, as in `LabelledEffect`."""
 
     def __init__(
         self,

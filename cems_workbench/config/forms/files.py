@@ -103,11 +103,9 @@ def offered_forms(config: PipelineConfig) -> tuple[Form, ...]:
 
 
 def export_config(config: PipelineConfig, form: Form, card: EvidenceCard | None = None) -> str:
-    """The config as text with every key stated, headed by the evidence card where the form has comments.
-
-    YAML, JSON, TOML and Python are read back to the same config; the forms of other systems hold what those can express and list the
-    rest in comments. JSON has no comments: its card is a second file. Raises InputError on an unknown form.
-    """
+    """The config as text with every key stated, headed by the evidence card where the form has comments. YAML, JSON,
+    TOML and Python are read back to the same config; the forms of other systems hold what those can express and list
+    the rest in comments. JSON has no comments: its card is a second file. Raises InputError on an unknown form."""
     if form not in FORMS:
         raise InputError(f"export to {form!r}: not known; allowed: {', '.join(FORMS)}")
     head = card.text if card else ""
@@ -167,11 +165,9 @@ def load_import(path: Path, present: PipelineConfig | None = None) -> Imported:
 
 
 def import_config(text: str, present: PipelineConfig | None = None, source: str = "config") -> Imported:
-    """Read a config from text of any form; `source` is its file name, where it has one. Raises InputError.
-
-    `present` is what the result is compared with and what the form of another system is laid over; without one that is the preset of the
-    system (the one that an export names), and nothing is compared.
-    """
+    """Read a config from text of any form; `source` is its file name, where it has one. Raises InputError. `present` is
+    what the result is compared with and what the form of another system is laid over; without one that is the preset of
+    the system (the one that an export names), and nothing is compared."""
     form = form_of(within_length(text, source), source)
     warnings: list[str] = []
     if form == "toml":
@@ -188,10 +184,9 @@ def import_config(text: str, present: PipelineConfig | None = None, source: str 
 
 
 def read_back(text: str, form: Form, name: str, exported: PipelineConfig) -> PipelineConfig:
-    """The config, under this name, that the target of an export of `exported` ranks with after reading it.
-
-    The form of another system is laid over what that does anyway, without the variables that it does not read yet. Raises InputError.
-    """
+    """The config, under this name, that the target of an export of `exported` ranks with after reading it. The form of
+    another system is laid over what that does anyway, without the variables that it does not read yet. Raises
+    InputError."""
     if form in targets.BY_FORM:
         config = _read_target(text, form, targets.base(form, exported), planned=False).config
     else:

@@ -368,10 +368,8 @@ def program_named(target: Target, text: str) -> str:
 
 
 def leftover(config: PipelineConfig, target: Target, sheet: Sheet, kind: str) -> str:
-    """Every parameter that no export name carries whole, with its value and, where it differs, what the target has instead.
-
-    Nothing is dropped in silence. `kind` is what the target calls its names: variable, argument, constant.
-    """
+    """Every parameter that no export name carries whole, with its value and, where it differs, what the target has
+    instead. Nothing is dropped in silence. `kind` is what the target calls its names: variable, argument, constant."""
     carried = {spec.path for spec, _ in exported(target)} - set(sheet.reasons)
     usual = base(target, config)
     rest = [spec for spec in field_specs() if spec.path not in carried]
@@ -474,10 +472,8 @@ def targets_of(text: str, source: str = ".env") -> set[Target]:
 
 
 def read_env(text: str, present: PipelineConfig, source: str = ".env", *, planned: bool = True) -> Reading:
-    """Lay a `.env` over `present`; variables that the target does not read yet are left out unless `planned`.
-
-    Raises InputError when no variable of a target is in it.
-    """
+    """Lay a `.env` over `present`; variables that the target does not read yet are left out unless `planned`. Raises
+    InputError when no variable of a target is in it."""
     variables, warnings = _variables(text, source)
     known = _by_name(*ENV_PREFIXES.values())
     if not any(_is_ours(name, prefix) for name in variables for prefix in ENV_PREFIXES):

@@ -43,10 +43,8 @@ by the new path of a parameter its new values by their old ones."""
 
 
 def present_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The nested values of a config file under the names of `VERSION`, in their order; those of an unknown version as they are.
-
-    Where a parameter is given under both names, the old one stays, as an unknown key.
-    """
+    """The nested values of a config file under the names of `VERSION`, in their order; those of an unknown version as
+    they are. Where a parameter is given under both names, the old one stays, as an unknown key."""
     version = values.get("version")
     if not isinstance(version, int) or not 1 <= version < VERSION:
         return values
@@ -117,10 +115,8 @@ def parse_config(text: str, source: str = "config") -> PipelineConfig:
 
 
 def config_from(values: Any, source: str = "config") -> PipelineConfig:
-    """Validate nested values into a config. Raises InputError.
-
-    A missing key takes the value of the preset that `extends` names, or the default; an unknown key is an error.
-    """
+    """Validate nested values into a config. Raises InputError. A missing key takes the value of the preset that
+    `extends` names, or the default; an unknown key is an error."""
     if not isinstance(values, Mapping):
         raise InputError(f"{source}: expected a mapping of sections, found {type(values).__name__}")
     values = present_values(values)
@@ -303,10 +299,8 @@ WHOLE = ("adjust.time_decay.tiers",)
 
 
 def extended(values: Mapping[str, Any], source: str, children: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The values of a config that `extends` a preset, over those of that preset; without the key `extends`.
-
-    `children` are the presets that were read on the way here. Raises InputError for an unknown preset and for a cycle.
-    """
+    """The values of a config that `extends` a preset, over those of that preset; without the key `extends`. `children`
+    are the presets that were read on the way here. Raises InputError for an unknown preset and for a cycle."""
     name = known_preset(str(values[EXTENDS]), f"{source}: {EXTENDS}")
     if name in children:
         raise InputError(f"{source}: {EXTENDS}: {' → '.join((*children, name))}: these presets extend each other")

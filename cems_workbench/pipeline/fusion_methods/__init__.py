@@ -20,11 +20,9 @@ from cems_workbench.pipeline.table import Bools, Floats, Ints
 
 @dataclass(frozen=True, eq=False)
 class Hits:
-    """The H hits that are fused, of Q queries with L lists and C candidates, ordered by query, candidate, list.
-
-    A hit belongs to the list `slot` = q·L + list and to the candidate `cell` = q·C + candidate; `first` is the first hit of each of the
-    distinct `cells`.
-    """
+    """The H hits that are fused, of Q queries with L lists and C candidates, ordered by query, candidate, list. A hit
+    belongs to the list `slot` = q·L + list and to the candidate `cell` = q·C + candidate; `first` is the first hit of
+    each of the distinct `cells`."""
 
     slot: Ints
     cell: Ints
@@ -75,11 +73,8 @@ def weight_times_score(term: Contribution, config: FusionConfig) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FusionMethod:
-    """One fusion method.
-
-    `base(hits, weight, config)` returns (H) what each hit contributes; `weight` (H) is list weight × variant weight, a fresh array that
-    may be overwritten.
-    """
+    """One fusion method. `base(hits, weight, config)` returns (H) what each hit contributes; `weight` (H) is list
+    weight × variant weight, a fresh array that may be overwritten."""
 
     name: str
     base: Callable[[Hits, Floats, FusionConfig], Floats]

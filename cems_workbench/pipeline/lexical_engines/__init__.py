@@ -44,10 +44,8 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """A search: the text of a query variant and how many memories to return.
-
-    `given` is the engine's own query as it was recorded: it replaces what the engine would make of the text.
-    """
+    """A search: the text of a query variant and how many memories to return. `given` is the engine's own query as it
+    was recorded: it replaces what the engine would make of the text."""
 
     text: str
     depth: int

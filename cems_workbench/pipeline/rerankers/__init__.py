@@ -27,10 +27,8 @@ MakeScorer = Callable[[], PairScorer]
 
 @dataclass(frozen=True, slots=True)
 class ScorerRequest:
-    """Request for a scorer: the model, None for the backend's default, and the resources to make it of.
-
-    Instruction, timeout and concurrency of servers are in `config`.
-    """
+    """Request for a scorer: the model, None for the backend's default, and the resources to make it of. Instruction,
+    timeout and concurrency of servers are in `config`."""
 
     model: str | None
     config: RerankConfig
@@ -44,11 +42,9 @@ def _nothing_else(request: ScorerRequest) -> Sequence[MakeScorer]:
 
 @dataclass(frozen=True, slots=True)
 class Reranker:
-    """A backend that scores (query, text) pairs.
-
-    `make` returns its scorer, which may load its weights at the first use, and raises ModelError if there is none. `instead` returns the
-    fallbacks, best first; none by default. `description` is one line for documents.
-    """
+    """A backend that scores (query, text) pairs. `make` returns its scorer, which may load its weights at the first
+    use, and raises ModelError if there is none. `instead` returns the fallbacks, best first; none by default.
+    `description` is one line for documents."""
 
     name: str
     description: str
@@ -63,10 +59,9 @@ RERANKERS = extensions.Registry(extensions.RERANKERS, Reranker, "cems_workbench.
 def score_with(
     backend: str, request: ScorerRequest, use: Callable[[PairScorer], Result]
 ) -> tuple[PairScorer, str | None, Result]:
-    """The scorer, a line to show if it is a fallback, and the result of `use`; the next fallback if `use` raises ModelError.
-
-    Weights load at the first use, so that only then a failure shows. Raises ModelError with every reason.
-    """
+    """The scorer, a line to show if it is a fallback, and the result of `use`; the next fallback if `use` raises
+    ModelError. Weights load at the first use, so that only then a failure shows. Raises ModelError with every
+    reason."""
     if backend not in RERANKERS:
         raise ModelError(f"rerank.backend: {backend} is not here; `doctor` says why")
     reranker = RERANKERS[backend]

@@ -25,10 +25,8 @@ from cems_workbench.store import Filter
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """Input of a retriever: the query as searched, its variants, and the lists retrieved before this one.
-
-    `where` is the filter on project and scope; memories that do not pass it are removed from the result.
-    """
+    """Input of a retriever: the query as searched, its variants, and the lists retrieved before this one. `where` is
+    the filter on project and scope; memories that do not pass it are removed from the result."""
 
     query: str
     variants: Sequence[Variant]

@@ -67,10 +67,8 @@ def stages_in_order(config: PipelineConfig) -> tuple[AnyStage, ...]:
 
 
 def stages_of(table: CandidateTable, config: PipelineConfig) -> tuple[AnyStage, ...]:
-    """The stages of these queries, and the only place that decides them: the recorded ones of external traces, else those of the config.
-
-    A run and a trace have them as `stages`; what goes through stages reads them there.
-    """
+    """The stages of these queries, and the only place that decides them: the recorded ones of external traces, else
+    those of the config. A run and a trace have them as `stages`; what goes through stages reads them there."""
     return stages_in_order(config) if table.recorded is None else recorded_stages(table.recorded.heads)
 
 

@@ -34,14 +34,7 @@ import numpy as np
 from cems_workbench.config.sections import AdjustConfig, CountFactor, Feedback, ProjectFactors, TimeDecay
 from cems_workbench.pipeline.list_sources import DAY, MOST_DOUBLINGS, ordinal
 from cems_workbench.pipeline.stages.fusion import by_relations
-from cems_workbench.pipeline.stages.result import (
-    PartColumn,
-    StageArrays,
-    StageFields,
-    StageRow,
-    StageTrace,
-    rows_of,
-)
+from cems_workbench.pipeline.stages.result import PartColumn, StageArrays, StageFields, StageRow, StageTrace, rows_of
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking, memoized, ranked
 from cems_workbench.records import PROJECT_REFERENCE, source_reference

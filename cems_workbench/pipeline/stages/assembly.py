@@ -360,10 +360,8 @@ def _counts(table: CandidateTable, counter: str) -> tuple[Ints, Ints, Bools]:
 
 
 def _first_that_fit(given: Given, greedy: Bools, selection: Callable[[int], Selection]) -> Ints:
-    """(Q, n) the chosen candidates of every query in order, -1 for padding.
-
-    If the first `limit` fit the budget together, greedy chooses them; only the other queries are filled one by one.
-    """
+    """(Q, n) the chosen candidates of every query in order, -1 for padding. If the first `limit` fit the budget
+    together, greedy chooses them; only the other queries are filled one by one."""
     config = given.config
     lead = given.before.leading(given.table.shape[1] if config.limit is None else config.limit)
     if given.low is not None:
@@ -718,11 +716,7 @@ ASSEMBLY = Stage(
             title="diversity (mmr)",
             idle=lambda fields: fields.strategy != "mmr",
         ),
-        Switch(
-            "vector floor",
-            {"assembly.min_vector_score": None},
-            idle=lambda fields: not fields.below_vector_floor,
-        ),
+        Switch("vector floor", {"assembly.min_vector_score": None}, idle=lambda fields: not fields.below_vector_floor),
     ),
     words=_words,
     detail=lambda row, config: f"{row.tokens} tokens",

@@ -34,11 +34,7 @@ def apply_filter(before: Ranking, config: FilterConfig) -> StageArrays[StageRow,
         return ["the filter dropped every candidate"] if before.alive[q].any() and not kept[q].any() else []
 
     return StageArrays(
-        entered=before.alive,
-        before=before,
-        after=reranked_by(kept, before),
-        reason=reason,
-        warnings=warnings,
+        entered=before.alive, before=before, after=reranked_by(kept, before), reason=reason, warnings=warnings
     )
 
 

@@ -46,14 +46,7 @@ from cems_workbench.pipeline.fusion_methods import (
 )
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES, Source, list_label, ordinal
 from cems_workbench.pipeline.stages.lists import NORMALISED
-from cems_workbench.pipeline.stages.result import (
-    PartColumn,
-    StageArrays,
-    StageFields,
-    StageRow,
-    StageTrace,
-    rows_of,
-)
+from cems_workbench.pipeline.stages.result import PartColumn, StageArrays, StageFields, StageRow, StageTrace, rows_of
 from cems_workbench.pipeline.stages.stage import Stage, StageInput, Switch
 from cems_workbench.pipeline.table import (
     Bools,
@@ -83,10 +76,8 @@ TOP_RANK_BONUS, IMPORTANCE_BONUS = "fusion.top_rank_bonus", "fusion.importance_b
 
 @dataclass(frozen=True, slots=True)
 class FusionRow(StageRow):
-    """Terms of the raw score.
-
-    raw = boost_factor * (sum or max of base + bonus, + best_rank_bonus + importance_bonus + importance_floor) / divisor, at most the cap.
-    """
+    """Terms of the raw score. raw = boost_factor * (sum or max of base + bonus, + best_rank_bonus + importance_bonus +
+    importance_floor) / divisor, at most the cap."""
 
     raw: float
     normalized: float
@@ -459,10 +450,9 @@ def _hits(table: CandidateTable, lists: ListArrays, method: FusionMethod, list_c
 
 @dataclass(frozen=True, eq=False)
 class _Extra:
-    """Bonuses, boost and divisor, None if there are none. `bonus` is per hit of `Hits.top`, `divisor` (Q), the others (Q, C).
-
-    `floor` is (Q, C) too: what the relevance of a candidate is at least, and `relevance` (H) says which hits are relevance.
-    """
+    """Bonuses, boost and divisor, None if there are none. `bonus` is per hit of `Hits.top`, `divisor` (Q), the others
+    (Q, C). `floor` is (Q, C) too: what the relevance of a candidate is at least, and `relevance` (H) says which hits
+    are relevance."""
 
     bonus: Floats | None
     best_rank: Floats | None
@@ -511,10 +501,8 @@ def _divisor(hits: Hits, weight: Floats) -> Floats:
 def _raw(
     table: CandidateTable, hits: Hits, base: Floats, extra: _Extra, method: FusionMethod, config: FusionConfig
 ) -> tuple[Floats, Floats | None]:
-    """(Q, C) boost * (sum or max of the bases + bonuses) / divisor, at most the cap, and what the floor adds.
-
-    0 for a candidate in no list.
-    """
+    """(Q, C) boost * (sum or max of the bases + bonuses) / divisor, at most the cap, and what the floor adds. 0 for a
+    candidate in no list."""
     size = table.valid.size
     raw: Floats = np.zeros(size)
     terms = base

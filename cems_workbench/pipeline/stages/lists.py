@@ -83,11 +83,8 @@ def _enabled(config: ListsConfig) -> tuple[bool, ...]:
 @dataclass(frozen=True, slots=True)
 class ListEntry:
     """A candidate in one list: its 1-based rank and raw score, and the normalised one if the list includes it (`kept`).
-
-    A list of an external trace may have no scores: then both are None.
-    `chunk` is the chunk that was found, by its `seq`, and `chunk_rank` its place among the chunks of the list; None if the memory was
-    searched as a whole.
-    """
+    A list of an external trace may have no scores: then both are None. `chunk` is the chunk that was found, by its
+    `seq`, and `chunk_rank` its place among the chunks of the list; None if the memory was searched as a whole."""
 
     list: str
     rank: int
@@ -146,24 +143,14 @@ class ListsFields(StageFields):
 
 
 def apply_lists(given: StageInput) -> StageArrays[ListsRow, ListsFields]:
-    """Select, cut and normalise the lists.
-
-    Weights and ties are fusion's, so that most configs share their lists, which are kept with the table.
-    """
+    """Select, cut and normalise the lists. Weights and ties are fusion's, so that most configs share their lists, which
+    are kept with the table."""
     table, config, depths = given.table, given.config.lists, list_depths(given.config)
     several = aggregations(table, given.config.query.detectors)
     made_with, places = nested.places(table, config, several)
     scales = (*_normalisations(config), config.vector.scale, config.ts_rank.chunk_depth, config.metadata_ranks)
     shown = tuple(shown_only(config, name) for _, name in _FUSIONS)
-    key = (
-        made_with,
-        _enabled(config),
-        shown,
-        scales,
-        tuple(depths.items()),
-        given.variants_off,
-        given.lists_off,
-    )
+    key = (made_with, _enabled(config), shown, scales, tuple(depths.items()), given.variants_off, given.lists_off)
 
     def prepared() -> StageArrays[ListsRow, ListsFields]:
         return _prepared(table, places, config, depths, _left_out(given), several)
@@ -174,11 +161,7 @@ def apply_lists(given: StageInput) -> StageArrays[ListsRow, ListsFields]:
 def _normalisations(config: ListsConfig) -> tuple[Any, ...]:
     """The normalisation of each list that has one, and the parameters of those that are used."""
     methods = _methods(config)
-    own = {
-        "minmax": config.equal_scores,
-        "logistic": config.logistic,
-        "exponential": config.recency.half_life_days,
-    }
+    own = {"minmax": config.equal_scores, "logistic": config.logistic, "exponential": config.recency.half_life_days}
     return (*methods, *[value for name, value in own.items() if name in methods])
 
 
@@ -443,10 +426,8 @@ def inner_ranks(
 
 
 def ranks_text(fields: ListsFields, row: ListsRow | None, absent: Mapping[str, str] | None = None) -> str:
-    """ "22nd in vector:0 (0.41), not in lexical:0": a memory's place in each list that takes part; row None: it is in none.
-
-    `absent` says, by list, why the memory is not in it.
-    """
+    """ "22nd in vector:0 (0.41), not in lexical:0": a memory's place in each list that takes part; row None: it is in
+    none. `absent` says, by list, why the memory is not in it."""
     inside = {entry.list: entry for entry in row.lists if entry.kept} if row else {}
     why = dict(absent or {})
     parts = []

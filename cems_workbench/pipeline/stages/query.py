@@ -139,10 +139,9 @@ class QueryFeatures:
 
 
 def features(query: str, lexicon: Set[str], language: str = ENGLISH) -> QueryFeatures:
-    """The features of a query. `lexicon` has technical terms in lower case and in the singular; ACE's stopwords are English ones.
-
-    A match's `signal` is the stopword, the lexicon's form of the term, or the kind of code; start and end are characters.
-    """
+    """The features of a query. `lexicon` has technical terms in lower case and in the singular; ACE's stopwords are
+    English ones. A match's `signal` is the stopword, the lexicon's form of the term, or the kind of code; start and end
+    are characters."""
     words = list(_words(query))
     own = STOPWORDS if language == ENGLISH else frozenset[str]()
     stopwords = [PatternMatch("stopword", word, start, end) for word, start, end in words if word in own]
@@ -247,10 +246,7 @@ def aggregations(table: CandidateTable, config: Detectors) -> Bools:
 def no_candidates(table: CandidateTable) -> Ranking:
     """The ranking before the search: empty."""
     return memoized(
-        table.memo,
-        "nobody",
-        None,
-        lambda: unranked(np.zeros(table.shape, dtype=bool), np.full(table.shape, np.nan)),
+        table.memo, "nobody", None, lambda: unranked(np.zeros(table.shape, dtype=bool), np.full(table.shape, np.nan))
     )
 
 
@@ -285,14 +281,7 @@ def report_query(given: StageInput) -> StageArrays[StageRow, QueryFields]:
             if cuts_a_word(query, match)
         ]
 
-    return StageArrays(
-        entered=nobody.alive,
-        before=nobody,
-        after=nobody,
-        fields=fields,
-        warnings=warnings,
-        passed=True,
-    )
+    return StageArrays(entered=nobody.alive, before=nobody, after=nobody, fields=fields, warnings=warnings, passed=True)
 
 
 def _word_around(query: str, start: int, end: int) -> str:

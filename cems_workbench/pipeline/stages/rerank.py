@@ -223,10 +223,8 @@ def model_key(config: RerankConfig) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Blend:
-    """Per candidate (Q, C): the model's score and its blend. NaN if not reranked.
-
-    Of the head, `wanted` are to be scored next, `skipped` are not worth reading, and `unscored` the others without a score.
-    """
+    """Per candidate (Q, C): the model's score and its blend. NaN if not reranked. Of the head, `wanted` are to be
+    scored next, `skipped` are not worth reading, and `unscored` the others without a score."""
 
     head: Bools
     wanted: Bools
@@ -301,10 +299,8 @@ def unscored(shape: tuple[int, int]) -> ModelTable:
 def _reading(
     table: CandidateTable, before: Ranking, head: Bools, configs: Sequence[RerankConfig], k: float, limits: Floats
 ) -> Callable[[ModelTable], Reading]:
-    """By the model's scores, which of the head are read: all, or with `expected_misses` those that may enter the results.
-
-    The configs, of all queries or of each, differ in what is read by row; `limits` are of as many.
-    """
+    """By the model's scores, which of the head are read: all, or with `expected_misses` those that may enter the
+    results. The configs, of all queries or of each, differ in what is read by row; `limits` are of as many."""
     config, queries = configs[0], len(head)
     limits = np.broadcast_to(limits, (queries,))
     misses = np.broadcast_to(
@@ -496,10 +492,9 @@ def _characters(memory: Memory) -> float:
 
 
 def to_unit(raw: Floats, good: Bools, scale: str) -> Floats:
-    """(Q, C) raw scores to 0..1, clamped but for `raw`; `minmax` runs over the good scores of each query, all equal -> 1.0.
-
-    `sigmoid_outside_unit` is the sigmoid for queries of which a good score lies outside 0..1, as Hindsight tells logits from probabilities.
-    """
+    """(Q, C) raw scores to 0..1, clamped but for `raw`; `minmax` runs over the good scores of each query, all equal ->
+    1.0. `sigmoid_outside_unit` is the sigmoid for queries of which a good score lies outside 0..1, as Hindsight tells
+    logits from probabilities."""
     if scale == "raw":
         return np.where(good, raw, np.nan)
     safe = np.where(good, raw, 0.0)
@@ -544,11 +539,9 @@ def _retrieval_score(before: Ranking, config: RerankConfig, k: float) -> Floats:
 
 
 def _order(blend: Blend, before: Ranking, *, strictly: Bools) -> Ranking:
-    """The reranked by their score, then the followers in the order they came, scaled to lie below.
-
-    The first follower is as high as the lowest of the reranked, or, with `strictly`, by as much less as its own score is
-    less than that of the last before it: a later stage that orders ties by id would put it above.
-    """
+    """The reranked by their score, then the followers in the order they came, scaled to lie below. The first follower
+    is as high as the lowest of the reranked, or, with `strictly`, by as much less as its own score is less than that of
+    the last before it: a later stage that orders ties by id would put it above."""
     top = ranked(np.where(blend.reranked, blend.score, 0.0), blend.reranked)
     count = blend.reranked.sum(axis=1, keepdims=True)
     lowest = np.where(blend.reranked, blend.score, np.inf).min(axis=1, keepdims=True, initial=np.inf)

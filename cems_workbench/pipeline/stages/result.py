@@ -18,11 +18,9 @@ RowContract = tuple[str, int | None, int | None, float | None, float | None, boo
 
 @dataclass(frozen=True, slots=True)
 class StageRow:
-    """What a stage did to one candidate that entered it; stages with more columns extend it.
-
-    Ranks are 1-based, None before fusion and, on the way out, for a dropped candidate. `score` is that after the stage; `reason`
-    says why the candidate was dropped, None for one that leaves.
-    """
+    """What a stage did to one candidate that entered it; stages with more columns extend it. Ranks are 1-based, None
+    before fusion and, on the way out, for a dropped candidate. `score` is that after the stage; `reason` says why the
+    candidate was dropped, None for one that leaves."""
 
     memory_id: str
     rank_in: int | None
@@ -69,9 +67,7 @@ _CONTRACT = field_names(StageRow)
 
 def plain_fields(record: Any, names: Iterable[str] | str) -> dict[str, Any]:
     """Some attributes of a record, by names or by names with blank spaces between, as plain values all the way down.
-
-    Records with a `to_json` are what it gives, other dataclasses dicts of their fields, and tuples lists.
-    """
+    Records with a `to_json` are what it gives, other dataclasses dicts of their fields, and tuples lists."""
     return {name: _plain(getattr(record, name)) for name in (names.split() if isinstance(names, str) else names)}
 
 
@@ -98,10 +94,8 @@ FieldsT = TypeVar("FieldsT", bound=StageFields, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class PartColumn:
-    """One number that a stage's scores are made of: (C) values, NaN for a candidate without it.
-
-    `kind` is its name within the stage, `list` the list that it is from, if it is from one.
-    """
+    """One number that a stage's scores are made of: (C) values, NaN for a candidate without it. `kind` is its name
+    within the stage, `list` the list that it is from, if it is from one."""
 
     kind: str
     list: str | None

@@ -30,11 +30,9 @@ ArraysT = TypeVar("ArraysT", bound=StageArrays[StageRow, StageFields], covariant
 
 @dataclass(frozen=True)
 class Switch:
-    """A stage, or a part of one, that a config can leave out.
-
-    `off` are the values, by path, that together switch it off. `applies` is whether other parameters let it have an effect: the top-rank
-    bonus is one of some fusion methods only. `idle` is whether it did nothing for this query although it is on, by the stage's fields.
-    """
+    """A stage, or a part of one, that a config can leave out. `off` are the values, by path, that together switch it
+    off. `applies` is whether other parameters let it have an effect: the top-rank bonus is one of some fusion methods
+    only. `idle` is whether it did nothing for this query although it is on, by the stage's fields."""
 
     name: str
     off: Mapping[str, Any]

@@ -197,10 +197,8 @@ def _successor(table: CandidateTable, before: Ranking, by: Ints, q: int, c: int)
 
 
 def stale_results(table: CandidateTable, order: Ints) -> Bools:
-    """(Q, R) which results are stale; `order` has their candidates, best first, -1 past the end.
-
-    A result is stale if it has expired, is not valid yet, or if it is superseded and none of its successors is ranked above it.
-    """
+    """(Q, R) which results are stale; `order` has their candidates, best first, -1 past the end. A result is stale if
+    it has expired, is not valid yet, or if it is superseded and none of its successors is ranked above it."""
     filled, rows = order >= 0, np.arange(len(order))[:, None]
     candidates = np.maximum(order, 0)
     if not order.size:

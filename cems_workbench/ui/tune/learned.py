@@ -14,12 +14,7 @@ from cems_workbench.config.fields import short_value
 from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.progress import Progress
-from cems_workbench.tuning.learned import (
-    Curve,
-    Importance,
-    importance,
-    response_curve,
-)
+from cems_workbench.tuning.learned import Curve, Importance, importance, response_curve
 from cems_workbench.ui.evaluate.breakdown import OUTCOMES, ZERO, QueryChanges, pick_query
 from cems_workbench.ui.evaluate.state import open_gathered
 from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, hover, layout

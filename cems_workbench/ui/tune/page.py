@@ -75,14 +75,7 @@ def draw_lists(data: TuningData) -> None:
     trust = for_all_sessions(("trust", *data.labelled.key, data.baseline), lambda: unlabelled.trust_in_lists(data))
     st.markdown("## Reliability of each list")
     rows = [
-        (
-            one.source,
-            one.queries,
-            one.agreement,
-            f"{one.low:.3f}–{one.high:.3f}",
-            100 * one.read,
-            100 * one.shared,
-        )
+        (one.source, one.queries, one.agreement, f"{one.low:.3f}–{one.high:.3f}", 100 * one.read, 100 * one.shared)
         for one in trust
     ]
     names = ("list", "queries", "agreement", "95 % interval", "read", "shared")

@@ -14,14 +14,7 @@ from cems_workbench.jobs import tuning_summary as summary
 from cems_workbench.jobs.catalogue import named, restored_config, sample_figures
 from cems_workbench.jobs.evaluation import agreed, labelled
 from cems_workbench.jobs.scoring import Lacking, read_again
-from cems_workbench.jobs.tuning import (
-    SearchResult,
-    SearchSettings,
-    guard_lines,
-    looks_at,
-    open_holdout,
-    searched_anew,
-)
+from cems_workbench.jobs.tuning import SearchResult, SearchSettings, guard_lines, looks_at, open_holdout, searched_anew
 from cems_workbench.jobs.unlabelled import by_judgments
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress

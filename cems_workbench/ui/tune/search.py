@@ -20,14 +20,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import measures_help, offered_measures
 from cems_workbench.jobs.background import STABILITY, BackgroundSearch
-from cems_workbench.jobs.tuning import (
-    MAIN_SEARCH,
-    PlannedSearch,
-    SearchSettings,
-    TuningData,
-    default_axes,
-    plan_search,
-)
+from cems_workbench.jobs.tuning import MAIN_SEARCH, PlannedSearch, SearchSettings, TuningData, default_axes, plan_search
 from cems_workbench.pipeline.effects import idle_parameters
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages import RERANK
@@ -96,10 +89,8 @@ def label(path: str, config: PipelineConfig) -> str:
 
 
 def draw(data: TuningData, system: System | None, starts: tuple[str, ...] = ("",)) -> SearchSpace | None:
-    """Draw the space; None while it is invalid, with the error drawn in place.
-
-    Only parameters that the target has, and whose paths start with one of `starts`, are offered; the others are folded.
-    """
+    """Draw the space; None while it is invalid, with the error drawn in place. Only parameters that the target has, and
+    whose paths start with one of `starts`, are offered; the others are folded."""
     baseline, gathered = data.baseline, data.evidence.header.config
     known = {path: name for path, name in options(baseline).items() if path.startswith(starts)}
     has = None if system is None else {spec.path for spec, export in exported(system.form) if export.read}
