@@ -68,6 +68,8 @@ def measured(side: Side, pair: Pair, served: bool) -> tuple[float, float]:
     """(processor s, peak MB) of one command."""
     query, memory_id = pair
     command = ["why", query, memory_id, "--as-of", AS_OF, "--store", str(side.store)]
+    if served:  # one that was started before is of another tree, and would not be counted
+        run(side, ["serve", "--stop", "--store", str(side.store)])
     with Tree() as tree:
         before = 0.0
         if served:
