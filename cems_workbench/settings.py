@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
 from cems_workbench.builtin import DEFAULT_PRESET
 from cems_workbench.errors import InputError
+from cems_workbench.platform.atomic_write import write_text
 
 Server = Literal["ollama", "openai"]
 SERVERS: tuple[Server, ...] = get_args(Server)
@@ -37,8 +38,8 @@ def runs_in(store: Path) -> Runs | None:
 
 
 def save_runs(store: Path, runs: Runs) -> None:
-    """Save the target with a store. Raises OSError."""
-    (store / RUNS_FILE).write_text(json.dumps(asdict(runs)), "utf-8")
+    """Save the target with a store. Raises InputError."""
+    write_text(store / RUNS_FILE, json.dumps(asdict(runs)))
 
 
 RUNS_FILE = "target.json"

@@ -54,8 +54,8 @@ SAMPLES, SAMPLE_BYTES = 64, 4096
 MAX_TOKENS = 512
 MAX_QUERY_TOKENS = 448
 """Maximum tokens of a query, so that there is room for some of the text."""
-TEXTS_KEPT = 4096
-"""Texts whose wordpieces are kept, some 4 KB each: queries of a set have most candidates in common."""
+TEXTS_KEPT, KEPT_CHARS = 4096, 4000
+"""So many texts, of at most so many characters, have their wordpieces kept: queries of a set have most candidates in common."""
 VERSION = "minilm-judge/3"
 
 
@@ -129,7 +129,7 @@ class Weights:
 
     def ids(self, text: str) -> list[int]:
         """The wordpieces of a text, without special tokens."""
-        return _ids(self.tokenizer, text)
+        return (_kept_ids if len(text) <= KEPT_CHARS else _ids)(self.tokenizer, text)
 
     def pair(self, query: Sequence[int], text: str) -> PairScore:
         """The logit of [CLS] query [SEP] text [SEP], cut to `MAX_TOKENS`; truncation is noted in the detail."""
@@ -147,12 +147,14 @@ class Weights:
         return PairScore(logit, detail={**(TRUNCATED if cut else {}), **(INEXACT if inexact else {})} or None)
 
 
-@lru_cache(TEXTS_KEPT)
 def _ids(tokenizer: Any, text: str) -> list[int]:
     # A lone surrogate, which tokenizers refuses, becomes a question mark.
     sent = text.encode("utf-8", "replace").decode()
     ids: list[int] = tokenizer.encode(sent, add_special_tokens=False).ids
     return ids
+
+
+_kept_ids = lru_cache(TEXTS_KEPT)(_ids)
 
 
 def available(folder: Path = FOLDER) -> bool:

@@ -9,13 +9,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.forms.targets import System, is_there, preset_behind, system_behind
+from cems_workbench.config.forms.targets import MARK, System, lacking, preset_behind, system_behind
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
-
-MARK = "preset "
-"""The beginning of every line about a misfit."""
 
 
 def misfits(config: PipelineConfig, resources: Resources) -> list[str]:
@@ -27,18 +24,6 @@ def misfits(config: PipelineConfig, resources: Resources) -> list[str]:
         ("misfits", name), lambda: _of_texts(f"{MARK}{name}", name or "", system, resources)
     )
     return [*of_texts, *lacking(config)]
-
-
-def lacking(config: PipelineConfig) -> list[str]:
-    """A line for each place in the target's installation that the config does not name, where its list is searched."""
-    system, name = system_behind(config), preset_behind(config)
-    if system is None:
-        return []
-    return [
-        f"{MARK}{name} ranks without the words of {system.title}: --set {path}=FOLDER/{place}, or connect with FOLDER beside the store"
-        for path, place in system.needs.items()
-        if config.get(f"{path.rpartition('.')[0]}.enabled") and not is_there(system, path, config.get(path))
-    ]
 
 
 def _of_texts(what: str, name: str, system: System, resources: Resources) -> list[str]:

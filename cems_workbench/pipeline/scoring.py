@@ -244,7 +244,8 @@ def questions_of(memories: Iterable[Memory], resources: Resources, edited: Memor
         return {key: question for key, text in before.items() if (question := question_at_end(text))}
     found: dict[Memory, str] = resources.derived("questions", dict)
     memories = list(memories)
-    known = {memory: found[memory] for memory in memories if memory in found}
+    # Another thread may clear what is kept.
+    known = {memory: kept for memory in memories if (kept := found.get(memory)) is not None}
     if fresh := [memory for memory in memories if memory not in known]:
         before = resources.store.memories.before(fresh)
         known |= {memory: question_at_end(before.get(memory.id, "")) for memory in fresh}

@@ -90,7 +90,7 @@ def answered(engram: Resources, name: str) -> tuple[dict[str, float], Any]:
 
 
 def test_recollection_fuses_competition_ranks_of_the_pool_and_the_first_rows(engram: Resources) -> None:
-    own = sorted(memories(), key=lambda one: one.created_at or NOW)
+    own = memories()
     rows = engine(own, "LIMIT 50")
     newest = sorted(own, key=lambda one: one.last_accessed or NOW, reverse=True)[:200]
     pool = {one.id: one for one in [*newest, *(one for one, _ in rows)]}

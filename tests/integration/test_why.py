@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,12 +23,12 @@ from cems_workbench.analysis.why.trial import Trials
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.jobs.factory import servers
 from cems_workbench.jobs.memory_use import blame_answer
-from cems_workbench.models.protocol import Float32
-from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.models.protocol import Float32, PairScore
+from cems_workbench.pipeline import Evidence, replay, scoring
 from cems_workbench.pipeline.gather import Request, gather, gather_lists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Memory
+from cems_workbench.records import Memory, Relation
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from tests.sample import MOVING, STAYING
@@ -293,6 +293,55 @@ def deeper(small: Resources, chosen: PipelineConfig, memory_id: str, k: int) -> 
     return {
         tuple(rescue.values): rescue for rescue in rescues if all(path.startswith("lists.") for path in rescue.values)
     }
+
+
+class StandIn:
+    """A reranker with a score for each text."""
+
+    label, batch, scale = "stand-in", 8, None
+
+    def __init__(self, scores: Mapping[str, float]) -> None:
+        self.scores = scores
+
+    def cache_model(self, query: str) -> str:
+        return "stand-in"
+
+    def score(self, query: str, texts: Sequence[str]) -> list[PairScore]:
+        return [PairScore(next(score for key, score in self.scores.items() if TEXTS[key] in text)) for text in texts]
+
+
+@pytest.mark.parametrize(
+    ("scores", "edge", "changes"),
+    [
+        (
+            {"m6": 0.2, "m4": -5.0, "m5": -5.0},
+            None,
+            {"rerank__raw_scale": "minmax", "rerank__combine": "position_bands"},
+        ),
+        ({"m6": 0.2, "m5": 0.95}, ("m6", "m5"), {"supersession__mode": "follow"}),
+        ({"m6": 0.9, "m5": 0.95}, ("m5", "m6"), {"supersession__mode": "demote"}),
+        ({"m6": 0.3, "m5": 0.95}, None, {"abstain__reranker": 0.5}),
+    ],
+    ids=["scale", "follow", "demote", "abstain"],
+)
+def test_a_memory_that_comes_in_by_scores_of_others_is_found(
+    scores: dict[str, float],
+    edge: tuple[str, str] | None,
+    changes: dict[str, Any],
+    small: Resources,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stand_in = StandIn(dict.fromkeys(TEXTS, 0.1 if "abstain__reranker" in changes else 0.5) | scores)
+    monkeypatch.setattr(scoring, "score_with", lambda backend, request, ask: (stand_in, "", ask(stand_in)))
+    if edge:
+        small.store.add(parsed(relations=[Relation(*edge, "supersedes")]))
+    of_lists = {"lists__hybrid__enabled": False, "lists__vector__enabled": True, "lists__vector__depth": 3}
+    reranked = {"rerank__backend": "cross_encoder", "rerank__raw_scale": "identity", "rerank__combine": "replace"}
+    chosen = config(**(of_lists | reranked | {"rerank__depth": 40} | changes))
+    evidence = gather(ASKED, chosen, small)
+    found = explain("m6", evidence, chosen, k=3, request=ASKED, resources=small)
+    assert "m6" not in {result.memory_id for result in replay(evidence, chosen).results}
+    assert [*found.counterfactuals[0].values] == ["lists.vector.depth"]
 
 
 @pytest.mark.parametrize(("memory_id", "rank"), [("m7", 1), ("m8", 2), ("m1", 3), ("m4", 6), ("m6", 8)])

@@ -48,7 +48,10 @@ NOTHING: Mapping[str, Any] = {}
 
 THRESHOLDS = frozenset(kind.path for kind in CONFIDENCE_FEATURES.values())
 """The thresholds of abstain."""
-LOWER_LIMITS = THRESHOLDS | {"filter.min_score"}
+LOWER_LIMITS = THRESHOLDS | {
+    *("filter.min_score", "fusion.importance_floor", "assembly.min_score", "assembly.min_vector_score"),
+    "assembly.mmr_min_value",
+}
 """Optional parameters whose null is below every number; the null of the others is above."""
 
 

@@ -49,6 +49,7 @@ from cems_workbench.pipeline.scoring import Reading
 from cems_workbench.pipeline.stages.lists import hybrid_cuts_of
 from cems_workbench.pipeline.stages.query import is_aggregation
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
+from cems_workbench.pipeline.stages.supersession import SUPERSESSION
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import ChunkHits
@@ -401,11 +402,11 @@ def gather_counterfactuals(
             missed.append(Missed(attempt, evidence, read=False))
             continue
         hoped = [inner.outcome(one) for one in {after, hope(after)}]
-        if not (RERANK.is_off(config) or any(in_reach(one.rank, trials.k) for one in hoped)):
+        if others_only_lower(after) and not any(in_reach(one.stood, trials.k) for one in hoped):
             place = min((one.stood for one in hoped if one.stood), default=None)
             missed.append(Missed(replace(attempt, place=place), inner.evidence, read=False))
             continue
-        evidence = gather_scores(inner.evidence, after, resources, only="rerank")
+        evidence = gather_scores(inner.evidence, after, resources, only="rerank", switched_off=trials.switched_off)
         inner = inner if evidence is inner.evidence else trials.on(evidence)
         if attempt.values and attempt.values.keys() <= NEARER:
             inner.now = (
@@ -421,15 +422,19 @@ def gather_counterfactuals(
 
 def nearest_missed(
     missed: Sequence[Missed], trials: Trials, config: PipelineConfig, resources: Resources, count: int
-) -> list[Missed]:
-    """The nearest first; the reranker has read what the first `count` need."""
-    found = sorted(missed, key=_nearness)
+) -> tuple[list[Missed], list[Counterfactual]]:
+    """The nearest first, of which the reranker has read what the first `count` need; and those that succeed once it has."""
+    found, good = sorted(missed, key=_nearness), list[Counterfactual]()
     while (unread := next((i for i, one in enumerate(found[:count]) if not one.read), None)) is not None:
         one = found.pop(unread)
-        evidence = gather_scores(one.evidence, one.change.config(config), resources, only="rerank")
-        read = Missed(measured(one.change, trials, trials.on(evidence), config), evidence)
-        found = sorted([*found, read], key=_nearness)
-    return found
+        after = one.change.config(config)
+        evidence = gather_scores(one.evidence, after, resources, only="rerank", switched_off=trials.switched_off)
+        inner = trials.on(evidence)
+        if inner.succeeds(after):
+            good.append(measured(_least(one.change, inner, config), trials, inner, config))
+        else:
+            found = sorted([*found, Missed(measured(one.change, trials, inner, config), evidence)], key=_nearness)
+    return found, good
 
 
 def _nearness(one: Missed) -> tuple[bool, bool, int]:
@@ -438,6 +443,13 @@ def _nearness(one: Missed) -> tuple[bool, bool, int]:
 
 REACH = 2
 """Ranks past the k-th at which a memory may yet come in by scores of others: they can move the scale."""
+
+
+def others_only_lower(config: PipelineConfig) -> bool:
+    """Whether a score of another candidate can only put that above the memory: no scale, succession or rule reads them together."""
+    of_each = config.rerank.raw_scale in ("raw", "identity", "divide_by_10", "sigmoid")
+    alone = SUPERSESSION.is_off(config) and config.abstain.reranker is None and config.lists.units == "memories"
+    return not RERANK.is_off(config) and of_each and alone
 
 
 def in_reach(rank: int | None, k: int) -> bool:

@@ -57,6 +57,7 @@ from cems_workbench.analysis.why.regather import (
     list_ranks,
     nearest_missed,
     other_tries,
+    others_only_lower,
     sentence_tries,
     with_a_parameter,
     with_own_score,
@@ -143,13 +144,13 @@ def search_changes(
     if open_store:
         score = partial(_scored, open_store[1], trials.switched_off, progress)
         if not found:
-            missed = nearest_missed(missed, trials, config, open_store[1], PROMISING)
-            found = with_a_parameter(missed, trials, config, score, progress)
+            missed, found = nearest_missed(missed, trials, config, open_store[1], PROMISING)
+            found = found or with_a_parameter(missed, trials, config, score, progress)
         found = with_scores(found, trials, config, score)
         if not found:
             gather(word_tries(trials, config, open_store[1]))
         if not found:
-            missed = nearest_missed(missed, trials, config, open_store[1], 1)
+            missed, found = nearest_missed(missed, trials, config, open_store[1], 1)
     near += [one.change for one in missed if one.read]
     found = [
         replace(one, of_cause=bool(one.values) and set(one.values) <= set(causes))
@@ -182,9 +183,9 @@ def read_further(
         }
         every = {"rerank.position": "before_adjust", "rerank.expected_misses": None, "rerank.skip_if_few": False}
         deeper = with_values(config, limits | every)
-        if before.rank > config.rerank.depth:
+        if before.rank > config.rerank.depth and others_only_lower(deeper):
             own = with_own_score(trials, config, resources)
-            limits = limits if in_reach(own.outcome(deeper).rank, trials.k) else {}
+            limits = limits if in_reach(own.outcome(deeper).stood, trials.k) else {}
     if not limits or trials.needs(deeper) > MAX_READ:
         deeper, limits = config, {}
     known, key = trials.evidence, model_key(config.rerank)

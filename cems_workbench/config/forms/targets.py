@@ -143,6 +143,22 @@ def is_there(system: System, path: str, value: Any) -> bool:
     return isinstance(value, str) and fnmatchcase(f"/{value.removeprefix('beside:')}", f"*/{system.needs[path]}")
 
 
+MARK = "preset "
+"""The beginning of every line about a misfit."""
+
+
+def lacking(config: PipelineConfig) -> list[str]:
+    """A line for each place in the target's installation that the config does not name, where its list is searched."""
+    system, name = system_behind(config), preset_behind(config)
+    if system is None:
+        return []
+    return [
+        f"{MARK}{name} ranks without the words of {system.title}: --set {path}=FOLDER/{place}, or connect with FOLDER beside the store"
+        for path, place in system.needs.items()
+        if config.get(f"{path.rpartition('.')[0]}.enabled") and not is_there(system, path, config.get(path))
+    ]
+
+
 RECOLLECTION = "processor/recollection-writer.ts"
 """The file of engram's source that ranks what a prompt gets."""
 
