@@ -483,3 +483,10 @@ def test_search_why_and_doctor_load_no_chroma(store: Path) -> None:
         command = [sys.executable, "-c", program, *arguments, "--store", str(store)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
         assert ended.returncode == 0, f"{arguments}: {ended.stdout}{ended.stderr}"
+
+
+def test_a_target_is_named_and_own_is_none(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "m.jsonl").write_text('{"id": "a", "content": "red foxes sleep"}\n')
+    store = ("--store", tmp_path / "s")
+    assert command("import", "m.jsonl", "--target", "langgraph", *store).code == 0
+    assert '"langgraph"' in (tmp_path / "s" / "target.json").read_text()
