@@ -83,13 +83,14 @@ def export_command(
             found = export_chroma(resources.store, resources.embedder, chroma, progress)
         return present(found, as_json, words_of("import", chroma, options=["--store", unused("other")]))
     from cems_workbench.config import card_path
-    from cems_workbench.config.forms.targets import lacking, system_behind
+    from cems_workbench.config.forms.targets import system_behind
     from cems_workbench.jobs.exporting import exported, with_figures
+    from cems_workbench.pipeline.misfits import lacking
 
     chosen = chosen_config(None, config, changes, store)
     own = None if changes and card is None else _card(config, card)
     export = exported(chosen, format, own)
-    for line in lacking(chosen):
+    for line in lacking(chosen, settings_for(store).store):
         say(f"warning: {line}", err=True)
     if evidence is not None:
         ranking = _measured(export, evidence, metric)

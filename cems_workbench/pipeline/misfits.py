@@ -6,13 +6,40 @@ A preset ranks as its target does where memories are embedded as the target embe
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.forms.targets import MARK, System, lacking, preset_behind, system_behind
+from cems_workbench.config.forms.targets import System, is_there, preset_behind, system_behind
+from cems_workbench.errors import InputError
+from cems_workbench.store.search.tokenizer import NotInstalledError, stop_list
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
+
+MARK = "preset "
+"""The beginning of every line about a misfit."""
+
+
+def lacking(config: PipelineConfig, store: Path | None = None) -> list[str]:
+    """A line for each list of the target's installation that is searched without its words: not named, or not found beside the store."""
+    system, name = system_behind(config), preset_behind(config)
+    if system is None:
+        return []
+    return [
+        f"{MARK}{name} ranks without the words of {system.title}: --set {path}=FOLDER/{place}, or connect with FOLDER beside the store"
+        for path, place in system.needs.items()
+        if config.get(f"{path.rpartition('.')[0]}.enabled")
+        and not (is_there(system, path, config.get(path)) and _installed(config.get(path), store))
+    ]
+
+
+def _installed(name: str, store: Path | None) -> bool:
+    try:
+        stop_list(name, store)
+    except InputError as error:  # of a path that is named the search says what is wrong
+        return not isinstance(error, NotInstalledError)
+    return True
 
 
 def misfits(config: PipelineConfig, resources: Resources) -> list[str]:
@@ -23,7 +50,7 @@ def misfits(config: PipelineConfig, resources: Resources) -> list[str]:
     of_texts: list[str] = resources.derived(
         ("misfits", name), lambda: _of_texts(f"{MARK}{name}", name or "", system, resources)
     )
-    return [*of_texts, *lacking(config)]
+    return [*of_texts, *lacking(config, resources.store.path)]
 
 
 def _of_texts(what: str, name: str, system: System, resources: Resources) -> list[str]:

@@ -207,13 +207,13 @@ def form_of(text: str, source: str = "") -> Form:
     if form == "env":
         set_in_it = targets.targets_of(text, source or ".env")
         return next((target for target in targets.ENV_PREFIXES.values() if target in set_in_it), form)
-    return "mem0" if form == "python" and targets.MARK in text else form
+    return "mem0" if form == "python" and targets.SNIPPET_MARK in text else form
 
 
 def _sniffed(text: str) -> Form:
     if text.lstrip().startswith("{"):
         return "json"
-    if _PYTHON.search(text) or targets.MARK in text:
+    if _PYTHON.search(text) or targets.SNIPPET_MARK in text:
         return "python"
     if listed := targets.listed_in(text):
         return listed

@@ -143,22 +143,6 @@ def is_there(system: System, path: str, value: Any) -> bool:
     return isinstance(value, str) and fnmatchcase(f"/{value.removeprefix('beside:')}", f"*/{system.needs[path]}")
 
 
-MARK = "preset "
-"""The beginning of every line about a misfit."""
-
-
-def lacking(config: PipelineConfig) -> list[str]:
-    """A line for each place in the target's installation that the config does not name, where its list is searched."""
-    system, name = system_behind(config), preset_behind(config)
-    if system is None:
-        return []
-    return [
-        f"{MARK}{name} ranks without the words of {system.title}: --set {path}=FOLDER/{place}, or connect with FOLDER beside the store"
-        for path, place in system.needs.items()
-        if config.get(f"{path.rpartition('.')[0]}.enabled") and not is_there(system, path, config.get(path))
-    ]
-
-
 RECOLLECTION = "processor/recollection-writer.ts"
 """The file of engram's source that ranks what a prompt gets."""
 
@@ -541,7 +525,7 @@ def _no_parameter(name: str, known: Iterable[str]) -> str:
 
 CONSTRUCTOR, SEARCH = "config", "search"
 """The names of the two dictionaries, with which the export names begin."""
-MARK = "from mem0 import Memory"
+SNIPPET_MARK = "from mem0 import Memory"
 """A line of every export: what a file is recognised by."""
 RERANKER = "sentence_transformer"
 """mem0's name of a cross-encoder that runs locally."""
@@ -559,7 +543,7 @@ def dump_mem0(config: PipelineConfig, header: str = "") -> str:
     if search.get("rerank"):
         constructor["reranker"] = {"provider": RERANKER} | constructor.get("reranker", {})
     snippet = (
-        f"{MARK}\n\n{CONSTRUCTOR} = {_literal(constructor)}\n{SEARCH} = {_literal(search)}\n\n"
+        f"{SNIPPET_MARK}\n\n{CONSTRUCTOR} = {_literal(constructor)}\n{SEARCH} = {_literal(search)}\n\n"
         f'memory = Memory.from_config({CONSTRUCTOR})\nanswer = memory.search("…", filters={{"user_id": "…"}}, **{SEARCH})\n'
     )
     rest = leftover(config, "mem0", sheet, "argument")

@@ -65,6 +65,14 @@ def test_words_of_an_installation_beside_the_store_are_found_and_their_absence_i
     assert line.endswith(f"read from it: {checkout}#STOP_WORDS")
     complete = completed(config, runs_in(resources.store.path))
     assert complete.lists.fts5.stop_words == f"{checkout}#STOP_WORDS" and lacking(complete) == []
+    (missing,) = lacking(preset("openclaw").config, resources.store.path)
+    assert missing.startswith(
+        "preset openclaw ranks without the words of OpenClaw: --set lists.fts5.stop_words=FOLDER/node_modules"
+    )
+    words = tmp_path / "data" / "node_modules" / "mem0ai" / "dist" / "oss" / "index.js"
+    words.parent.mkdir(parents=True)
+    words.write_text("const STOP_WORDS = new Set(['the', 'was']);\n")
+    assert lacking(preset("mem0_npm").config) and not lacking(preset("mem0_npm").config, resources.store.path)
     own = with_values(config, {"lists.fts5.stop_words": "/mine.txt"})
     assert completed(own, runs_in(resources.store.path)) == own
 
