@@ -16,7 +16,7 @@ import typer
 
 from cems_workbench.cli.main import Command
 from cems_workbench.cli.options import JsonOption, StoreOption, chosen_config, present, progress_bar
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.metrics import Measure, graded
 from cems_workbench.evaluation.statistics import paired_interval
@@ -37,6 +37,8 @@ class Promise(Result):
     measure: Measure
     measured: tuple[MeasuredFidelity, MeasuredFidelity]
     values: tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
+    others: int = 0
+    """Answers that only one recording has."""
 
     @property
     def gains(self) -> np.ndarray[Any, Any]:
@@ -53,17 +55,16 @@ class Promise(Result):
     @property
     def title(self) -> str:
         one, other = (each.setting.config.name for each in self.measured)
-        return f"{one} to {other}: {self.measure} on {self.gains.shape[1]} judged queries"
+        return f"{one} to {other}: {self.measure} on {counted(self.gains.shape[1], 'judged queries')}"
 
     @property
     def lines(self) -> Sequence[str]:
         """Predicted and recorded gain with their intervals, and whether they are the same."""
-        gains = self.gains
-        (low, high), words = paired_interval(gains.T), ("recorded", "predicted")
-        said = [
-            f"{name} gain {mean:+.4f} [{start:+.4f}, {end:+.4f}]"
-            for name, mean, start, end in zip(words, gains.mean(axis=1), low, high, strict=True)
-        ]
+        gains, said = self.gains, list[str]()
+        low, high = paired_interval(gains.T)
+        for i, name in enumerate(("recorded", "predicted")):
+            between = f" [{low[i]:+.4f}, {high[i]:+.4f}]" if np.isfinite(low[i]) else ""
+            said.append(f"{name} gain {gains[i].mean():+.4f}{between}")
         difference = float(np.subtract(*gains.mean(axis=1)[::-1]))
         verdict = "the promise is kept" if self.kept else f"the promise is not kept to {KEPT:g}"
         return (*said, f"predicted minus recorded {difference:+.5f}: {verdict}")
@@ -88,7 +89,13 @@ class Promise(Result):
 
     @property
     def notes(self) -> Sequence[str]:
-        return [f"{side}: {note}" for side, one in zip(SIDES, self.measured, strict=True) for note in one.notes]
+        apart = (
+            [f"{counted(self.others, 'answers')} of one recording have no query of the other"] if self.others else []
+        )
+        return [
+            *apart,
+            *(f"{side}: {note}" for side, one in zip(SIDES, self.measured, strict=True) for note in one.notes),
+        ]
 
     def to_json(self) -> Any:
         recorded, predicted = self.gains.mean(axis=1).tolist()
@@ -107,10 +114,10 @@ def promise_of(
     """Measure both sides over the judged queries that both recordings have. Raises InputError if there is none."""
     rows = [{one.qid: one for one in each.fidelity.queries} for each in measured]
     qids = [qid for qid in rows[0] if qid in rows[1] and any(grade > 0 for grade in grades.get(qid, {}).values())]
+    common = rows[0].keys() & rows[1].keys()
     if not qids:
-        raise InputError(
-            "before and after have no judged query in common; judge some, or name the folder that has the judgments"
-        )
+        why = "have no query in common" if not common else "have no query in common that has a memory graded above 0"
+        raise InputError(f"before and after {why}")
 
     def values(side: int) -> np.ndarray[Any, Any]:
         lists = (
@@ -119,7 +126,11 @@ def promise_of(
         )
         return np.array([measure.values(graded(each, [grades[qid] for qid in qids])) for each in lists])
 
-    return Promise(measure, measured, (values(0), values(1)))
+    both = values(0), values(1)
+    valued = np.isfinite(both[0] + both[1]).all(axis=0)
+    if not valued.any():
+        raise InputError(f"--metric {measure}: it has no value for a judged query that both recordings have")
+    return Promise(measure, measured, (both[0][:, valued], both[1][:, valued]), len(rows[0].keys() ^ rows[1].keys()))
 
 
 def promise_command(

@@ -15,6 +15,7 @@ import base64
 import json
 import os
 import re
+import shutil
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,33 +27,49 @@ EXPIRED = {"expiration_date": (datetime.now(UTC) - timedelta(days=1)).strftime("
 OWN_OPTIONS = ("table", "user", "namespace", "omit_expired", "schema", "distance")
 
 
+FRONT = re.compile(
+    rb"\A(\xef\xbb\xbf)?---[ \t]*(\r?\n)(.*?)^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE
+)
+
+
 class Notes:
-    """A folder of Markdown notes; a saved row is the file."""
+    """A folder of Markdown notes; a saved row is the file. Hidden folders and files outside the folder are left alone."""
 
     def __init__(self, place: str) -> None:
-        self.files = {}
-        for path in sorted(each for each in Path(place).rglob("*") if each.suffix.lower() in (".md", ".markdown")):
-            front = re.match(rb"\A(?:\xef\xbb\xbf)?---[ \t]*\r?\n.*?^---", path.read_bytes(), re.DOTALL | re.MULTILINE)
-            named = re.search(rb"^permalink:[ \t]*[\"']?([^\r\n\"']+)", front[0], re.MULTILINE) if front else None
-            self.files[named[1].decode().strip() if named else path.relative_to(place).with_suffix("").as_posix()] = (
-                path
-            )
+        self.files: dict[str, Path] = {}
+        root = Path(place).resolve(strict=True)
+        for path in sorted(each for each in root.rglob("*") if each.suffix.lower() in (".md", ".markdown")):
+            own = path.relative_to(root)
+            if path.is_file() and path.resolve() == path and not any(part.startswith(".") for part in own.parts):
+                front = FRONT.match(path.read_bytes())
+                named = re.search(rb"^permalink:[ \t]*[\"']?([^\r\n\"']+)", front[3], re.MULTILINE) if front else None
+                name = named[1].decode("utf-8", "replace").strip() if named else own.with_suffix("").as_posix()
+                self.files.setdefault(name, path)
 
     def saved(self, key: str) -> Any:
         return [base64.b64encode(self.files[key].read_bytes()).decode()] if key in self.files else []
 
     def retire(self, key: str, successor: str | None) -> None:
         text = self.files[key].read_bytes()
-        end = b"\r\n" if b"\r\n" in text else b"\n"
-        line = b"superseded_by: " + json.dumps(successor, ensure_ascii=False).encode() + end
-        opened = re.match(rb"\A(?:\xef\xbb\xbf)?---[ \t]*\r?\n", text)
-        at = opened.end() if opened else 0
-        self.files[key].write_bytes(
-            text[:at] + line + text[at:] if opened else b"---" + end + line + b"---" + end + text
-        )
+        line, front = b"superseded_by: " + json.dumps(successor, ensure_ascii=False).encode(), FRONT.match(text)
+        if front is None:
+            end = b"\r\n" if b"\r\n" in text else b"\n"
+            text = end.join([b"---", line, b"---", text])
+        else:
+            at, known = front.start(3), re.search(rb"^superseded_by:[^\r\n]*", front[3], re.MULTILINE)
+            start, stop = (at + known.start(), at + known.end()) if known else (at, at)
+            text = text[:start] + line + (b"" if known else front[2]) + text[stop:]
+        self._write(key, text)
 
     def restore(self, key: str, rows: Any) -> None:
-        self.files[key].write_bytes(base64.b64decode(rows[0]))
+        self._write(key, base64.b64decode(rows[0]))
+
+    def _write(self, key: str, text: bytes) -> None:
+        path = self.files[key]
+        part = path.with_name(f"{path.name}.part")
+        part.write_bytes(text)
+        shutil.copymode(path, part)
+        part.replace(path)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -64,7 +81,7 @@ class Sqlite:
     def __init__(self, place: str) -> None:
         import sqlite3
 
-        self.database = sqlite3.connect(f"{Path(place.partition('?')[0]).absolute().as_uri()}?mode=rw", uri=True)
+        self.database = sqlite3.connect(f"{Path(place).absolute().as_uri()}?mode=rw", uri=True)
         tables = [name for (name,) in self.database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         self.tables = [name for name in ("store", "store_vectors") if name in tables]
 
@@ -76,7 +93,7 @@ class Sqlite:
             )
             names = [each[0] for each in rows.description]
             found += [[table, dict(zip(names, map(_packed, row), strict=True))] for row in rows]
-        return found
+        return _of_one(found, "store")
 
     def retire(self, key: str, successor: str | None) -> None:
         for table in reversed(self.tables):
@@ -85,10 +102,11 @@ class Sqlite:
     def restore(self, key: str, rows: Any) -> None:
         self.retire(key, None)
         for table, values in rows:
-            names, marks = ", ".join(values).replace("rowid_", "rowid"), ", ".join("?" * len(values))
-            self.database.execute(
-                f"INSERT INTO {table} ({names}) VALUES ({marks})", list(map(_unpacked, values.values()))
-            )
+            number, own = values["rowid_"], {name: value for name, value in values.items() if name != "rowid_"}
+            if not self.database.execute(f"SELECT 1 FROM {table} WHERE rowid = ?", [number]).fetchall():
+                own["rowid"] = number
+            names, marks = ", ".join(own), ", ".join("?" * len(own))
+            self.database.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", list(map(_unpacked, own.values())))
 
     def close(self) -> None:
         self.database.commit()
@@ -123,7 +141,8 @@ class Postgres:
     def saved(self, key: str) -> Any:
         text = f"SELECT t::text FROM {{t}} t WHERE {self.on}"
         rows = [self._run(text, table, key).fetchall() for table in self.tables]
-        return [[number, row] for number, found in enumerate(rows) for (row,) in found]
+        listed = [[number, row] for number, found in enumerate(rows) for (row,) in found]
+        return _of_one(listed, 0)
 
     def retire(self, key: str, successor: str | None) -> None:
         for table in reversed(self.tables):
@@ -151,11 +170,13 @@ class Qdrant:
     def __init__(self, place: str) -> None:
         from qdrant_client import QdrantClient
 
-        folder, _, self.name = place.partition("?")[0].rpartition("/")
-        scheme, _, rest = folder.partition(":")
-        url = f"{'https' if 'https' in scheme else 'http'}:{rest}"
-        key = os.environ.get("QDRANT_API_KEY")
-        self.client = QdrantClient(url, api_key=key) if rest.startswith("//") else QdrantClient(path=rest)
+        if place.startswith("http"):
+            folder, _, name = place.rpartition("/")
+            self.client = QdrantClient(folder, api_key=os.environ.get("QDRANT_API_KEY"))
+        else:
+            folder, name = _in_folder(place, "meta.json")
+            self.client = QdrantClient(path=folder)
+        self.name = name or self.client.get_collections().collections[0].name
 
     def saved(self, key: str) -> Any:
         return [point.payload for point in self.client.retrieve(self.name, [key]) if "data" in (point.payload or {})]
@@ -176,9 +197,9 @@ class Chroma:
     def __init__(self, place: str) -> None:
         import chromadb
 
-        folder, _, name = place.partition("?")[0].rpartition("/")
-        client = chromadb.PersistentClient(folder.partition(":")[2])
-        self.collection = client.get_collection(name, embedding_function=None)
+        folder, name = _in_folder(place, "chroma.sqlite3")
+        client = chromadb.PersistentClient(folder)
+        self.collection = client.get_collection(name or client.list_collections()[0].name, embedding_function=None)
 
     def saved(self, key: str) -> Any:
         return list(self.collection.get(ids=[key], include=["metadatas"])["metadatas"] or [])
@@ -191,6 +212,21 @@ class Chroma:
 
     def close(self) -> None:
         """Each call writes."""
+
+
+def _in_folder(place: str, marker: str) -> tuple[str, str]:
+    """The folder that has this file, and the collection behind it; empty if the place is the folder. Creates nothing."""
+    for folder, name in ((Path(place), ""), (Path(place).parent, Path(place).name)):
+        if (folder / marker).is_file():
+            return str(folder), name
+    raise FileNotFoundError(f"there is no {marker}")
+
+
+def _of_one(rows: Any, first: Any) -> Any:
+    """The rows if at most one is of the first table: `prefix/key` may be that of several items."""
+    if sum(table == first for table, _ in rows) > 1:
+        raise ValueError("its id is that of several items")
+    return rows
 
 
 def _packed(value: Any) -> Any:
@@ -214,36 +250,56 @@ def main(file: str, options: list[str]) -> str:
     if options == ["--undo"] and not kept.exists():
         return f"{kept} is missing: nothing was applied by this file"
     system = SYSTEMS[CHANGES["system"]](CHANGES["place"])
-    if options == ["--undo"]:
-        before, after = json.loads(kept.read_text("utf-8"))
-        back = {
-            key: rows for key, rows in before.items() if system.saved(key) in (rows, after.get(key, system.saved(key)))
-        }
-        for key, rows in back.items():
-            if system.saved(key) != rows:
-                system.restore(key, rows)
-        system.close()
-        kept.rename(f"{kept}.done")
-        left = [key for key in before if key not in back]
-        return f"{len(back)} put back" + (f"; changed since, and left: {', '.join(left)}" if left else "")
-    before = {}
-    for change in CHANGES["retire"]:
-        rows = system.saved(change["id"])
-        print(f"{change['id']}: {change['text']!r} {'-> ' + repr(change['by_text']) if rows else 'is not there'}")
-        if rows:
-            before[change["id"]] = rows
-    if options == ["--apply"]:
-        kept.write_text(json.dumps([before, {}], ensure_ascii=False), "utf-8")
+    return undo(system, kept) if options == ["--undo"] else apply(system, kept, options == ["--apply"])
+
+
+def apply(system: Any, kept: Path, changing: bool) -> str:
+    """Retire what is there, each noted in the undo file before and after it, so that a failure in between can be undone."""
+    done = 0
+    try:
         for change in CHANGES["retire"]:
-            if change["id"] in before:
-                system.retire(change["id"], change["by"])
-        kept.write_text(json.dumps([before, {key: system.saved(key) for key in before}], ensure_ascii=False), "utf-8")
+            key, before = change["id"], system.saved(change["id"])
+            print(f"{key}: {change['text']!r} {'-> ' + repr(change['by_text']) if before else 'is not there'}")
+            if before and changing:
+                _note(kept, key, before)
+                system.retire(key, change["by"])
+                _note(kept, key, system.saved(key))
+            done += bool(before)
+        system.close()
+    except Exception as error:
+        raise RuntimeError(
+            f"{error}; {done} were retired before it: --undo puts them back" if changing else error
+        ) from error
+    return f"{done} retired; --undo puts them back" if changing else f"{done} would be retired; --apply does it"
+
+
+def undo(system: Any, kept: Path) -> str:
+    """Put back what is as it was left; the rest stays in the undo file."""
+    noted: dict[str, list[Any]] = {}
+    for line in kept.read_text("utf-8").splitlines():
+        key, rows = json.loads(line)
+        noted.setdefault(key, []).append(rows)
+    back, left = 0, {}
+    for key, (before, *after) in noted.items():
+        now = system.saved(key)
+        if now == before or [now] == after:
+            system.restore(key, before)
+            back += 1
+        else:
+            left[key] = [before, *after]
     system.close()
-    return (
-        f"{len(before)} retired; --undo puts them back"
-        if options
-        else f"{len(before)} would be retired; --apply does it"
-    )
+    kept.unlink()
+    for key, states in left.items():
+        for rows in states:
+            _note(kept, key, rows)
+    return f"{back} put back" + (f"; changed since, and left in {kept}: {', '.join(left)}" if left else "")
+
+
+def _note(kept: Path, key: str, rows: Any) -> None:
+    with kept.open("a", encoding="utf-8") as file:
+        file.write(json.dumps([key, rows]) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 if __name__ == "__main__":

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pprint
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from cems_workbench.errors import InputError, one_line
+from cems_workbench.sources.address import parse
 from cems_workbench.store import Store
 
 KINDS = {
@@ -15,7 +15,6 @@ KINDS = {
     **{"chroma": ("chroma",), "notes": ("notes",)},
 }
 """By scheme of a source's address, the layouts in which something can be retired."""
-_SCHEMES = {"postgres": "postgresql", "sqlite3": "sqlite", "qdrant+https": "qdrant"}
 _EMPTY = "CHANGES: dict[str, Any] = {}\n"
 _TEXT_CHARS = 80
 
@@ -25,6 +24,7 @@ def script_of(store: Store, notes: Path | None = None) -> tuple[str, int]:
     many it retires. Raises InputError if there is no such pair, if they are of several sources, or if nothing can be
     retired in their source."""
     pairs = [one for one in store.supersessions.standing() if one.verdict == "accepted"]
+    pairs.sort(key=lambda one: one.decided_at)
     known = store.memories.read([key for one in pairs for key in (one.older, one.newer)])
     of = store.sources.addresses([one.older for one in pairs])
     pairs = [one for one in pairs if {one.older, one.newer} <= known.keys() and (one.older in of) == (notes is None)]
@@ -35,21 +35,29 @@ def script_of(store: Store, notes: Path | None = None) -> tuple[str, int]:
     if not pairs:
         none = "are of no live source; --notes FOLDER names a folder of Markdown notes" if known else "do not exist"
         raise InputError(f"--script: the older memories of accepted pairs {none}")
-    scheme, _, place = addresses[0].partition(":")
-    scheme = _SCHEMES.get(scheme, scheme)
     kind = next((str(one.probe.get("kind")) for one in store.sources.read() if one.address == addresses[0]), "notes")
+    scheme, place = _place(addresses[0]) if notes is None else ("notes", str(notes.absolute()))
     if kind not in KINDS.get(scheme, ()):
         raise InputError(
             f"--script: nothing is known of how to retire a memory in {kind}; known are mem0, LangGraph, notes"
         )
-    changes: dict[str, Any] = {
-        "system": scheme,
-        "kind": kind,
-        "place": place if scheme in ("sqlite", "notes") else addresses[0],
-        "retire": [],
-    }
-    for one in pairs:
+    retire = {}
+    for one in pairs:  # of several successors the last one decided
         old, new = (one_line(known[key].content, _TEXT_CHARS) for key in (one.older, one.newer))
-        changes["retire"].append({"id": one.older, "by": one.newer, "text": old, "by_text": new})
+        retire[one.older] = {"id": one.older, "by": one.newer, "text": old, "by_text": new}
+    changes = {"system": scheme, "kind": kind, "place": place, "retire": [*retire.values()]}
     text = files(__package__).joinpath("change_source.py").read_text("utf-8")
-    return text.replace(_EMPTY, f"CHANGES = {pprint.pformat(changes, width=140, sort_dicts=False)}\n"), len(pairs)
+    return text.replace(_EMPTY, f"CHANGES = {pprint.pformat(changes, width=140, sort_dicts=False)}\n"), len(retire)
+
+
+def _place(address: str) -> tuple[str, str]:
+    """The system in the script's words, and where it is: an address of libpq, a file, http://HOST:PORT/COLLECTION or FOLDER/COLLECTION."""
+    parsed = parse(address, {})
+    scheme = {"postgres": "postgresql", "sqlite3": "sqlite", "qdrant+https": "qdrant"}.get(parsed.scheme, parsed.scheme)
+    if scheme == "postgresql":
+        return scheme, address
+    if not parsed.host:
+        return scheme, parsed.path
+    secure, host = parsed.scheme.endswith("https"), f"[{parsed.host}]" if ":" in parsed.host else parsed.host
+    port = parsed.port or (443 if secure else 6333)
+    return scheme.replace("chroma", "chroma server"), f"http{'s' * secure}://{host}:{port}/{parsed.path}"

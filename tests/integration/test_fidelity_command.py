@@ -396,5 +396,11 @@ def test_a_promise_is_kept_where_the_system_gained_what_its_config_predicted(
     again = command("promise", before, before, "--config", tuned, "--store", store)
     assert again.code == 1 and "the promise is not kept" in again.out
     assert "Results that differ" in again.out and "threshold" in again.out
+    told = ("promise", before, after, "--config", tuned, "--store", store)
+    assert "noise@5: it has no value" in command(*told, "--metric", "noise@5").err
+    rows = json.loads(after.read_text())
+    after.write_text(json.dumps(rows | {"answers": rows["answers"][:1]}), "utf-8")
+    assert "on 1 judged query\n" in (fewer := command(*told)).out and "3 answers of one recording" in fewer.out
+    assert "nan" not in fewer.out
     tuned.write_text(tuned.read_text().replace("mem0-tuned", "mine"), "utf-8")
     assert "name the one that ran before" in command("promise", before, after, "--config", tuned, "--store", store).err

@@ -206,8 +206,59 @@ def test_a_note_names_its_successor_and_has_its_bytes_back(store: Store, tmp_pat
     edges = {(one.source_id, one.kind, one.target_id) for one in read(folder, lambda *_: None).relations}
     assert edges == {("home/old", "superseded_by", "new"), ("plain", "superseded_by", "new")}
     (folder / "plain.md").write_bytes(b"edited since")
-    assert run(script, "--undo") == "1 put back; changed since, and left: plain"
+    assert run(script, "--undo") == f"1 put back; changed since, and left in {script}.undo.json: plain"
     assert ((folder / "old.md").read_bytes(), (folder / "plain.md").read_bytes()) == (files["old.md"], b"edited since")
+
+
+def test_a_failure_in_between_can_be_undone_and_edits_stay(store: Store, tmp_path: Path) -> None:
+    folder, script = tmp_path / "notes", tmp_path / "fix.py"
+    (folder / ".hidden").mkdir(parents=True)
+    (folder / "bad.md").mkdir()
+    outside = tmp_path / "outside.md"
+    outside.write_text("elsewhere")
+    (folder / "link.md").symlink_to(outside)
+    (folder / "gone.md").symlink_to(tmp_path / "nowhere")
+    texts = {"a": "---\nsuperseded_by: x\ntitle: A\n---\nA", "b": "---\na rule, never closed", "c": "C", "d": "D"}
+    for name, text in texts.items():
+        (folder / f"{name}.md").write_text(text)
+    ids = [*texts, "link", "new", "newer"]
+    store.add(ParsedInput(source="notes", format="markdown-notes", memories=tuple(Memory(key, key) for key in ids)))
+    for newer, older in [*(("new", key) for key in ("a", "b", "c", "d", "link")), ("newer", "d")]:
+        store.supersessions.decide(newer, older, "accepted", "mira")
+    assert write_script(store, script, folder) == 5
+    stuck = script.read_text().replace(
+        "def _write(self, key: str, text: bytes) -> None:\n",
+        "def _write(self, key: str, text: bytes) -> None:\n        if key == 'd' and b'by' in text:\n            raise OSError('full')\n",
+    )
+    script.write_text(stuck)
+    assert "full; 3 were retired before it: --undo puts them back" in run(script, "--apply")
+    assert (folder / "a.md").read_text() == '---\nsuperseded_by: "new"\ntitle: A\n---\nA'
+    assert (folder / "b.md").read_text() == '---\nsuperseded_by: "new"\n---\n---\na rule, never closed'
+    (folder / "c.md").write_text("mine")
+    (folder / "d.md").write_text("mine too")
+    assert run(script, "--undo").startswith("2 put back; changed since, and left in ")
+    assert [(folder / f"{name}.md").read_text() for name in "abcd"] == [texts["a"], texts["b"], "mine", "mine too"]
+    assert outside.read_text() == "elsewhere"
+    assert json.loads((tmp_path / "fix.py.undo.json").read_text().splitlines()[0])[0] == "c"
+
+
+def test_an_item_whose_id_is_anothers_is_left_and_a_taken_row_number_is_replaced(store: Store, tmp_path: Path) -> None:
+    place, kind, _, left = sqlite_place(tmp_path, None)
+    file, script = tmp_path / "store.db", tmp_path / "fix.py"
+    connected(store, place, kind, f"m/{OLD}", f"m/{NEW}")
+    write_script(store, script)
+    assert run(script, "--apply") == "1 retired; --undo puts them back"
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("INSERT INTO store (rowid, prefix, key, value) VALUES (1, 'm', 'other', 'x')")
+        database.commit()
+    assert run(script, "--undo") == "1 put back"
+    assert sorted(left()) == sorted([OLD, NEW, "other"])
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("INSERT INTO store (prefix, key, value) VALUES ('m', 'a/x', 'x'), ('m/a', 'x', 'y')")
+        database.commit()
+    connected(store, place, kind, "m/a/x", f"m/{NEW}")
+    write_script(store, script)
+    assert "its id is that of several items" in run(script, "--apply")
 
 
 def test_nothing_is_written_for_a_source_of_which_nothing_is_known(store: Store, tmp_path: Path) -> None:
