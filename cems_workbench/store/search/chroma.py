@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 HNSW: dict[str, Any] = {
     "space": "cosine",
-    # Full recall at 150 hits of 100,000 clustered vectors; see benchmarks/bench_store.py.
-    "ef_construction": 200,
+    # Chroma's default. 200 finds 0.974 instead of 0.957 of the nearest 10 of 100,000, and links them in twice the time.
+    "ef_construction": 100,
     "ef_search": 300,
     "max_neighbors": 32,
 }
