@@ -29,7 +29,7 @@ named lists have where no candidate reached the floor, otherwise those that no o
 (score - least) / (largest - least) over all candidates for the score, and `mmr_characters` compares the first characters of the texts.
 
 Where the chunks of a memory are separate candidates (`lists.units: chunks`), each takes a place within the limit; the memory is a
-result once, in the place and with the score of the first of them.
+result once, in the place and with the score of the first of them, and costs its whole content once, whichever chunk is chosen first.
 
 With `min_vector_score`, results with a lower score in the vector list are dropped after all this, and nobody moves up (engram's
 recollection: a cosine of 0.25 among the first three). The score is the best in the vector lists that take part, within their depth and
@@ -127,6 +127,10 @@ class Selection:
 
     limit: float
     max_tokens: float
+    costs: Ints
+    """(C) the tokens that taking a candidate adds: 0 once its text is in."""
+    text_of: Ints
+    """(C) whose text is meant: the candidate itself, or the memory of which it is a chunk."""
     chosen: list[int] = field(default_factory=list)
     skipped: list[int] = field(default_factory=list)
     left_out: list[int] = field(default_factory=list)
@@ -143,27 +147,30 @@ class Selection:
         """As many results as allowed."""
         return len(self.chosen) >= self.limit
 
-    def take(self, c: int, tokens: int) -> bool:
+    def take(self, c: int) -> bool:
         """Add a candidate if it fits, otherwise note that it was skipped for the budget; one below the floor is only passed."""
         if self.low is not None and self.low[c]:
             self.passed.append(c)
             return True
-        if self.tokens + tokens > self.max_tokens:
+        if self.tokens + self.costs[c] > self.max_tokens:
             self.skipped.append(c)
             return False
         self.chosen.append(c)
-        self.tokens += tokens
+        self.tokens += int(self.costs[c])
+        self.costs[self.text_of == self.text_of[c]] = 0
         return True
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """What the results are selected from: `version` (Q, C) is the chunk whose text is meant, -1 for the whole memory."""
+    """What the results are selected from: `version` (Q, C) is the chunk whose text is meant, -1 for the whole memory, and `text_of` (Q, C)
+    the candidate whose text that is, a memory for its chunks if whole memories are meant."""
 
     table: CandidateTable
     before: Ranking
     config: AssemblyConfig
     version: Ints | None
+    text_of: Ints
     budget: Floats
     """(Q) most tokens."""
     relevance: Floats
@@ -185,7 +192,7 @@ class Given:
         if self.version is not None or any(type(counts) is dict for counts in self.table.cl100k):
             return np.full(len(lead), np.inf)
         size = self.table.of_memories("bytes", lambda memory: max(1.0, len(memory.content.encode("utf-8", "replace"))))
-        most: Floats = np.where(lead >= 0, along(size, np.maximum(lead, 0)), 0.0).sum(axis=1)
+        most: Floats = np.where(lead >= 0, along(along(size, self.text_of), np.maximum(lead, 0)), 0.0).sum(axis=1)
         return most
 
 
@@ -209,9 +216,11 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
         relevance = np.where(unknown[:, None], before.score, relevance)
     floor = None if config.min_score is None else before.alive & (before.score < config.min_score)
     filling = _filling(given) if floor is not None and config.fill_from else None
+    pieces, score = pieces_of(table), before.score
+    text_of = pieces if version is None else np.broadcast_to(np.arange(table.shape[1]), table.shape)
     pool = Given(
-        *(table, before, config, version, budget, relevance, floor, filling),
-        cache(lambda: _tokens(table, config, version)),
+        *(table, before, config, version, text_of, budget, relevance, floor, filling),
+        cache(lambda: _tokens(table, config, version, text_of)),
     )
     diverse = _DIVERSE[config.mmr_procedure]
 
@@ -228,7 +237,6 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
         chosen = _without(chosen, low)
     if demoted is not None:
         chosen = _below_successors(chosen, demoted, by_mmr)
-    pieces, score = pieces_of(table), before.score
     if (pieces != np.arange(table.shape[1])).any():
         chosen, score = _whole_memories(chosen, score, pieces)
     queries, places = np.nonzero(chosen >= 0)
@@ -265,7 +273,7 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
         skipped = tuple(sorted(table.ids[q][c] for c in selection(q).skipped))
         most = None if np.isinf(budget[q]) else int(budget[q])
         below = [c for c in selection(q).chosen if low[q, c]]
-        used = selection(q).tokens - sum(int(pool.tokens[q, c]) for c in below)
+        used = int(pool.tokens[q, sorted({text_of[q, c] for c in selection(q).chosen if not low[q, c]})].sum())
         strategy: Literal["greedy", "mmr"] = "mmr" if by_mmr[q] else "greedy"
         return AssemblyFields(strategy, used, skipped, most, tuple(table.ids[q][c] for c in below))
 
@@ -273,7 +281,7 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
         found = []
         if uncounted := pool.counted()[1](q):
             found.append(f"no cl100k count in this evidence for {uncounted} of the candidates: chars4 instead")
-        found += _undercounted(table, config, q, selection(q).chosen) if np.isfinite(budget[q]) else []
+        found += _undercounted(table, config, q, text_of[q, selection(q).chosen]) if np.isfinite(budget[q]) else []
         if before.alive[q].any() and not selection(q).chosen:
             found.append(f"nothing fits the budget of {budget[q]:g} tokens")
         if filled := [c for c in selection(q).chosen if floor is not None and floor[q, c]]:
@@ -317,9 +325,9 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
     )
 
 
-def _undercounted(table: CandidateTable, config: AssemblyConfig, q: int, chosen: Sequence[int]) -> list[str]:
+def _undercounted(table: CandidateTable, config: AssemblyConfig, q: int, chosen: Ints) -> list[str]:
     """A line where chars4 counts what was packed as much fewer tokens than its scripts have, as of Chinese."""
-    packed = [table.memories[q][c].content for c in chosen]
+    packed = [table.memories[q][c].content for c in set(chosen.tolist())]
     if config.token_counter != "chars4" or all(map(str.isascii, packed)):
         return []
     counted, likely = sum(map(chars4, packed)), sum(map(tokens_by_script, packed))
@@ -331,16 +339,18 @@ def _undercounted(table: CandidateTable, config: AssemblyConfig, q: int, chosen:
     ]
 
 
-def _tokens(table: CandidateTable, config: AssemblyConfig, version: Ints | None) -> tuple[Ints, Callable[[int], int]]:
+def _tokens(
+    table: CandidateTable, config: AssemblyConfig, version: Ints | None, text_of: Ints
+) -> tuple[Ints, Callable[[int], int]]:
     """(Q, C) tokens of what is counted, and how many living candidates of a query have no count by the chosen counter."""
     if config.token_counter == "chars4" and version is None:
-        return table.tokens, lambda q: 0
+        return along(table.tokens, text_of), lambda q: 0
     start, counts, known = memoized(
         table.memo, "tokens", config.token_counter, lambda: _counts(table, config.token_counter)
     )
     whole = np.full(table.shape, -1) if version is None else version
     tokens: Ints = counts[start + 1 + whole] if len(counts) else np.zeros(table.shape, dtype=np.int64)
-    return tokens, lambda q: int((table.valid[q] & ~known[q]).sum())
+    return along(tokens, text_of), lambda q: int((table.valid[q] & ~known[q]).sum())
 
 
 def _counts(table: CandidateTable, counter: str) -> tuple[Ints, Ints, Bools]:
@@ -477,7 +487,7 @@ def _filled(given: Given, q: int, selection: Selection) -> Selection:
         for c in [c for c in selection.passed if may[c]]:
             if selection.full:
                 break
-            if selection.take(c, int(given.tokens[q, c])):
+            if selection.take(c):
                 selection.passed.remove(c)
     return selection
 
@@ -485,16 +495,15 @@ def _filled(given: Given, q: int, selection: Selection) -> Selection:
 def _empty(given: Given, q: int) -> Selection:
     low = None if given.low is None else given.low[q]
     limit = np.inf if given.config.limit is None else given.config.limit
-    return Selection(limit, float(given.budget[q]), low=low)
+    return Selection(limit, float(given.budget[q]), given.tokens[q].copy(), given.text_of[q], low=low)
 
 
 def _greedy(given: Given, q: int) -> Selection:
     selection = _empty(given, q)
-    tokens = given.tokens[q].tolist()
     for c in given.before.order(q).tolist():
         if selection.full:
             break
-        selection.take(c, tokens[c])
+        selection.take(c)
     return selection
 
 
@@ -526,7 +535,7 @@ def _select(given: Given, q: int, phase: Ints, selection: Selection, closest: np
         if _too_low(given, selection, c):
             continue
         # A memory that did not fit is no result, so the others need not differ from it.
-        if selection.take(c, int(given.tokens[q, c])):
+        if selection.take(c):
             np.maximum(closest, alike(c), out=closest)
 
 
@@ -566,7 +575,7 @@ def _too_low(given: Given, selection: Selection, c: int) -> bool:
 def _mmr_of_cems(given: Given, q: int) -> Selection:
     selection = _empty(given, q)
     order = given.before.order(q).tolist()
-    score, tokens, share = given.before.score[q], given.tokens[q].tolist(), given.config.mmr_lambda
+    score, tokens, share = given.before.score[q], selection.costs, given.config.mmr_lambda
     if not order:
         return selection
     raw = given.relevance[q]
@@ -585,7 +594,7 @@ def _mmr_of_cems(given: Given, q: int) -> Selection:
         taken.add(best)
         if _too_low(given, selection, best):
             return True
-        selection.take(best, tokens[best])
+        selection.take(best)
         nearer = alike(best)
         for c in order:
             closest[c] = max(closest[c], float(nearer[c]))
@@ -606,7 +615,7 @@ def _mmr_of_cems(given: Given, q: int) -> Selection:
 
 def _mmr_plain(given: Given, q: int) -> Selection:
     selection = _empty(given, q)
-    share, tokens = given.config.mmr_lambda, given.tokens[q].tolist()
+    share = given.config.mmr_lambda
     order = given.before.order(q)
     relevance, left = given.relevance[q, order], np.ones(len(order), dtype=bool)
     alike = _similarity_of_texts(given, q, PLAIN_WORD)
@@ -616,7 +625,7 @@ def _mmr_plain(given: Given, q: int) -> Selection:
         at = int(np.argmax(np.where(left, seen, -np.inf)))  # the first of equals
         left[at], c = False, int(order[at])
         selection.mmr[c] = float(seen[at])
-        if not _too_low(given, selection, c) and selection.take(c, tokens[c]):
+        if not _too_low(given, selection, c) and selection.take(c):
             closest = np.maximum(closest, alike(c)[order])
     selection.mmr = {int(c): float(value) for c, value in zip(order, seen, strict=True) if not np.isnan(value)}
     return selection
@@ -624,7 +633,7 @@ def _mmr_plain(given: Given, q: int) -> Selection:
 
 def _one_pass(given: Given, q: int) -> Selection:
     selection = _empty(given, q)
-    share, score, tokens = given.config.mmr_lambda, given.relevance[q], given.tokens[q].tolist()
+    share, score = given.config.mmr_lambda, given.relevance[q]
     order = given.before.order(q)
     alike = _similarity_of_texts(given, q, PLAIN_WORD)
     for c in order.tolist():
@@ -634,7 +643,7 @@ def _one_pass(given: Given, q: int) -> Selection:
         if selection.full:
             break
         if not _too_low(given, selection, c):
-            selection.take(c, tokens[c])
+            selection.take(c)
     return selection
 
 

@@ -250,6 +250,25 @@ def test_a_memory_whose_chunks_are_candidates_is_a_result_once_in_the_place_of_t
     }
 
 
+@pytest.mark.parametrize("procedure", ["greedy", "guide", "cems", "plain", "one_pass"])
+def test_a_memory_costs_its_whole_content_once_whichever_of_its_chunks_is_chosen_first(procedure: str) -> None:
+    """By score: a#1 60 for all of a, b 30, a nothing more; all of d would be 20 more, c 10 fits."""
+    subject = evidence(
+        {"vector": {"a#1": 0.9, "b": 0.8, "a": 0.7, "d#2": 0.6, "c": 0.5, "d": 0.4}},
+        memories={"a": text(60), "a#1": text(10), "b": text(30), "c": text(10), "d": text(20), "d#2": text(5)},
+        notes={"pieces": {"a#1": "a", "d#2": "d"}},
+    )
+    mmr = {**MMR, "assembly.mmr_lambda": 1.0, "assembly.mmr_procedure": procedure}
+    values = ALONE if procedure == "greedy" else mmr
+    result = trace(subject, {**values, "assembly.max_tokens": 100})
+    assert [(row.memory_id, row.tokens) for row in result.results] == [("a", 60), ("b", 30), ("c", 10)]
+    assert result.tokens_used == 100
+    assert dropped(result.stage("assembly"))["d#2"] == "20 tokens do not fit the budget of 100"
+    assert trace(subject, values).tokens_used == 120
+    first = {**values, "assembly.limit": 1, "assembly.max_tokens": 50}  # the chunk's 40 bytes would fit
+    assert [row.memory_id for row in trace(subject, first).results] == ["b"]
+
+
 def test_results_below_the_vector_floor_leave_and_nobody_moves_up() -> None:
     """The limit takes a, b, c, x; b and x (in no vector list: 0) are below 0.5, and d does not follow."""
     subject = evidence(
