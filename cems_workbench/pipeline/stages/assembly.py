@@ -282,7 +282,7 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
         if uncounted := pool.counted()[1](q):
             found.append(f"no cl100k count in this evidence for {uncounted} of the candidates: chars4 instead")
         found += _undercounted(table, config, q, text_of[q, selection(q).chosen]) if np.isfinite(budget[q]) else []
-        if before.alive[q].any() and not selection(q).chosen:
+        if selection(q).skipped and not selection(q).chosen:
             found.append(f"nothing fits the budget of {budget[q]:g} tokens")
         if filled := [c for c in selection(q).chosen if floor is not None and floor[q, c]]:
             some = f"{len(filled)} of the {len(selection(q).chosen)} chosen are below the score floor"

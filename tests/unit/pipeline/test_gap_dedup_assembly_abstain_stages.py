@@ -221,6 +221,7 @@ def test_what_is_below_the_score_floor_is_looked_at_and_no_result() -> None:
     assert [row.memory_id for row in greedy.results] == ["a", "h"]
     everything = trace(subject, {**ALONE, "assembly.min_score": 0.95})
     assert everything.results == []
+    assert not warned(everything.stage("assembly"), "nothing fits")
 
 
 @pytest.mark.parametrize(
