@@ -209,11 +209,9 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
     by_mmr = aggregation if config.strategy == "auto" else np.full(len(aggregation), config.strategy == "mmr")
     most = np.inf if config.max_tokens is None else float(config.max_tokens)
     budget = np.where(aggregation, max(most, config.aggregation_tokens), most)
-    relevance = before.score if config.mmr_relevance != "vector" or vector is None else vector
-    if config.mmr_relevance == "minmax":
-        relevance = _minmax(before)
-    if unknown is not None:
-        relevance = np.where(unknown[:, None], before.score, relevance)
+    relevance = _minmax(before) if config.mmr_relevance == "minmax" else before.score
+    if config.mmr_relevance == "vector" and vector is not None:
+        relevance = vector if unknown is None else np.where(unknown[:, None], before.score, vector)
     floor = None if config.min_score is None else before.alive & (before.score < config.min_score)
     filling = _filling(given) if floor is not None and config.fill_from else None
     pieces, score = pieces_of(table), before.score

@@ -194,6 +194,10 @@ def test_mmr_weights_the_score_between_the_least_and_the_largest() -> None:
     assert kept(assembly) == ["a", "b", "c", "d"]
     assert column(assembly, "mmr") == pytest.approx({"a": 0.6, "b": 3.6 / 7 - 0.4, "c": 0.6 / 7, "d": 0.0})
     assert kept(stage("assembly", subject, PLAIN)) == ["a", "c", "d", "b"]
+    product = replace(subject, notes={"engine": {"lists": {"vector": {"scale": "product"}}}})
+    unfloored = {**PLAIN, "assembly.mmr_relevance": "minmax"}
+    floored = stage("assembly", product, {**unfloored, "assembly.min_vector_score": 0.5})
+    assert column(floored, "mmr") == column(stage("assembly", product, unfloored), "mmr")
     equal = with_contents({"a": 0.5, "b": 0.5}, a="x", b="y")
     assert column(stage("assembly", equal, {**PLAIN, "assembly.mmr_relevance": "minmax"}), "mmr") == {
         "a": 0.6,
