@@ -125,6 +125,13 @@ def test_null_becomes_the_nearest_value_and_is_listed() -> None:
     assert "filter.min_score = null   (CEMS_RELEVANCE_THRESHOLD=0 comes nearest)" in text
 
 
+def test_openclaw_without_a_floor_is_exported_with_one_of_zero_for_it_has_its_own() -> None:
+    config = with_values(preset("openclaw").config, {"assembly.min_score": None})
+    text = export_config(config, "openclaw")
+    assert "\nmemory.search.query.minScore = 0   # 0.35 at" in text and "minScore=0 comes nearest" in text
+    assert import_config(text, config).config == config
+
+
 def test_the_env_of_the_memory_agent() -> None:
     config = with_values(preset("memory_agent").config, {"rerank.instruction": "Find what the user's query needs"})
     values = dotenv_values(stream=io.StringIO(export_config(config, "reranker-env")))
