@@ -37,8 +37,10 @@ def runs_in(store: Path) -> Runs | None:
         return None
 
 
-def save_runs(store: Path, runs: Runs) -> None:
-    """Save the target with a store. Raises InputError."""
+def save_runs(store: Path, runs: Runs | None) -> None:
+    """Save the target with a store, or that it has none. Raises InputError."""
+    if runs is None:
+        return (store / RUNS_FILE).unlink(missing_ok=True)
     write_text(store / RUNS_FILE, json.dumps(asdict(runs)))
 
 

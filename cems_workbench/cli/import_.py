@@ -67,7 +67,15 @@ def import_command(
     if undo:
         _undo(path, store, as_json)
         return
-    place = None if target is None and preset is None else _place(target, preset)
+    from cems_workbench.config.forms.targets import OWN
+    from cems_workbench.settings import save_runs
+
+    place = None if target in (None, OWN) and preset is None else _place(target, preset)
+    if target == OWN:
+        save_runs(cli.settings_for(store).store, None)
+        if path is None:
+            said = f"runs in a program of your own: ranked with preset {cli.settings_for(store).preset} where none is named"
+            return cli.present(Report(lines=[said], values={"lines": [said]}), as_json)
     if path is None and place is not None:
         return _settle(*place, store, as_json)
     if path is None:
@@ -127,7 +135,9 @@ def _place(target: str | None, preset: str | None) -> tuple[System, str]:
     system = system_named(target) if target else of_preset
     if system is None or (preset and preset not in system.presets):
         known = ", ".join(name for one in ([system] if system else SYSTEMS.values()) for name in one.presets)
-        raise InputError(f"--preset {preset}: no program of {system.title if system else 'a target'}; known: {known}")
+        raise InputError(
+            f"--preset {preset}: no program of {system.title if system else target or 'a target'}; known: {known}"
+        )
     return system, preset or system.presets[0]
 
 

@@ -146,15 +146,11 @@ def chosen_config(
     return with_values(chosen, assignments, source="--set") if assignments else chosen
 
 
-OWN = "own"
-"""The target of a config that runs in a custom program, which can have every parameter."""
-
-
 def chosen_target(name: str | None, config: PipelineConfig) -> System | None:
     """The target of this name, else the one that the config's preset is a program of. Raises InputError."""
     from cems_workbench.config.forms.targets import system_behind, system_named
 
-    return None if name == OWN else system_named(name) if name else system_behind(config)
+    return system_named(name) if name else system_behind(config)
 
 
 def read_evidence(path: Path) -> EvidenceSet:

@@ -490,3 +490,6 @@ def test_a_target_is_named_and_own_is_none(command: Command, tmp_path: Path) -> 
     store = ("--store", tmp_path / "s")
     assert command("import", "m.jsonl", "--target", "langgraph", *store).code == 0
     assert '"langgraph"' in (tmp_path / "s" / "target.json").read_text()
+    assert "program of your own" in command("import", "--target", "own", *store).out
+    assert not (tmp_path / "s" / "target.json").exists()
+    assert "langchain, own" in command("import", "m.jsonl", "--target", "graph", *store).err

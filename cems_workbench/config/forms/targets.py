@@ -92,13 +92,17 @@ CHECKOUT = "CHECKOUT"
 """The folder of an installation that is not known."""
 
 
-def system_named(name: str) -> System:
-    """The target of a name. Raises InputError, with the known ones and the nearest."""
-    if name not in SYSTEMS:
+OWN = "own"
+"""The target of a config that runs in a custom program, which can have every parameter."""
+
+
+def system_named(name: str) -> System | None:
+    """The target of a name; None of `OWN`. Raises InputError, with the known ones and the nearest."""
+    if name not in (known := (*SYSTEMS, OWN)):
         raise InputError(
-            f"target {one_line(name, 40)}: unknown{suggestion(name, SYSTEMS, '.')} Known: {', '.join(SYSTEMS)}"
+            f"target {one_line(name, 40)}: unknown{suggestion(name, known, '.')} Known: {', '.join(known)}"
         )
-    return SYSTEMS[name]
+    return SYSTEMS.get(name)
 
 
 def preset_behind(config: PipelineConfig) -> str | None:
