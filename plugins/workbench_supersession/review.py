@@ -120,15 +120,15 @@ def _draw(found: SupersessionReport, resources: Resources, name: str) -> None:
             if found.edges:
                 done = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("accepted", "rejected", "skipped"))
                 st.success(f"Nothing is left for you: {done}.", icon=":material/task_alt:")
-                with suppress(InputError):  # nothing is accepted, or its source takes no script
-                    text, count = script_of(resources.store)
-                    help = "Python: prints what would change; --apply changes it, --undo puts back what was there."
-                    words = f"Script that retires {counted(count, 'memories')} where they are from"
-                    st.download_button(
-                        words, text, "retire.py", key="label:superseded:script", help=help, icon=":material/download:"
-                    )
             else:
                 st.info("No pair reaches the minimum score. Lower it to see weaker ones.", icon=":material/task_alt:")
+            with suppress(InputError):  # nothing is accepted, or its source takes no script
+                text, count = script_of(resources.store)
+                help = "Python: prints what would change; --apply changes it, --undo puts back what was there."
+                words = f"Script that retires {counted(count, 'memories')} where they are from"
+                st.download_button(
+                    words, text, "retire.py", key="label:superseded:script", help=help, icon=":material/download:"
+                )
         box = st.container(horizontal=True, vertical_alignment="center")
         common: dict[str, Any] = {"icon": ":material/undo:", "on_click": undo, "args": (resources, name)}
         box.button(with_key("Undo", "U"), key="label:undo", **common)
