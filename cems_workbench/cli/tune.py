@@ -85,13 +85,15 @@ def export_command(
     from cems_workbench.config import card_path
     from cems_workbench.config.forms.targets import system_behind
     from cems_workbench.jobs.exporting import exported, with_figures
-    from cems_workbench.pipeline.misfits import lacking
 
     chosen = chosen_config(None, config, changes, store)
     own = None if changes and card is None else _card(config, card)
     export = exported(chosen, format, own)
-    for line in lacking(chosen, settings_for(store).store):
-        say(f"warning: {line}", err=True)
+    if (system := system_behind(chosen)) is not None and system.needs:
+        from cems_workbench.pipeline.misfits import lacking
+
+        for line in lacking(chosen, settings_for(store).store):
+            say(f"warning: {line}", err=True)
     if evidence is not None:
         ranking = _measured(export, evidence, metric)
         print_ranking(ranking, err=out is None)
