@@ -203,9 +203,10 @@ def test_the_figure_beside_an_export_is_that_of_what_its_reader_ranks_with(
         usual = base(form, CONFIG)
         has = {spec.path for spec, _ in settings_of(form)}
         assert export.lost and (export.read.fusion.k == 7) == ("fusion.k" in has)
-        nearest = (
-            {"threshold.fixed"} if "threshold.fixed" in has and form != "langchain" else set()
-        )  # 0 for a config without a threshold
+        # 0 for a config without a threshold or floor
+        nearest = {"threshold.fixed", "assembly.min_score"} & has - (
+            {"threshold.fixed"} if form == "langchain" else set()
+        )
         strange = {
             path for path, value in _values(export.read).items() if value not in (usual.get(path), CONFIG.get(path))
         }
