@@ -21,7 +21,7 @@ PREFIX = "CEMS_WORKBENCH_"
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class SavedTarget:
     """Where a store's memories are used: the target, the preset of its program, and what that has otherwise there, by parameter."""
 
     target: str
@@ -29,22 +29,22 @@ class Runs:
     values: Mapping[str, Any]
 
 
-def runs_in(store: Path) -> Runs | None:
+def saved_target(store: Path) -> SavedTarget | None:
     """The target that is saved with a store; None without one, or where the file cannot be read."""
     try:
-        return Runs(**json.loads((store / RUNS_FILE).read_text("utf-8")))
+        return SavedTarget(**json.loads((store / TARGET_FILE).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def save_runs(store: Path, runs: Runs | None) -> None:
+def save_target(store: Path, runs: SavedTarget | None) -> None:
     """Save the target with a store, or that it has none. Raises InputError."""
     if runs is None:
-        return (store / RUNS_FILE).unlink(missing_ok=True)
-    write_text(store / RUNS_FILE, json.dumps(asdict(runs)))
+        return (store / TARGET_FILE).unlink(missing_ok=True)
+    write_text(store / TARGET_FILE, json.dumps(asdict(runs)))
 
 
-RUNS_FILE = "target.json"
+TARGET_FILE = "target.json"
 """In the directory of a store, so that it is known before the store is opened."""
 
 
@@ -86,7 +86,7 @@ class Settings(BaseModel):
         UnicodeDecodeError for a `.env` that is not UTF-8."""
         values = _read() | given
         super().__init__(**values)
-        if "preset" not in values and (runs := runs_in(self.store)) is not None:
+        if "preset" not in values and (runs := saved_target(self.store)) is not None:
             self.preset = runs.preset
 
     @property

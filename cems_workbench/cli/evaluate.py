@@ -43,14 +43,14 @@ def gather_command(
     """
     chosen = choice.read(store)
     from cems_workbench.jobs.query_set_evidence import gather_evidence, selected
-    from cems_workbench.pipeline.misfits import misfits
+    from cems_workbench.pipeline.mismatches import mismatches
 
     with cli.progress_bar(as_json) as progress, cli.filled_resources(store) as resources:
         selection, judgments = selected(query_set, resources, judged, per_query_project, limit, seed)
         if selection.without_project:
             say(f"note: {selection.without_project}", err=True)
         report = gather_evidence(chosen, selection, judgments, resources, progress, out)
-        notices, unfit = resources.store.notices, misfits(chosen, resources)
+        notices, unfit = resources.store.notices, mismatches(chosen, resources)
     count = len(selection.queries)
     values: dict[str, Any] = {
         "evidence": str(report.path),
@@ -164,7 +164,7 @@ def evaluate_command(
     if as_json:
         return measuring.decide(worse, as_json)
     cli.print_parts(worse.lines, (), ())
-    for line in dict.fromkeys(line for row in found.rows for line in row.batch.misfits):
+    for line in dict.fromkeys(line for row in found.rows for line in row.batch.mismatches):
         say(f"warning: {line}", err=True)
     if lost is not None:
         remarks = {line for evaluation in found.evaluations for line in evaluation.remarks}

@@ -68,11 +68,11 @@ def import_command(
         _undo(path, store, as_json)
         return
     from cems_workbench.config.forms.targets import OWN
-    from cems_workbench.settings import save_runs
+    from cems_workbench.settings import save_target
 
     place = None if target in (None, OWN) and preset is None else _place(target, preset)
     if target == OWN:
-        save_runs(cli.settings_for(store).store, None)
+        save_target(cli.settings_for(store).store, None)
         if path is None:
             said = f"runs in a program of your own: ranked with preset {cli.settings_for(store).preset} where none is named"
             return cli.present(Report(lines=[said], values={"lines": [said]}), as_json)
@@ -162,9 +162,9 @@ def _settle(system: System, preset: str, store: Path | None, as_json: bool) -> N
 
 def _given(store: Path | None) -> list[str]:
     """The options that name the store, and the preset of its target."""
-    from cems_workbench.settings import runs_in
+    from cems_workbench.settings import saved_target
 
-    runs = runs_in(cli.settings_for(store).store)
+    runs = saved_target(cli.settings_for(store).store)
     return cli.given_options(preset=runs.preset if runs else None, store=store)
 
 

@@ -134,7 +134,7 @@ def chosen_config(
     from cems_workbench.config import parse_assignment, with_values
     from cems_workbench.config.forms.targets import completed
     from cems_workbench.jobs.catalogue import config_named
-    from cems_workbench.settings import runs_in
+    from cems_workbench.settings import saved_target
 
     settings = settings_for(store)
     default, problem = (DEFAULT_PRESET, None) if preset_name or config else default_preset(settings.preset)
@@ -142,7 +142,7 @@ def chosen_config(
     for warning in (*([problem] if problem else []), *named.warnings):
         say(f"warning: {' '.join(warning.split())}", err=True)
     assignments = dict(parse_assignment(text) for text in changes or ())
-    chosen = completed(named.config, runs_in(settings.store))
+    chosen = completed(named.config, saved_target(settings.store))
     return with_values(chosen, assignments, source="--set") if assignments else chosen
 
 

@@ -90,7 +90,7 @@ def export_command(
     own = None if changes and card is None else _card(config, card)
     export = exported(chosen, format, own)
     if (system := system_behind(chosen)) is not None and system.needs:
-        from cems_workbench.pipeline.misfits import lacking
+        from cems_workbench.pipeline.mismatches import lacking
 
         for line in lacking(chosen, settings_for(store).store):
             say(f"warning: {line}", err=True)
@@ -304,7 +304,7 @@ def tune_command(
         if system and behind and behind not in system.presets
         else []
     )
-    for line in (*unlike, *data.batch.misfits, *planned.beyond):
+    for line in (*unlike, *data.batch.mismatches, *planned.beyond):
         say(f"warning: {line}", err=True)
     start_up.freeze()
     with _interruptible() as interrupted, progress_bar(as_json) as progress:

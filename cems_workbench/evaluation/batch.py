@@ -19,7 +19,7 @@ from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged, own_document, without_own
 from cems_workbench.evaluation.metrics import GradedRankings, ideal_grades
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.misfits import misfits_noted
+from cems_workbench.pipeline.mismatches import mismatches_noted
 from cems_workbench.pipeline.missing_evidence import SCORED_WITH, unmet
 from cems_workbench.pipeline.recorded import merged_names
 from cems_workbench.pipeline.replay import blocks_of, run, to_table
@@ -133,9 +133,9 @@ class LabelledBatch:
         return [query.type for query in self.queries]
 
     @property
-    def misfits(self) -> list[str]:
+    def mismatches(self) -> list[str]:
         """What the preset that the evidence was gathered under wants of store and config."""
-        return list(dict.fromkeys(line for one, _ in self._alike for line in misfits_noted(one.notes)))
+        return list(dict.fromkeys(line for one, _ in self._alike for line in mismatches_noted(one.notes)))
 
     def without_answer(self, grade: int) -> Bools:
         """(Q) was it said that nothing answers the query, and is no memory of at least this grade known? A judgment wins."""

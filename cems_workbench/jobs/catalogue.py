@@ -35,7 +35,7 @@ from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.platform.parsing import yaml_values
 from cems_workbench.records import DEFAULT_TEXT_RULE, ENGLISH
-from cems_workbench.settings import runs_in
+from cems_workbench.settings import saved_target
 
 if TYPE_CHECKING:
     from cems_workbench.config import EvidenceCard
@@ -65,7 +65,7 @@ def catalogue(
     """Every config that can be chosen: the present one, presets, files, the history, the latest first, experiments. A
     config of the history that this version cannot read is absent: History on the Tune page explains why."""
     configs = {PRESENT_NAME: present} if present is not None else {}
-    runs = runs_in(store.path)
+    runs = saved_target(store.path)
     configs |= {name: completed(preset(name).config, runs) for name in preset_names()}
     configs |= files or {}
     for record in store.configs.history():

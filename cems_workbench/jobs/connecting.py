@@ -34,7 +34,7 @@ from cems_workbench.platform.parsing import yaml_values
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import DEFAULT_TEXT_RULE, TakenMemory, TextRule
 from cems_workbench.results import Report, Table
-from cems_workbench.settings import Settings, runs_in, save_runs
+from cems_workbench.settings import Settings, save_target, saved_target
 from cems_workbench.sources import connect as sources
 from cems_workbench.sources.address import FROM_ADDRESS, Address, parse, parse_saved
 from cems_workbench.sources.chroma import MARKER
@@ -226,11 +226,11 @@ def connect(
 def _target_of(store: Store, spec: SourceSpec, probe: SourceInfo, named: str | None) -> list[str]:
     """Save the target of a source with the store, unless it has one; returns lines about it. Raises InputError for an unknown name."""
     if named == OWN:
-        save_runs(store.path, None)
+        save_target(store.path, None)
         return []
     system = system_named(named) if named else None
     found = (system, system.presets[0], {}) if system else targets.of_probe(probe)
-    if found is None or (runs_in(store.path) is not None and system is None):
+    if found is None or (saved_target(store.path) is not None and system is None):
         return []
     alone = store.memories.count() == sum(each.memories for each in store.sources.read())
     return targets.choose(store, *found, [] if spec.address.host else [Path(spec.address.path).parent], texts=alone)

@@ -190,6 +190,8 @@ def _git(folder: Path, of: str, *arguments: str) -> str:
 def installed_from() -> str:
     """What pip installs this workbench from: the address and commit of its checkout. Raises InputError if these are not known."""
     try:
+        if Path(_git(APP_ROOT, "--install", "rev-parse", "--show-toplevel").strip()) != APP_ROOT.resolve():
+            raise InputError("--install: an installed package in somebody's repository is no checkout")
         address = _git(APP_ROOT, "--install", "config", "remote.origin.url").strip()
         commit = _git(APP_ROOT, "--install", "rev-parse", "HEAD").strip()
     except InputError:

@@ -15,8 +15,8 @@ from cems_workbench.config import preset
 from cems_workbench.config.forms.targets import SYSTEMS, System
 from cems_workbench.errors import InputError
 from cems_workbench.records import TextRule
-from cems_workbench.settings import Runs, save_runs
-from cems_workbench.store.search.tokenizer import files_beside, stop_list
+from cems_workbench.settings import SavedTarget, save_target
+from cems_workbench.store.search.stop_lists import files_beside, stop_list
 
 if TYPE_CHECKING:
     from cems_workbench.sources.source import SourceInfo
@@ -51,9 +51,9 @@ def choose(
     found = {path: place for path, at in system.needs.items() if (place := _found(at, beside)) and _lists(name, path)}
     rules = _rules(store, system) if texts else []
     try:
-        save_runs(store.path, Runs(system.name, name, {**values, **found}))
-    except OSError as error:
-        return [f"runs in {system.title}, which could not be saved with the store: {error.strerror}", *rules]
+        save_target(store.path, SavedTarget(system.name, name, {**values, **found}))
+    except InputError as error:
+        return [f"runs in {system.title}, which could not be saved with the store: {error}", *rules]
     read = f"; read from it: {', '.join(found.values())}" if found else ""
     return [f"runs in {system.title}: ranked with preset {name} where none is named{read}", *rules]
 

@@ -40,7 +40,7 @@ from cems_workbench.pipeline.evidence import (
 from cems_workbench.pipeline.evidence import Request as Request
 from cems_workbench.pipeline.lexical_engines import EngineRequest, lexical_engine
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
-from cems_workbench.pipeline.misfits import misfits
+from cems_workbench.pipeline.mismatches import mismatches
 from cems_workbench.pipeline.missing_evidence import ParameterNeed, portable_parameters
 from cems_workbench.pipeline.relations import possible_seeds, relation_list
 from cems_workbench.pipeline.replay import Clock, Trace, replay
@@ -274,7 +274,7 @@ def gather_lists(
         warnings["lists"].append(resources.embedder.doubt)
     if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:
         lists += search.by_ts_rank()
-    warnings["lists"] += [*_pool_warning(config, resources), *misfits(config, resources)]
+    warnings["lists"] += [*_pool_warning(config, resources), *mismatches(config, resources)]
     lists = _by_variant(lists, [*by_engine, *search.fused_by_engine()])
     if resources.behind:
         warnings["lists"].append(resources.behind)

@@ -28,7 +28,8 @@ from cems_workbench.store import Indexes, RefreshReport, Store
 from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
 from cems_workbench.store.search.entries import ChunkHits
 from cems_workbench.store.search.lexical_index import LexicalIndex
-from cems_workbench.store.search.tokenizer import Analysis, stop_list
+from cems_workbench.store.search.stop_lists import stop_list
+from cems_workbench.store.search.tokenizer import Analysis
 from cems_workbench.store.text_rule import searched_text
 
 if TYPE_CHECKING:

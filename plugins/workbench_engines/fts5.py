@@ -41,7 +41,8 @@ from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, Engi
 from cems_workbench.records import Memory
 from cems_workbench.store.filter import ANY, Filter
 from cems_workbench.store.search.entries import ChunkHits, truncate_to_memories
-from cems_workbench.store.search.tokenizer import query_words, stop_list
+from cems_workbench.store.search.stop_lists import stop_list
+from cems_workbench.store.search.tokenizer import query_words
 from cems_workbench.store.text_rule import PIECES
 
 OPERATORS = frozenset({"and", "or", "not", "near"})

@@ -17,7 +17,8 @@ from cems_workbench.errors import InputError
 from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, EngineRequest, LexicalEngine, documents
 from cems_workbench.pipeline.text_pieces import OF_TEXT, PIECES
 from cems_workbench.store.search.entries import ChunkHits
-from cems_workbench.store.search.tokenizer import query_words, stop_list
+from cems_workbench.store.search.stop_lists import stop_list
+from cems_workbench.store.search.tokenizer import query_words
 from cems_workbench.store.text_rule import searched_text
 from workbench_engines.lucene_index import Clause, LuceneIndex, LuceneRow, lucene_query, read_query, standard_words
 

@@ -152,10 +152,10 @@ def promise_command(
     from workbench_fidelity.command import source_of
     from workbench_fidelity.fidelity import asked_queries, measure_fidelity, read_answers, require_usable, setting_for
 
-    measure, tuned = parse_measure(metric), chosen_config(None, config, None)
+    measure, tuned = parse_measure(metric), chosen_config(None, config, None, store)
     system = system_behind(tuned)
     if preset is not None:
-        present_config = chosen_config(preset, None, None)
+        present_config = chosen_config(preset, None, None, store)
     elif system is not None:
         present_config = base(system.form, tuned)
     else:

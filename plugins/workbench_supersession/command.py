@@ -42,7 +42,7 @@ def supersessions_command(
     with filled_resources(store) as resources:
         resources.store.supersessions.apply()
         if script is not None:
-            from workbench_supersession.take_home import script_of
+            from workbench_supersession.source_script import script_of
 
             text, count = script_of(resources.store, notes)
             write_text(script, text)

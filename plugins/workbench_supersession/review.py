@@ -29,7 +29,7 @@ from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import cancellable
 from cems_workbench.ui.label.card import draw_help, draw_lost_connection, in_parts, progress_bar, with_key
 from workbench_supersession.proposals import SupersessionReport, proposed_edges
-from workbench_supersession.take_home import script_of
+from workbench_supersession.source_script import script_of
 
 MOST = 500
 """Pairs of a review, best first."""

@@ -19,7 +19,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.records import Memory, ParsedInput, TakenMemory
 from cems_workbench.store import Store
 from cems_workbench.store.sources import ImportRows
-from workbench_supersession.take_home import script_of
+from workbench_supersession.source_script import script_of
 
 OLD, NEW = "8f14e45f-ceea-467f-9a39-000000000001", "8f14e45f-ceea-467f-9a39-000000000002"
 TEXTS = {OLD: "Mira lives in Graz.", NEW: "Mira moved to Linz."}
@@ -131,7 +131,7 @@ def qdrant_place(tmp_path: Path, _: pytest.FixtureRequest) -> tuple[str, str, Lo
         ]
         opened.upsert("mem0", points)
     left = lambda: [key for key, payload, _ in rows() if "expiration_date" not in payload]  # noqa: E731
-    return f"qdrant:{tmp_path}/q/mem0", "qdrant", rows, left
+    return f"qdrant:{tmp_path}/q/mem0", "mem0", rows, left
 
 
 def chroma_place(tmp_path: Path, _: pytest.FixtureRequest) -> tuple[str, str, Look, Look]:
@@ -147,7 +147,7 @@ def chroma_place(tmp_path: Path, _: pytest.FixtureRequest) -> tuple[str, str, Lo
         return found["ids"], found["metadatas"], found["embeddings"].tolist()
 
     left = lambda: [key for key, each in zip(*rows()[:2], strict=True) if "expiration_date" not in each]  # noqa: E731
-    return f"chroma:{tmp_path}/c/mem0", "chroma", rows, left
+    return f"chroma:{tmp_path}/c/mem0", "mem0", rows, left
 
 
 PLACES: dict[str, Callable[[Path, pytest.FixtureRequest], tuple[str, str, Look, Look]]] = {

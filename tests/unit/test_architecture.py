@@ -186,6 +186,7 @@ PUBLIC = (
     "store.query_sets",
     "store.schema",
     "store.search.entries",
+    "store.search.stop_lists",
     "store.search.tokenizer",
     "store.team",
     "store.text_rule",

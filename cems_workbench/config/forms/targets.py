@@ -47,7 +47,7 @@ from cems_workbench.config.model import PipelineConfig, field_spec, field_specs
 from cems_workbench.config.sections import Band
 from cems_workbench.errors import InputError, nearest, one_line, suggestion
 from cems_workbench.platform.parsing import env_bindings, python_assigned
-from cems_workbench.settings import Runs
+from cems_workbench.settings import SavedTarget
 
 Target = str
 """The form of a target's settings."""
@@ -132,10 +132,11 @@ def base(target: Target, config: PipelineConfig) -> PipelineConfig:
     return with_values(nearest_one, used) if used else nearest_one
 
 
-def completed(config: PipelineConfig, runs: Runs | None) -> PipelineConfig:
+def completed(config: PipelineConfig, runs: SavedTarget | None) -> PipelineConfig:
     """The config with what is known of the installation that a store's target is, where it is as its preset leaves it."""
     name = preset_behind(config)
-    if runs is None or name is None or name not in SYSTEMS[runs.target].presets:
+    system = None if runs is None else SYSTEMS.get(runs.target)
+    if runs is None or system is None or name is None or name not in system.presets:
         return config
     usual = preset(name).config
     values = {path: value for path, value in runs.values.items() if config.get(path) == usual.get(path)}

@@ -25,7 +25,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import ChunkHits, truncate_to_memories
-from cems_workbench.store.search.tokenizer import NotInstalledError, stop_list
+from cems_workbench.store.search.stop_lists import NotInstalledError, stop_list
 
 NO_STOP_WORDS = "no stop words are left out"
 """What the warning about a list of an installation that was not found begins with."""

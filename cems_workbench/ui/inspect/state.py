@@ -29,7 +29,7 @@ from cems_workbench.config.forms.targets import completed
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.evidence import Request
 from cems_workbench.records import Query, Returned
-from cems_workbench.settings import Settings, runs_in
+from cems_workbench.settings import Settings, saved_target
 from cems_workbench.ui.kit.session import PageState
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _initial() -> InspectState:
 
 def _preset(name: str) -> PipelineConfig:
     """A preset, with what the store knows of its target's installation."""
-    return completed(preset(name).config, runs_in(Settings().store))
+    return completed(preset(name).config, saved_target(Settings().store))
 
 
 _page = PageState("inspect", _initial)

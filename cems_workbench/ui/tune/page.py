@@ -20,7 +20,7 @@ from cems_workbench.jobs.query_set_evidence import QuerySelection, discard_evide
 from cems_workbench.jobs.tuning import SearchResult, TuningData, tuning_data
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
-from cems_workbench.settings import Settings, runs_in
+from cems_workbench.settings import Settings, saved_target
 from cems_workbench.tuning.unlabelled import TUNABLE_SECTIONS
 from cems_workbench.ui.evaluate import setup
 from cems_workbench.ui.evaluate.state import JUDGES, config_options
@@ -154,7 +154,7 @@ OWN = "A program of my own"
 
 def where(resources: Resources) -> System | None:
     """Draw where the config will run, first that of the store or of the preset; None in a custom program."""
-    runs = runs_in(resources.store.path)
+    runs = saved_target(resources.store.path)
     behind = SYSTEMS[runs.target] if runs is not None else system_behind(state.present().config)
     names = [*SYSTEMS, OWN]
     first = names.index(behind.name if behind else OWN)

@@ -270,7 +270,7 @@ def draw_plan(data: TuningData, space: SearchSpace, goal: Goal) -> PlannedSearch
     except InputError as error:
         st.warning(plain(str(error)), icon=":material/call_split:")
         return None
-    for line in (*data.batch.misfits, *planned.beyond):
+    for line in (*data.batch.mismatches, *planned.beyond):
         st.warning(plain(line), icon=":material/warning:")
     st.caption(f"{planned.relevance}. {split_text(planned, settings.folds)}")
     return planned

@@ -442,6 +442,9 @@ def test_the_workflow_installs_the_commit_of_this_checkout(
     git(repository, "remote", "set-url", "origin", address)
     code, told = ask("init", EVIDENCE, "--config", CONFIG, "--assert", "hit@1>=0.1", "--print")
     assert expected in told and "mira" not in told and code == (0 if expected.startswith("git") else 2)
+    monkeypatch.setattr(regression, "APP_ROOT", repository / "search")  # an installed package in somebody's repository
+    code, told = ask("init", EVIDENCE, "--config", CONFIG, "--assert", "hit@1>=0.1", "--print")
+    assert code == 2 and "this copy is of no https address" in told
 
 
 def gathered_later(path, queries, cosines, version=2):

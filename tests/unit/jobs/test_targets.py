@@ -14,10 +14,10 @@ from cems_workbench.jobs import targets
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline.evidence import Request
 from cems_workbench.pipeline.gather import gather_lists
-from cems_workbench.pipeline.misfits import lacking, misfits, misfits_noted
+from cems_workbench.pipeline.mismatches import lacking, mismatches, mismatches_noted
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory, ParsedInput
-from cems_workbench.settings import Settings, runs_in, settings_for
+from cems_workbench.settings import TARGET_FILE, SavedTarget, Settings, saved_target, settings_for
 from cems_workbench.sources.source import SourceInfo
 
 WRITER = "processor/recollection-writer.ts"
@@ -63,7 +63,7 @@ def test_words_of_an_installation_beside_the_store_are_found_and_their_absence_i
     checkout.write_text("const STOP_WORDS = new Set(['the', 'was']);\n")
     (line, *_) = targets.choose(resources.store, engram, "engram_head", {}, [resources.store.path.parent])
     assert line.endswith(f"read from it: {checkout}#STOP_WORDS")
-    complete = completed(config, runs_in(resources.store.path))
+    complete = completed(config, saved_target(resources.store.path))
     assert complete.lists.fts5.stop_words == f"{checkout}#STOP_WORDS" and lacking(complete) == []
     (missing,) = lacking(preset("openclaw").config, resources.store.path)
     assert missing.startswith(
@@ -74,22 +74,22 @@ def test_words_of_an_installation_beside_the_store_are_found_and_their_absence_i
     words.write_text("const STOP_WORDS = new Set(['the', 'was']);\n")
     assert lacking(preset("mem0_npm").config) and not lacking(preset("mem0_npm").config, resources.store.path)
     own = with_values(config, {"lists.fts5.stop_words": "/mine.txt"})
-    assert completed(own, runs_in(resources.store.path)) == own
+    assert completed(own, saved_target(resources.store.path)) == own
 
 
 def test_texts_that_the_target_embeds_otherwise_are_a_line_wherever_its_preset_ranks(resources: Resources) -> None:
     config = preset("mem0").config
-    (line,) = misfits(config, resources)
+    (line,) = mismatches(config, resources)
     assert line == (
         "preset mem0: mem0 embeds a memory whole, and 1 memories are searched in chunks here; without the title, which "
         "1 memories have in their text here: import --preset mem0 embeds them so"
     )
     evidence = gather_lists(Request("roof"), config, resources)
-    assert misfits_noted(evidence.notes) == [line]
-    assert misfits(preset("workbench").config, resources) == []
+    assert mismatches_noted(evidence.notes) == [line]
+    assert mismatches(preset("workbench").config, resources) == []
     targets.choose(resources.store, SYSTEMS["mem0"], "mem0", {})
     resources.refresh()
-    assert misfits(config, resources) == [] and resources.store.chunks.statistics().chunks == 0
+    assert mismatches(config, resources) == [] and resources.store.chunks.statistics().chunks == 0
 
 
 @pytest.mark.parametrize(
@@ -107,10 +107,13 @@ def test_the_kind_of_a_source_names_its_target(kind: str, named: str, expected: 
     assert (found and (found[0].name, *found[1:])) == expected
 
 
-def test_a_store_that_cannot_be_written_says_so(resources: Resources, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(store: Path, runs: object) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(targets, "save_runs", refused)
+def test_a_store_that_cannot_be_written_says_so(resources: Resources) -> None:
+    file = resources.store.path / TARGET_FILE
+    file.mkdir()
     (line, *_) = targets.choose(resources.store, SYSTEMS["mem0"], "mem0", {})
-    assert line == "runs in mem0, which could not be saved with the store: Permission denied"
+    assert line.startswith("runs in mem0, which could not be saved with the store: ") and str(file) in line
+
+
+def test_a_target_that_is_not_known_here_changes_nothing(resources: Resources) -> None:
+    saved = SavedTarget("of_a_later_version", "mem0", {"assembly.limit": 3})
+    assert completed(preset("mem0").config, saved) == preset("mem0").config

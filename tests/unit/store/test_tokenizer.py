@@ -21,7 +21,8 @@ from cems_workbench.records import CJK, ENGLISH, LANGUAGES, NO_LANGUAGE, Memory,
 from cems_workbench.store import LearnedPair, Store, Vocabulary
 from cems_workbench.store.language import detect as told
 from cems_workbench.store.search import tokenizer, vocabulary
-from cems_workbench.store.search.tokenizer import NotInstalledError, query_words, stop_list, stop_words, tokenize
+from cems_workbench.store.search.stop_lists import NotInstalledError, stop_list
+from cems_workbench.store.search.tokenizer import query_words, stop_words, tokenize
 from cems_workbench.store.search.vocabulary import count_words
 from tests.small_store import HashEmbedder
 

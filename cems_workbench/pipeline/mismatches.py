@@ -1,4 +1,4 @@
-"""Misfits: what the preset behind a config knows of its target's texts and installation, and this store or config has otherwise.
+"""Mismatches: what the preset behind a config knows of its target's texts and installation, and this store or config has otherwise.
 
 A preset ranks as its target does where memories are embedded as the target embeds them, and with its own lists of words.
 """
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.forms.targets import System, is_there, preset_behind, system_behind
 from cems_workbench.errors import InputError
-from cems_workbench.store.search.tokenizer import NotInstalledError, stop_list
+from cems_workbench.store.search.stop_lists import NotInstalledError, stop_list
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
 
 MARK = "preset "
-"""The beginning of every line about a misfit."""
+"""The beginning of every line about a mismatch."""
 
 
 def lacking(config: PipelineConfig, store: Path | None = None) -> list[str]:
@@ -42,13 +42,13 @@ def _installed(name: str, store: Path | None) -> bool:
     return True
 
 
-def misfits(config: PipelineConfig, resources: Resources) -> list[str]:
+def mismatches(config: PipelineConfig, resources: Resources) -> list[str]:
     """A line for the texts of the store and one for what the config lacks, each with the command that mends it; none of no target."""
     system, name = system_behind(config), preset_behind(config)
     if system is None:
         return []
     of_texts: list[str] = resources.derived(
-        ("misfits", name), lambda: _of_texts(f"{MARK}{name}", name or "", system, resources)
+        ("mismatches", name), lambda: _of_texts(f"{MARK}{name}", name or "", system, resources)
     )
     return [*of_texts, *lacking(config, resources.store.path)]
 
@@ -71,6 +71,6 @@ def _of_texts(what: str, name: str, system: System, resources: Resources) -> lis
     return [line] if said else []
 
 
-def misfits_noted(notes: Mapping[str, Any]) -> list[str]:
+def mismatches_noted(notes: Mapping[str, Any]) -> list[str]:
     """The lines that gathering noted in evidence."""
     return [line for line in notes.get("warnings", {}).get("lists", ()) if line.startswith(MARK)]

@@ -6,15 +6,16 @@ import pprint
 from importlib.resources import files
 from pathlib import Path
 
+from cems_workbench.config.forms.targets import SYSTEMS
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.sources.address import parse
 from cems_workbench.store import Store
 
 KINDS = {
-    **{"sqlite": ("langgraph",), "postgresql": ("langgraph", "mem0"), "qdrant": ("qdrant",)},
-    **{"chroma": ("chroma",), "notes": ("notes",)},
+    **{"sqlite": ("langgraph",), "postgresql": ("langgraph", "mem0"), "qdrant": ("mem0",), "chroma": ("mem0",)},
+    "notes": ("notes",),
 }
-"""By scheme of a source's address, the layouts in which something can be retired."""
+"""By scheme of a source's address, the targets in whose layout something can be retired there."""
 _EMPTY = "CHANGES: dict[str, Any] = {}\n"
 _TEXT_CHARS = 80
 
@@ -35,7 +36,9 @@ def script_of(store: Store, notes: Path | None = None) -> tuple[str, int]:
     if not pairs:
         none = "are of no live source; --notes FOLDER names a folder of Markdown notes" if known else "do not exist"
         raise InputError(f"--script: the older memories of accepted pairs {none}")
-    kind = next((str(one.probe.get("kind")) for one in store.sources.read() if one.address == addresses[0]), "notes")
+    probe = next((one.probe for one in store.sources.read() if one.address == addresses[0]), {"kind": "notes"})
+    kind = str(probe.get("preset") or probe.get("kind"))  # of a collection the rows say who wrote it
+    kind = next((name for name, system in SYSTEMS.items() if kind in system.presets), kind)
     scheme, place = _place(addresses[0]) if notes is None else ("notes", str(notes.absolute()))
     if kind not in KINDS.get(scheme, ()):
         raise InputError(
