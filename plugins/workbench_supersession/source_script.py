@@ -34,8 +34,10 @@ def script_of(store: Store, notes: Path | None = None) -> tuple[str, int]:
         several = f"{len(addresses)} live sources ({', '.join(addresses)}); connect each to a store of its own"
         raise InputError(f"--script: the older memories of accepted pairs are of {several}")
     if not pairs:
-        none = "are of no live source; --notes FOLDER names a folder of Markdown notes" if known else "do not exist"
-        raise InputError(f"--script: the older memories of accepted pairs {none}")
+        none = "the older memories of accepted pairs are of no live source; --notes FOLDER names a folder of Markdown notes"
+        raise InputError(
+            f"--script: {none if known else 'no pair is accepted; accept some on Label, or with --accept'}"
+        )
     probe = next((one.probe for one in store.sources.read() if one.address == addresses[0]), {"kind": "notes"})
     kind = str(probe.get("preset") or probe.get("kind"))  # of a collection the rows say who wrote it
     kind = next((name for name, system in SYSTEMS.items() if kind in system.presets), kind)

@@ -187,7 +187,7 @@ def test_a_note_names_its_successor_and_has_its_bytes_back(store: Store, tmp_pat
     }
     for name, text in files.items():
         (folder / name).write_bytes(text)
-    with pytest.raises(InputError, match="do not exist"):
+    with pytest.raises(InputError, match="no pair is accepted"):
         write_script(store, script)
     memories = [Memory(key, key) for key in ("home/old", "plain", "new")]
     store.add(ParsedInput(source="notes", format="markdown-notes", memories=tuple(memories)))

@@ -75,6 +75,12 @@ class System:
     prefix: str = ""
     head: str = ""
 
+    @property
+    def about(self) -> str:
+        """What its settings are, and what its search always filters by."""
+        filtered = f" Its search always filters by: {self.filter}." if self.filter else ""
+        return f"Settings are {self.set_in}.{filtered}"
+
 
 def _system(name: str, about: Mapping[str, Any]) -> System:
     values: Any = {key: tuple(value) if isinstance(value, list) else value for key, value in about.items()}

@@ -155,7 +155,7 @@ OWN = "A program of my own"
 def where(resources: Resources) -> System | None:
     """Draw where the config will run, first that of the store or of the preset; None in a custom program."""
     runs = saved_target(resources.store.path)
-    behind = SYSTEMS[runs.target] if runs is not None else system_behind(state.present().config)
+    behind = SYSTEMS.get(runs.target) if runs is not None else system_behind(state.present().config)
     names = [*SYSTEMS, OWN]
     first = names.index(behind.name if behind else OWN)
     name = st.selectbox(
@@ -170,7 +170,7 @@ def where(resources: Resources) -> System | None:
     )
     system = SYSTEMS.get(name)
     if system is not None:
-        st.caption(plain(f"Settings are {system.set_in}. Its search always filters by: {system.filter}."))
+        st.caption(plain(system.about))
     return system
 
 
@@ -185,7 +185,8 @@ def set_up(resources: Resources) -> None:
     system = where(resources)
     data = choose(resources)
     if data is None:
-        if st.session_state.get("tune:set") is not None and st.session_state.get("tune:judges") != NO_JUDGMENTS:
+        of_labels = st.session_state.get("tune:judges") != NO_JUDGMENTS
+        if system is None and st.session_state.get("tune:set") is not None and of_labels:
             result.draw_sample(resources, st.session_state["tune:set"])
         return
     if data.stands_in:
