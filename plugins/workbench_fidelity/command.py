@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import typer
+
 from cems_workbench.cli.main import Command
 from cems_workbench.cli.measuring import ConfigsChoice, chosen_configs, finish
 from cems_workbench.cli.options import (
@@ -261,4 +263,42 @@ def source_of(
         yield resources, {query.qid: query for query in resources.store.queries.read()}
 
 
+def promise_command(
+    before: Path,
+    after: Path,
+    config: Path,
+    preset: str | None = None,
+    data: Path | None = None,
+    chunks: str | None = None,
+    metric: str = "nDCG@10",
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare the gain that a tuned config predicts with that of the system, recorded before and after it was set.
+    Exits with 1 if they differ by more than 0.001."""
+    from cems_workbench.evaluation.grades import agreed_grades
+    from cems_workbench.evaluation.metrics import parse_measure
+    from workbench_fidelity.fidelity import asked_queries, measure_fidelity, read_answers, require_usable, setting_for
+    from workbench_fidelity.promise import before_tuning, promise_of
+
+    measure, tuned = parse_measure(metric), chosen_config(None, config, None, store)
+    untuned = before_tuning(tuned) if preset is None else chosen_config(preset, None, None, store)
+    if untuned is None:
+        raise InputError(f"--preset: {config} is of no system's preset by its name; name the one that ran before")
+    recordings = [read_answers(path) for path in (before, after)]
+    for recording in recordings:
+        require_usable(recording)
+    with progress_bar(as_json) as progress, source_of(data, store, chunks, [tuned], progress) as (resources, known):
+        settings = [setting_for(one, under) for one, under in zip(recordings, (untuned, tuned), strict=True)]
+        measured = [
+            measure_fidelity(one, asked_queries(one.recording, known, setting=one), resources, progress)
+            for one in settings
+        ]
+        promise = promise_of((measured[0], measured[1]), agreed_grades(resources.store.judgments.read()), measure)
+    present(promise, as_json)
+    if not promise.kept:
+        raise typer.Exit(1)
+
+
 COMMAND = Command("fidelity", fidelity_command, place=175)
+PROMISE = Command("promise", promise_command, place=176)

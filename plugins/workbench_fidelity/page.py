@@ -1,4 +1,5 @@
-"""Fidelity: compare configs with the recorded answers of a live system; differing queries open in Inspect.
+"""Fidelity: compare configs with the recorded answers of a live system, or the gain that a tuned config predicts with the recorded one;
+differing queries open in Inspect.
 
 A setting combines a file of answers with a config, overridden by the settings stated in the file. Its queries are gathered once, next
 to the store, as for any query set. Below, the preset that comes closest to the recorded answers, with its changed parameters.
@@ -17,6 +18,8 @@ import streamlit as st
 from cems_workbench.config import PipelineConfig, dump_config, preset, preset_names
 from cems_workbench.errors import counted
 from cems_workbench.evaluation.evidence_file import EvidenceSet
+from cems_workbench.evaluation.grades import agreed_grades
+from cems_workbench.evaluation.metrics import Measure, parse_measure
 from cems_workbench.formats.base.files import data_beside
 from cems_workbench.jobs.access import allowed_path
 from cems_workbench.jobs.importing import upload
@@ -27,6 +30,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import Query, Recording, Returned
 from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.compare import with_interval
+from cems_workbench.ui.evaluate.setup import draw_config_file
 from cems_workbench.ui.evaluate.state import config_options, page
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.html import capital, plain, render
@@ -42,6 +46,7 @@ from cems_workbench.ui.kit.widgets import (
     offer_gather,
     progress_bar,
     remembered,
+    show,
     switch,
 )
 from workbench_fidelity.fidelity import (
@@ -66,6 +71,7 @@ from workbench_fidelity.fidelity import (
 from workbench_fidelity.lists import WhichLists
 from workbench_fidelity.measures import MEASURES, SCORE_DIFFERENCE, Lists, SetFidelity
 from workbench_fidelity.nearest import MAX_PRESETS, Nearest, find_nearest, lists_for
+from workbench_fidelity.promise import SIDES, before_tuning, promise_of
 
 Value = TypeVar("Value")
 
@@ -79,6 +85,9 @@ LIST_LABELS: Mapping[str, WhichLists] = {
     "our lists, ties as recorded": "ties",
     "recorded lists": "recorded",
 }
+COMPARED = ("Order and scores", "Gain after tuning")
+Compared = tuple[Recording, str, PipelineConfig]
+"""A recording with the name of a config and the config."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +110,15 @@ def draw(resources: Resources) -> None:
     if not recordings:
         empty("Compare a config with a real system", render("workbench_fidelity:no_answers.html"))
         return
-    configs, as_chosen = _configs(resources)
-    if not configs:
-        st.info("Choose a config above.")
-        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        tuned = switch("Compare", COMPARED, "evaluate:fidelity_compare", help=HELP["promise:compare"]) == COMPARED[1]
+        draw_config_file()
     with errors_shown():
-        asked = _asked(recordings, configs, as_chosen, resources)
+        of_both, measure = _before_and_after(recordings, resources) if tuned else ([], None)
+        configs, as_chosen = (of_both, False) if tuned else _configs(recordings, resources)
+        if not configs:
+            return
+        asked = _asked(configs, as_chosen, resources)
         if (missing := [one for one in asked if one.evidence is None]) and offer_gather(
             "evaluate:fidelity",
             [(one.setting.name, one.setting.searched, one.selection) for one in missing],
@@ -119,11 +131,16 @@ def draw(resources: Resources) -> None:
         measured = [_measured(one, one.evidence, resources, lists) for one in asked if one.evidence is not None]
         if measured:
             _draw_provenance(asked, resources)
-            _settings(measured)
+            if measure is None:
+                _settings(measured)
+            elif len(measured) == len(SIDES):
+                grades = agreed_grades(resources.store.judgments.read())
+                promise = promise_of((measured[0], measured[1]), grades, measure)
+                show(promise.lines, promise.tables[:1], promise.notes)
             by_name = {one.setting.name: one for one in measured}
             box = len(measured) > 1 and st.selectbox("Queries of", list(by_name), key="evaluate:fidelity_setting")
             _queries(by_name[box] if box else measured[0])
-        if asked:
+        if measure is None:
             _nearest(asked[0], as_chosen, lists, resources)
 
 
@@ -174,24 +191,48 @@ def _parsed(name: str, content: bytes) -> Recording:
     return recording
 
 
-def _configs(resources: Resources) -> tuple[list[tuple[str, PipelineConfig]], bool]:
-    """The chosen configs by name, and whether they ignore the settings in the files."""
+def _before_and_after(recordings: Sequence[Recording], resources: Resources) -> tuple[list[Compared], Measure | None]:
+    """The recordings of before and after with what ran then, and the measure of the gain; none until all are chosen."""
+    if len(recordings) < len(SIDES):
+        st.info("Add a second file above: the answers to the same queries after the system's settings were changed.")
+        return [], None
+    options, boxes, more = config_options(resources).configs, st.columns(2), st.columns([3, 3, 2])
+    names, shown, found = list(options), dict[str, Any](), list[Recording]()
+    shown["format_func"] = [neutralise(Path(one.name).stem) for one in recordings].__getitem__
+    for i, side in enumerate(SIDES):
+        chosen = boxes[i].selectbox(
+            f"Recorded {side}", range(len(recordings)), i, **shown, **_remembered(f"promise:{side}")
+        )
+        found.append(recordings[chosen])
+    tuned = more[1].selectbox("Tuned config", names, None, **_remembered("promise:config"))
+    untuned = before_tuning(options[tuned]) if tuned else None
+    shown = {"key": f"promise:preset:{untuned and untuned.name}"}  # so that another config begins with its own
+    start = names.index(untuned.name) if untuned and untuned.name in options else None
+    name = more[0].selectbox("Config before", names, start, help=HELP["promise:preset"], **shown)
+    measure = parse_measure(more[2].text_input("Measure", "nDCG@10", **_remembered("promise:measure")))
+    if not (tuned and name) or found[0] is found[1]:
+        st.info("Choose two files, the config that was tuned, and what ran before it.")
+        return [], None
+    before = untuned if untuned is not None and untuned.name == name else options[name]
+    return [(found[0], name, before), (found[1], tuned, options[tuned])], measure
+
+
+def _configs(recordings: Sequence[Recording], resources: Resources) -> tuple[list[Compared], bool]:
+    """Every recording with every chosen config, and whether these ignore the settings in the files."""
     options, boxes = config_options(resources).configs, st.columns([3, 2], vertical_alignment="bottom")
     shown = _remembered("evaluate:fidelity_configs")
     names = boxes[0].multiselect("Configs", list(options), default=[BASE_PRESET], **shown)
     shown = _remembered("evaluate:fidelity_settings")
     lay_over = boxes[1].toggle("Apply the settings of the answers", value=True, **shown)
-    return [(name, options[name]) for name in names], not lay_over
+    if not names:
+        st.info("Choose a config above.")
+    return [(one, name, options[name]) for one in recordings for name in names], not lay_over
 
 
-def _asked(
-    recordings: Sequence[Recording],
-    configs: Sequence[tuple[str, PipelineConfig]],
-    as_chosen: bool,
-    resources: Resources,
-) -> list[Asked]:
-    """Every file with every config, its queries and their evidence; none while the query of the only answer is not known."""
+def _asked(compared: Sequence[Compared], as_chosen: bool, resources: Resources) -> list[Asked]:
+    """Each recording under its config, its queries and their evidence; none while the query of the only answer is not known."""
     typed: str | None = None
+    recordings = list({id(one): one for one, _, _ in compared}.values())
     if len(recordings) == 1 and len(recordings[0].answers) == 1 and recordings[0].answers[0].query is None:
         key = _remembered("evaluate:fidelity_query")
         typed = st.text_input("Query of the answer", placeholder="the query, or a qid of this store", **key).strip()
@@ -200,13 +241,12 @@ def _asked(
     known = {query.qid: query for query in resources.store.queries.read()}
     which, own_searches = _taken_from(recordings)
     found = []
-    for recording in recordings:
-        for name, config in configs:
-            more: Any = {"name": f"{Path(recording.name).stem}, {name}", "as_chosen": as_chosen}
-            setting = setting_for(recording, config, which_lists=which, own_searches=own_searches, **more)
-            queries = asked_queries(recording, known, query=typed, setting=setting)
-            evidence = read_evidence(setting.searched, selection_for(setting, queries), resources, for_all_sessions)
-            found.append(Asked(setting, queries, evidence))
+    for recording, name, config in compared:
+        more: Any = {"name": f"{Path(recording.name).stem}, {name}", "as_chosen": as_chosen}
+        setting = setting_for(recording, config, which_lists=which, own_searches=own_searches, **more)
+        queries = asked_queries(recording, known, query=typed, setting=setting)
+        evidence = read_evidence(setting.searched, selection_for(setting, queries), resources, for_all_sessions)
+        found.append(Asked(setting, queries, evidence))
     return found
 
 

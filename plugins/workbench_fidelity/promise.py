@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import typer
 
-from cems_workbench.cli.main import Command
-from cems_workbench.cli.options import JsonOption, StoreOption, chosen_config, present, progress_bar
+from cems_workbench.config.forms.targets import base, system_behind
 from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.metrics import Measure, graded
@@ -23,6 +20,7 @@ from cems_workbench.evaluation.statistics import paired_interval
 from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
+    from cems_workbench.config import PipelineConfig
     from workbench_fidelity.fidelity import MeasuredFidelity
 
 KEPT = 0.001
@@ -108,6 +106,12 @@ class Promise(Result):
         } | sides
 
 
+def before_tuning(tuned: PipelineConfig) -> PipelineConfig | None:
+    """What ran before a config was tuned: what its target does; None of a config that is of no target's preset by its name."""
+    system = system_behind(tuned)
+    return None if system is None else base(system.form, tuned)
+
+
 def promise_of(
     measured: tuple[MeasuredFidelity, MeasuredFidelity], grades: Mapping[str, Mapping[str, int]], measure: Measure
 ) -> Promise:
@@ -131,48 +135,3 @@ def promise_of(
     if not valued.any():
         raise InputError(f"--metric {measure}: it has no value for a judged query that both recordings have")
     return Promise(measure, measured, (both[0][:, valued], both[1][:, valued]), len(rows[0].keys() ^ rows[1].keys()))
-
-
-def promise_command(
-    before: Path,
-    after: Path,
-    config: Path,
-    preset: str | None = None,
-    data: Path | None = None,
-    chunks: str | None = None,
-    metric: str = "nDCG@10",
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Compare the gain that a tuned config predicts with that of the system, recorded before and after it was set.
-    Exits with 1 if they differ by more than 0.001."""
-    from cems_workbench.config.forms.targets import base, system_behind
-    from cems_workbench.evaluation.grades import agreed_grades
-    from cems_workbench.evaluation.metrics import parse_measure
-    from workbench_fidelity.command import source_of
-    from workbench_fidelity.fidelity import asked_queries, measure_fidelity, read_answers, require_usable, setting_for
-
-    measure, tuned = parse_measure(metric), chosen_config(None, config, None, store)
-    system = system_behind(tuned)
-    if preset is not None:
-        present_config = chosen_config(preset, None, None, store)
-    elif system is not None:
-        present_config = base(system.form, tuned)
-    else:
-        raise InputError(f"--preset: {config} is of no system's preset by its name; name the one that ran before")
-    recordings = [read_answers(path) for path in (before, after)]
-    for recording in recordings:
-        require_usable(recording)
-    with progress_bar(as_json) as progress, source_of(data, store, chunks, [tuned], progress) as (resources, known):
-        settings = [setting_for(recordings[0], present_config), setting_for(recordings[1], tuned)]
-        measured = [
-            measure_fidelity(one, asked_queries(one.recording, known, setting=one), resources, progress)
-            for one in settings
-        ]
-        promise = promise_of((measured[0], measured[1]), agreed_grades(resources.store.judgments.read()), measure)
-    present(promise, as_json)
-    if not promise.kept:
-        raise typer.Exit(1)
-
-
-COMMAND = Command("promise", promise_command, place=176)

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
@@ -14,7 +15,7 @@ import streamlit
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.analysis.losses_of_set import Losses, losses_of
-from cems_workbench.config import export_config, preset, with_values
+from cems_workbench.config import PipelineConfig, export_config, preset, with_values
 from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.metrics import parse_measures
@@ -343,6 +344,42 @@ def test_a_single_change_that_explains_the_answers_is_found(recorded: AppTest, t
     brought(recorded, path)
     press(recorded, "evaluate:fidelity_explain")
     assert "0 to 1" in set(table_with(recorded, "would be")["same order"])
+
+
+def test_the_gain_after_tuning_is_that_of_the_command(recorded: AppTest) -> None:
+    resources, tuned = session.resources(), with_values(preset("mem0").config, {"threshold.fixed": 0.45})
+    queries = [query for query in answered_queries(resources.store) if query.project is None][:3]
+    moment = datetime(2026, 11, 22, tzinfo=UTC)
+
+    def content(config: PipelineConfig) -> bytes:
+        answers = []
+        for query in queries:
+            found = replay(gather(Request(query.query, as_of=moment), config, resources), config).results
+            results = [{"id": row.memory_id, "score": row.score} for row in found]
+            answers.append({"qid": query.qid, "query": query.query, "results": results})
+        return json.dumps({"answered_at": "2026-11-22", "answers": answers}).encode()
+
+    files = [
+        (name, content(config), "application/json")
+        for name, config in (("before.json", preset("mem0").config), ("after.json", tuned))
+    ]
+    recorded.file_uploader(key="evaluate:fidelity_files").set_value(files[:1]).run()
+    recorded.session_state["evaluate:fidelity_compare"] = "Gain after tuning"
+    assert "Add a second file" in checked(recorded.run()).info[0].value
+    recorded.session_state["evaluate:config"] = True
+    recorded.run()
+    recorded.file_uploader(key="evaluate:config_file").upload(
+        "tuned.yaml", export_config(tuned, "yaml").encode(), "text/yaml"
+    ).run()
+    press(recorded, "evaluate:config_add")
+    recorded.file_uploader(key="evaluate:fidelity_files").set_value(files).run()
+    recorded.selectbox(key="promise:config").select("tuned.yaml (file)").run()
+    assert recorded.selectbox(key="promise:preset:mem0").value == "mem0", "what its target does"
+    press(recorded, "evaluate:fidelity:gather")
+    shown = all_html(checked(recorded))
+    assert "the promise is kept" in shown and "recorded gain" in shown
+    recorded.selectbox(key="promise:before").select("after").run()
+    assert "Choose two files" in checked(recorded).info[0].value
 
 
 def test_bad_input_is_one_line(recorded: AppTest, tmp_path: Path) -> None:

@@ -302,12 +302,13 @@ def _on_file(
 
 def _further(resources: Resources) -> None:
     with st.container(horizontal=True, key="evaluate:further"):
-        _config_file()
+        draw_config_file()
         draw_files(resources)
         draw(resources)
 
 
-def _config_file() -> None:
+def draw_config_file() -> None:
+    """Draw a popover that adds the config of a file to the configs to choose from."""
     help = "Compare a config from a file, in any export format"
     box = widgets.opened_popover("Config file", "evaluate:config", ":material/upload_file:", help, width=360)
     if box is None:
