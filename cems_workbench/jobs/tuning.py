@@ -303,7 +303,7 @@ def tunable(system: System, config: PipelineConfig) -> dict[str, str]:
     return {
         spec.path: export.name
         for spec, export in exported(system.form)
-        if export.read and export.codec not in NAMED and spec.path in known and spec.path not in idle
+        if export.codec not in NAMED and spec.path in known and spec.path not in idle
     }
 
 

@@ -42,8 +42,6 @@ def _tuned(system: System, spec: FieldSpec, export: ExportName) -> str:
     plain = preset(system.presets[0]).config
     if spec.path in tunable(system, plain):
         return "tuned"
-    if not export.read:
-        return "not read yet: named in its plan"
     if export.codec in NAMED or spec.type is str:
         return "chooses a part or a model"
     if spec.cost == "gather":

@@ -185,10 +185,9 @@ def import_config(text: str, present: PipelineConfig | None = None, source: str 
 
 def read_back(text: str, form: Form, name: str, exported: PipelineConfig) -> PipelineConfig:
     """The config, under this name, that the target of an export of `exported` ranks with after reading it. The form of
-    another system is laid over what that does anyway, without the variables that it does not read yet. Raises
-    InputError."""
+    another system is laid over what that does anyway. Raises InputError."""
     if form in targets.BY_FORM:
-        config = _read_target(text, form, targets.base(form, exported), planned=False).config
+        config = _read_target(text, form, targets.base(form, exported)).config
     else:
         config = import_config(
             text, source=f"export{next(suffix for suffix in SUFFIXES if SUFFIXES[suffix] == form)}"
@@ -224,14 +223,12 @@ def _sniffed(text: str) -> Form:
     return "toml" if _TOML.search(text) else "yaml"
 
 
-def _read_target(
-    text: str, target: targets.Target, base: PipelineConfig, source: str = "export", *, planned: bool = True
-) -> targets.Reading:
+def _read_target(text: str, target: targets.Target, base: PipelineConfig, source: str = "export") -> targets.Reading:
     if target == "mem0":
         return targets.read_mem0(text, base, source)
     if target in targets.LISTED:
         return targets.read_listed(text, target, base, source)
-    return targets.read_env(text, base, source, planned=planned)
+    return targets.read_env(text, base, source)
 
 
 NAMES = ("version", "name")

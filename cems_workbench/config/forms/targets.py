@@ -8,9 +8,7 @@ of range is a warning that names it, and nothing is executed. Values of variable
 keys. Where a value there is not simply the parameter's, its codec says how one becomes the other:
 
     llm             does an LLM expand the query: expansion.backend is llm
-    cems_backend    qwen (the plan: Ollama) | llamacpp_server | llm | disabled
     llama_server    is there a reranker: rerank.backend is not none; the memory agent's is a llama.cpp server
-    band            the retrieval share of ranks 1-3, 4-10 and past 10
     threshold       threshold.fixed, where it cuts the vector list alone; mem0_threshold: it cannot be switched off
     mem0_rerank     is there a reranker: rerank.backend is cross_encoder, which is mem0's sentence_transformer
     mem0_store      lists.vector.scale by the store that hands it over: cosine by qdrant, inverse_l2 by chroma
@@ -44,7 +42,6 @@ from cems_workbench.builtin import preset_names
 from cems_workbench.config.fields import FieldSpec, bounds_text, packaged
 from cems_workbench.config.forms.yaml_form import TABLES, commented, plain_value, preset, with_values
 from cems_workbench.config.model import PipelineConfig, field_spec, field_specs
-from cems_workbench.config.sections import Band
 from cems_workbench.errors import InputError, nearest, one_line, suggestion
 from cems_workbench.platform.parsing import env_bindings, python_assigned
 from cems_workbench.settings import SavedTarget
@@ -163,9 +160,8 @@ class ExportName:
     """One setting of a target, a row of targets.csv: a variable, an argument, a key of a configuration, of engram a file and constant.
 
     `low`..`high` are the values the target can use where that is less than the parameter allows (CEMS checks no range, so the
-    export does); `null` is the value that comes nearest to null there, None when nothing does; `read` is false for a variable
-    that a plan names and the current system does not read; `place` is the index of the band whose share it is; `where` file and
-    line of the target's source.
+    export does); `null` is the value that comes nearest to null there, None when nothing does; `where` file and line of the
+    target's source.
     """
 
     name: str
@@ -173,13 +169,10 @@ class ExportName:
     low: float | None
     high: float | None
     null: float | None
-    read: bool
-    place: int
     where: str
 
 
 Plain = bool | int | float | str
-BAND_ENDS = (3, 10, None)
 NAMED: dict[str, tuple[dict[str, Plain], str]] = TABLES["codecs"]
 """By codec the target's value for each of the parameter's that it has, and why it has no other; empty: it has none of that name."""
 TRUE, FALSE = ("true", "1", "yes", "on", "t", "y"), ("false", "0", "no", "off", "f", "n")
@@ -252,26 +245,6 @@ def _decode_named(spec: FieldSpec, export: ExportName, text: str, present: Pipel
     return {spec.path: next(ours for ours, theirs in names.items() if theirs == said)}
 
 
-def _encode_band(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
-    bands = config.rerank.bands
-    if tuple(band.max_rank for band in bands) != BAND_ENDS:
-        raise Inexpressible("its bands end at ranks 3 and 10")
-    return bands[export.place].retrieval
-
-
-def _decode_band(spec: FieldSpec, export: ExportName, text: str, present: PipelineConfig) -> dict[str, Any]:
-    share = _number(text, whole=False)
-    if not 0 <= share <= 1:
-        raise ValueError("0 to 1")
-    bands = present.rerank.bands
-    if tuple(band.max_rank for band in bands) != BAND_ENDS:
-        default: tuple[Band, ...] = spec.default
-        bands = default
-    rows = [band.model_dump() for band in bands]
-    rows[export.place]["retrieval"] = share
-    return {spec.path: rows}
-
-
 def _encode_threshold(spec: FieldSpec, export: ExportName, config: PipelineConfig) -> Plain:
     threshold = config.threshold
     if threshold.mode == "none" and export.codec == "mem0_threshold":
@@ -289,13 +262,11 @@ def _decode_threshold(spec: FieldSpec, export: ExportName, text: str, present: P
 
 
 _ENCODERS: dict[str, Callable[[FieldSpec, ExportName, PipelineConfig], Plain]] = {
-    "band": _encode_band,
     **dict.fromkeys(("mem0_threshold", "threshold"), _encode_threshold),
     "bonus_constant": lambda spec, export, config: 1 + config.fusion.importance_bonus_ranks,
     **dict.fromkeys(NAMED, _encode_named),
 }
 _DECODERS: dict[str, Callable[[FieldSpec, ExportName, str, PipelineConfig], dict[str, Any]]] = {
-    "band": _decode_band,
     **dict.fromkeys(("mem0_threshold", "threshold"), _decode_threshold),
     "bonus_constant": lambda spec, export, text, present: {spec.path: int(_number(text, whole=True)) - 1},
     **dict.fromkeys(NAMED, _decode_named),
@@ -324,8 +295,7 @@ def _number(text: str, *, whole: bool) -> float | int:
 class Sheet:
     """The written values by export name, and what is left over."""
 
-    read: dict[str, str] = field(default_factory=dict)
-    planned: dict[str, str] = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     """Path of a parameter that has an export name, and why its value is not in it."""
 
@@ -338,9 +308,7 @@ def exported(target: Target) -> tuple[tuple[FieldSpec, ExportName], ...]:
     found = []
     for row in rows:
         low, high, null = (json.loads(row[name] or "null") for name in ("low", "high", "null"))
-        export = ExportName(
-            row["name"], row["codec"], low, high, null, not row["planned"], int(row["place"] or 0), row["where"]
-        )
+        export = ExportName(row["name"], row["codec"], low, high, null, row["where"])
         found.append((field_spec(row["parameter"]), export))
     return tuple(found)
 
@@ -361,7 +329,7 @@ def filled(config: PipelineConfig, target: Target, write: Callable[[Plain], str]
         except Inexpressible as reason:
             sheet.reasons[spec.path] = f"{export.name}: {reason}"
             continue
-        (sheet.read if export.read else sheet.planned)[export.name] = text
+        sheet.values[export.name] = text
         if config.get(spec.path) is None:
             sheet.reasons[spec.path] = f"{export.name}={text} comes nearest"
     return sheet
@@ -443,9 +411,7 @@ def export_env(config: PipelineConfig, target: Target, header: str = "") -> str:
     sheet = filled(config, target, quoted)
     title = TARGET_TITLES[target]
     meaning = f"\n{_MEANING}" if target == "env" else ""
-    parts = [commented(header), commented(f"Read by {title}{meaning}") + _assignments(sheet.read)]
-    if sheet.planned:
-        parts.append(commented(f"Not read by current {title}: named in its plan") + _assignments(sheet.planned))
+    parts = [commented(header), commented(f"Read by {title}{meaning}") + _assignments(sheet.values)]
     parts.append(commented(leftover(config, target, sheet, "variable")))
     return "\n".join(part for part in parts if part)
 
@@ -482,9 +448,8 @@ def targets_of(text: str, source: str = ".env") -> set[Target]:
     return {target for prefix, target in ENV_PREFIXES.items() for name in names if _is_ours(name, prefix)}
 
 
-def read_env(text: str, present: PipelineConfig, source: str = ".env", *, planned: bool = True) -> Reading:
-    """Lay a `.env` over `present`; variables that the target does not read yet are left out unless `planned`. Raises
-    InputError when no variable of a target is in it."""
+def read_env(text: str, present: PipelineConfig, source: str = ".env") -> Reading:
+    """Lay a `.env` over `present`. Raises InputError when no variable of a target is in it."""
     variables, warnings = _variables(text, source)
     known = _by_name(*ENV_PREFIXES.values())
     if not any(_is_ours(name, prefix) for name in variables for prefix in ENV_PREFIXES):
@@ -494,8 +459,7 @@ def read_env(text: str, present: PipelineConfig, source: str = ".env", *, planne
     for name, (line, value) in variables.items():
         where = f"{source}: line {line}: {one_line(name, 80)}"
         if name in known:
-            if planned or known[name][1].read:
-                lay_over(reading, known[name], value, where)
+            lay_over(reading, known[name], value, where)
         elif warning := _unknown(name, known):
             reading.warnings.append(f"{where}: {warning}")
     return reading
@@ -549,7 +513,7 @@ NOT_A_SETTING = (
 def dump_mem0(config: PipelineConfig, header: str = "") -> str:
     """Python that opens mem0 and searches it. `header` (name, evidence card) comes first, as comments."""
     sheet = filled(config, "mem0", repr)
-    parts = _nested({name: ast.literal_eval(text) for name, text in sheet.read.items()})
+    parts = _nested({name: ast.literal_eval(text) for name, text in sheet.values.items()})
     constructor, search = parts.get(CONSTRUCTOR, {}), parts.get(SEARCH, {})
     if search.get("rerank"):
         constructor["reranker"] = {"provider": RERANKER} | constructor.get("reranker", {})
@@ -611,10 +575,10 @@ _LINE = re.compile(r"^([^#\n]+?) = (.+?)(?:\s+# .*)?$", re.MULTILINE)
 def dump_listed(config: PipelineConfig, target: Target, header: str = "") -> str:
     """The settings of a target, a line each. `header` (name, evidence card) comes first, as comments."""
     sheet, system, there = filled(config, target, _targets_written), BY_FORM[target], base(target, config)
-    usual = filled(there, target, _targets_written).read
+    usual = filled(there, target, _targets_written).values
     lines = [
         f"{name} = {text}" + (f"   # {usual[name]} at {system.version}" if usual.get(name, text) != text else "")
-        for name, text in sheet.read.items()
+        for name, text in sheet.values.items()
     ]
     about = system.head or f"{system.title}, {system.version}: {system.set_in}: NAME = VALUE"
     rest = leftover(config, target, sheet, "setting")

@@ -93,7 +93,7 @@ def draw(data: TuningData, system: System | None, starts: tuple[str, ...] = ("",
     whose paths start with one of `starts`, are offered; the others are folded."""
     baseline, gathered = data.baseline, data.evidence.header.config
     known = {path: name for path, name in options(baseline).items() if path.startswith(starts)}
-    has = None if system is None else {spec.path for spec, export in exported(system.form) if export.read}
+    has = None if system is None else {spec.path for spec, _ in exported(system.form)}
     named = {path: name for path, name in known.items() if has is None or path in has}
     spaces = {name: paths for name, paths in suggested(data, system).items() if set(paths) <= set(named)}
     if system is not None:

@@ -65,7 +65,6 @@ class CEMSConfig(BaseSettings):
     enable_project_penalty: bool = Field(default=True)
     project_boost_factor: float = Field(default=1.3)
     project_penalty_factor: float = Field(default=0.8)
-    rerank_input_limit: int = Field(default=40)
 
 
 @pytest.fixture
@@ -83,7 +82,6 @@ def tuned() -> PipelineConfig:
             "expansion.backend": "llm",
             "adjust.project.enabled": False,
             "adjust.project.same": 1.5,
-            "rerank.depth": 25,
         },
     )
 
@@ -101,13 +99,7 @@ def test_pydantic_settings_reads_the_env_under_the_names_of_cems(tuned: Pipeline
     assert (read.hybrid_vector_weight, read.relevance_threshold, read.score_gap_ratio) == (0.75, 0.31, 0.4)
     assert (read.max_candidates_per_query, read.rrf_original_weight, read.rrf_top_rank_bonus_r1) == (90, 2.25, 0.0)
     assert (read.enable_lexical_in_inference, read.enable_query_synthesis) == (False, True)
-    assert (read.enable_project_penalty, read.project_boost_factor, read.rerank_input_limit) == (False, 1.5, 25)
-
-
-def test_variables_that_cems_does_not_read_stand_in_a_section_that_says_so(tuned: PipelineConfig) -> None:
-    read, planned = export_config(tuned, "env").split("# Not read by current CEMS")
-    assert "CEMS_RERANK_INPUT_LIMIT=25" in planned and "CEMS_RERANK_INPUT_LIMIT" not in read
-    assert "CEMS_SCORE_GAP_RATIO=0.4" in read
+    assert (read.enable_project_penalty, read.project_boost_factor) == (False, 1.5)
 
 
 def test_what_cems_cannot_use_is_listed_with_its_reason_and_not_written() -> None:

@@ -22,7 +22,6 @@ from cems_workbench.config import (
     import_config,
     preset,
     preset_names,
-    read_back,
     read_card,
     with_values,
 )
@@ -229,14 +228,6 @@ def _values(config: PipelineConfig) -> dict[str, object]:
     from cems_workbench.config import field_specs
 
     return {spec.path: config.get(spec.path) for spec in field_specs()}
-
-
-def test_a_variable_that_the_target_does_not_read_yet_changes_nothing_of_how_it_ranks() -> None:
-    text = exported(with_values(CONFIG, {"rerank.depth": 17}), "env").text
-    assert "CEMS_RERANK_INPUT_LIMIT=17" in text
-    usual = preset("cems_head").config
-    assert import_config(text, usual, source="x.env").config.rerank.depth == 17
-    assert read_back(text, "env", "read", CONFIG).rerank == usual.rerank
 
 
 WORDS = "/engram/processor/recollection-writer.ts#STOP_WORDS"
