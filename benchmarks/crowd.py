@@ -57,6 +57,7 @@ def main() -> None:
         for query in queries(asked.sessions):
             pages.append(Inspect.open(windows.enter_context(window_on(browser, url))))
             pages[-1].search(query)
+            pages[-1].find(SLIDER)
         print(f"{len(pages)} sessions drawn in {time.monotonic() - began:.0f} s", flush=True)
         orders: dict[tuple[int, str], list[str]] = {}
         sizes = []

@@ -16,7 +16,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
-QUERY_BOX = 'input[placeholder="What should the agent remember?"]'
+QUERY_BOX = ".st-key-inspect-query input"
 AT_REST = "[data-testid=stApp][data-test-script-state=notRunning]"
 """The page when no run of its script is at work."""
 WORKBENCH = ("cems_workbench", "app", "--headless", "--port")

@@ -16,7 +16,7 @@ from datetime import datetime
 from cems_workbench.config import PipelineConfig, field_specs
 from cems_workbench.config.sections import ADDED_LISTS
 from cems_workbench.pipeline.fusion_methods import fusion_method, own_parameters
-from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.list_sources import INSIDE, SOURCES
 from cems_workbench.pipeline.replay import Trace
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.stages.lists import shown_only
@@ -32,11 +32,12 @@ _BLEND_PARAMETERS = "position score_window raw_scale combine bands retrieval_sco
 def idle_parameters(config: PipelineConfig) -> dict[str, str]:
     """The reason by path, of the parameters that are idle under `config`."""
     reasons = _reasons(config)
+    below = {path: reason for path, reason in reasons.items() if path.endswith(".")}
     idle: dict[str, str] = {}
     for spec in field_specs():
-        for path, reason in reasons.items():
-            if spec.path == path or (path.endswith(".") and spec.path.startswith(path)):
-                idle.setdefault(spec.path, reason)
+        reason = next((said for path, said in below.items() if spec.path.startswith(path)), reasons.get(spec.path))
+        if reason is not None and not spec.path.endswith(".enabled"):
+            idle[spec.path] = reason
     return idle
 
 
@@ -58,7 +59,10 @@ def _reasons(config: PipelineConfig) -> dict[str, str]:
 
     for name in SOURCES:
         off = not getattr(config.lists, name).enabled
+        # Off as it is, a list may be inside the hybrid list, and the strong signal is looked for in these two.
+        read = name in ("vector", "lexical") or (config.lists.hybrid.enabled and name in INSIDE)
         idle(off, ": this list is off", f"lists.{name}", "weight ties normalization")
+        idle(off and not read, ": this list is off", f"lists.{name}.")
         idle(not off and shown_only(config.lists, name), ": its weight is 0", f"lists.{name}", "ties normalization")
     expanded = config.expansion.backend != "none"
     idle(not expanded, ": the query is not expanded", "variants.search")

@@ -93,6 +93,7 @@ def open_page(
         held.update(settings)
         test = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         test.session_state["inspect:form"] = form  # the grid is drawn in the browser, where AppTest sees nothing
+        test.session_state["inspect:controls"], test.session_state["inspect:group:fusion"] = "All", True
         return test.run()
 
     yield start

@@ -37,6 +37,12 @@ def control(page: AppTest, kind: str, path: str) -> Any:
     return next(widget for widget in page.get(kind) if widget.key and widget.key.endswith(f":{path}"))
 
 
+def choose_preset(page: AppTest, name: str) -> AppTest:
+    """Choose a preset in the popover that lists them."""
+    page.session_state[f"inspect:preset:{state_of(page).generation}"] = True
+    return next(box for box in page.run().radio if name in box.options).set_value(name).run()
+
+
 def open_group(page: AppTest, section: str) -> AppTest:
     """Open a group of controls, also those without effect; AppTest cannot click expanders: their state is set as by the browser."""
     page.session_state[f"inspect:group:{section}"] = True

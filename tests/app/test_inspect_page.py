@@ -34,6 +34,7 @@ from .inspect_page import (
     PLAIN,
     QUERY,
     WIRED,
+    choose_preset,
     config_of,
     configured,
     control,
@@ -80,7 +81,7 @@ SYSTEMS = ("cems_head", "recollection", "memory_agent", "ace", "workbench")
 @pytest.mark.parametrize("name", first_of(dict.fromkeys((*SYSTEMS, *preset_names())), len(SYSTEMS)))
 def test_every_preset_draws_every_view(open_page: OpenPage, name: str) -> None:
     page = search(open_page())
-    page = page.selectbox(key="inspect:preset:0").select(name).run()
+    page = choose_preset(page, name)
     for view in ("Contributions", "Rank flow", "Rerank", "Adjust", "Context", "Query", "Threshold", "Judge"):
         page.session_state["inspect:view"] = view
         page.run()
@@ -88,7 +89,7 @@ def test_every_preset_draws_every_view(open_page: OpenPage, name: str) -> None:
 
 def test_the_rerank_view_shows_the_blend(open_page: OpenPage) -> None:
     page = search(open_page())
-    page = page.selectbox(key="inspect:preset:0").select("qmd").run()
+    page = choose_preset(page, "qmd")
     page.session_state["inspect:view"] = "Rerank"
     page.run()
     table = page.dataframe[0].value
@@ -97,22 +98,53 @@ def test_the_rerank_view_shows_the_blend(open_page: OpenPage) -> None:
     assert row["from retrieval"] == pytest.approx(row["weight"] * row["retrieval"])
 
 
-def test_every_parameter_that_works_has_a_control(open_page: OpenPage) -> None:
+def drawn(page: AppTest) -> set[str]:
+    """The parameters that have a control on the page."""
+    kinds = ("slider", "toggle", "selectbox", "multiselect", "text_input")
+    keys = [str(widget.key).split(":", 2) for kind in kinds for widget in page.get(kind)]
+    return {key[2].removesuffix(":on").split(":")[0] for key in keys if len(key) == 3 and key[1].isdecimal()}
+
+
+def test_all_has_a_control_of_every_parameter_and_of_a_list_that_is_off_its_switch(open_page: OpenPage) -> None:
     page = open_page()
     for section in {spec.section for spec in field_specs()}:
         page.session_state[f"inspect:group:{section}"] = True
         page.session_state[f"inspect:idle:{section}"] = True
-    page = page.run()
-    kinds = ("slider", "toggle", "selectbox", "multiselect", "text_input")
-    widgets = [widget for kind in kinds for widget in page.get(kind) if widget.key and ":" in widget.key]
-    keys = {widget.key.split(":", 2)[2] for widget in widgets if widget.key.count(":") > 1}
-    config = preset("cems").config
+    found, config = drawn(page.run()), config_of(page)
     for spec in field_specs():
-        drawn_otherwise = spec.row is not None or spec.path == "adjust.time_decay.tiers"
-        single = len(spec.choices) == 1
-        if not drawn_otherwise and not single:
-            present = spec.path in keys or f"{spec.path}:on" in keys
-            assert present, f"{spec.path} ({config.get(spec.path)}) has no control"
+        name, _, own = spec.path.removeprefix("lists.").partition(".")
+        off = (
+            spec.path == f"lists.{name}.{own}"
+            and own != "enabled"
+            and not getattr(getattr(config.lists, name), "enabled", True)
+        )
+        if spec.path != "adjust.time_decay.tiers" and len(spec.choices) != 1:
+            assert (spec.path in found) != off, spec.path
+
+
+def test_basic_has_few_controls_and_any_that_is_changed_with_why_it_has_no_effect(open_page: OpenPage) -> None:
+    page = open_page()
+    page.session_state["inspect:controls"] = "Basic"
+    set_state(page, preset="workbench", config=preset("workbench").config)
+    for section in {spec.section for spec in field_specs()}:
+        page.session_state[f"inspect:group:{section}"] = True
+    basic = drawn(page.run())
+    assert {"lists.vector.weight", "fusion.method", "rerank.bands", "supersession.mode", "assembly.limit"} <= basic
+    assert len(basic) <= 18 and sum(path.startswith("lists.") for path in basic) == 6
+    set_config(page, with_values(preset("workbench").config, {"lists.lucene.k1": 0.9, "fusion.normalize": "none"}))
+    page = page.run()
+    assert drawn(page) - basic == {"lists.lucene.k1", "fusion.normalize"}
+    assert captions(page).count("No effect: this list is off") == 2, "beside the reset and below the control"
+    assert "new search" not in page.button(key="inspect:reset:lists.lucene.k1").label
+
+
+def test_search_finds_parameters_by_label_name_and_help(open_page: OpenPage) -> None:
+    page = open_page()
+    assert "rerank.bands" in drawn(page.text_input(key="inspect:find").set_value("retrieval share").run())
+    found = drawn(page.text_input(key="inspect:find").set_value("lucene.k1").run())
+    assert found == {"lists.lucene.k1"} and "this list is off" in captions(page)
+    page = page.text_input(key="inspect:find").set_value("no such thing").run()
+    assert not drawn(page) and "No parameter has these words" in captions(page)
 
 
 def test_parameters_without_effect_are_folded_into_a_line_that_opens_them(open_page: OpenPage) -> None:
@@ -407,7 +439,7 @@ def test_the_settings_name_the_preset_the_app_opens_with_or_workbench_stands_in(
     monkeypatch.setenv("CEMS_WORKBENCH_PRESET", "ace_b")
     page = open_page()
     assert config_of(page) == preset("ace_b").config
-    assert page.sidebar.selectbox[0].value == "ace_b"
+    assert state_of(page).preset == "ace_b"
     monkeypatch.setenv("CEMS_WORKBENCH_PRESET", "cmes")
     page = open_page()
     assert state_of(page).preset == "workbench"

@@ -207,7 +207,7 @@ class Inspect:
 
     def __init__(self, window: Window) -> None:
         self.window, self.page = window, window.page
-        self.query = self.page.get_by_placeholder("What should the agent remember?")
+        self.query = self.page.locator(".st-key-inspect-query input")
         self.results = self.page.locator(f".wb-result .wb-facts code, {RESULT_ROW} .wb-sbs-text code")
         """The ids of the results, the first first, in either form of the ranking."""
         self.deltas = self.page.locator(".wb-result .wb-delta")
@@ -251,7 +251,25 @@ class Inspect:
 
     def preset(self, name: str) -> None:
         """Choose a preset in the sidebar."""
-        self.window.choose(self.page.get_by_test_id("stSidebar").get_by_role("combobox").first, name)
+        with self.window.rerun():
+            self.page.get_by_role("button", name="Preset: ").first.click()
+        with self.window.rerun():
+            self.page.locator("label", has=self.page.get_by_text(name, exact=True)).click()
+
+    def group(self, name: str) -> None:
+        """Open a group of parameters in the sidebar."""
+        with self.window.rerun():
+            self.page.get_by_test_id("stSidebar").get_by_text(name, exact=True).first.click()
+
+    def find(self, words: str) -> None:
+        """Find parameters in the sidebar."""
+        with self.window.rerun():
+            self.page.get_by_placeholder("Find a parameter").fill(words)
+
+    def slide(self, name: str, key: str) -> None:
+        """Find a parameter and move its slider by a key."""
+        self.find(name)
+        self.window.slide(name, key)
 
     def changed(self, count: int) -> Locator:
         """The button that says how many parameters differ from the preset, and resets them."""

@@ -84,11 +84,11 @@ def test_what_a_run_may_change_is_faint_after_a_while_and_does_not_fade_frame_by
 
 def test_sliders_change_the_order_in_groups_that_stay_open_and_reset_brings_it_back(inspect: Inspect) -> None:
     before = inspect.search(QUERY)
+    for group in ("All", "Fusion", "Adjust"):
+        inspect.group(group)
     inspect.window.slide("Score blend", "End")
     expect(inspect.changed(1)).to_be_visible()
     assert inspect.order() != before
-    with inspect.window.rerun():
-        inspect.page.get_by_text("Adjust", exact=True).first.click()
     inspect.window.slide("Half-life (days)", "ArrowRight")
     expect(inspect.changed(2)).to_be_visible()
     expect(inspect.page.get_by_role("slider", name="Half-life (days) ●")).to_be_visible()
@@ -190,7 +190,7 @@ def test_a_saved_link_shows_another_person_the_same_ranking_and_slider(
 ) -> None:
     inspect = Inspect.open(window)
     plain = inspect.search(QUERY)
-    window.slide("Score blend", "End")
+    inspect.slide("Score blend", "End")
     expect(inspect.changed(1)).to_be_visible()
     inspect.page.get_by_role("button", name="Share").click()
     window.press("Save and create link")
@@ -209,6 +209,7 @@ def test_a_saved_link_shows_another_person_the_same_ranking_and_slider(
         elsewhere.open(address)
         other = Inspect(elsewhere)
         expect(other.results).to_have_text(mine)
+        other.find("Score blend")
         expect(other.page.get_by_role("slider", name="Score blend")).to_have_attribute("aria-valuetext", "1.00")
         expect(other.changed(1)).to_be_visible()
         assert other.page.url == address
@@ -222,7 +223,7 @@ def test_a_saved_link_shows_another_person_the_same_ranking_and_slider(
 def test_undo_and_redo_by_button_and_by_key(window: Window) -> None:
     inspect = Inspect.open(window)
     before = inspect.search(QUERY)
-    window.slide("Score blend", "End")
+    inspect.slide("Score blend", "End")
     expect(inspect.changed(1)).to_be_visible()
     after = inspect.order()
     with window.rerun():
@@ -307,11 +308,9 @@ def test_scoring_is_cancelled_at_once_and_gone_on_with_where_it_stopped(
         inspect = Inspect.open(window)
         inspect.search(QUERY)
         assert server.scored() == []
-        presets = inspect.page.get_by_test_id("stSidebar").get_by_role("combobox").first
-        presets.click()
-        presets.fill("qmd")
-        inspect.page.get_by_role("option", name="qmd", exact=True).click()
-
+        with window.rerun():
+            inspect.page.get_by_role("button", name="Preset: ").first.click()
+        inspect.page.locator("label", has=inspect.page.get_by_text("qmd", exact=True)).click()
         count = inspect.page.get_by_test_id("stProgress").get_by_text(re.compile(rf"reranking: {BATCH} of \d+"))
         expect(count).to_be_visible()
         soon = inspect.page.locator(".wb-soon")

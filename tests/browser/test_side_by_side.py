@@ -149,7 +149,7 @@ def test_inspect_follows_and_sliders_move_rows(window: Window) -> None:
     assert followed(window).get_attribute("data-id") == chosen
     window.page.keyboard.press("Escape")
     expect(window.page.locator(".wb-sbs-box")).to_be_hidden()
-    window.slide("Score blend", "End")
+    inspect.slide("Score blend", "End")
     assert followed(window).get_attribute("data-id") == chosen
     assert rows.all_inner_texts() != before
     for width in (900, 1440):

@@ -120,6 +120,16 @@ def system_behind(config: PipelineConfig) -> System | None:
     return next((system for system in SYSTEMS.values() if name in system.presets), None)
 
 
+def preset_groups(runs: SavedTarget | None) -> dict[str, list[str]]:
+    """The presets by title of their group: those of the store's target, if it has one, then systems as they run, plans, and our own."""
+    system = None if runs is None else SYSTEMS.get(runs.target)
+    title = "" if system is None else f"{system.title}, where this store’s memories are used"
+    groups: dict[str, list[str]] = {title: [], "As they run": [], "Plans": [], "Ours": []}
+    for name in preset_names():
+        groups[title if system is not None and name in system.presets else preset(name).kind].append(name)
+    return {group: names for group, names in groups.items() if names}
+
+
 def base(target: Target, config: PipelineConfig) -> PipelineConfig:
     """What the target does when nothing is set, of its programs the one nearest to the config, by what no setting changes."""
     system = BY_FORM[target]

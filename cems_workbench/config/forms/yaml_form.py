@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache, reduce
@@ -24,7 +25,7 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from cems_workbench.builtin import REFERENCE_PRESET, preset_names
+from cems_workbench.builtin import DEFAULT_PRESET, REFERENCE_PRESET, preset_names
 from cems_workbench.config.fields import Section, bounds_text, packaged, specs
 from cems_workbench.config.model import VERSION, PipelineConfig, attribute_name, field_spec, field_specs
 from cems_workbench.config.sections import ADDED_LISTS
@@ -364,6 +365,13 @@ class Preset:
     def summary(self) -> str:
         """First line of the notes."""
         return self.notes.splitlines()[0] if self.notes else self.name
+
+    @property
+    def kind(self) -> str:
+        """What its notes say that it is: our own, a plan, or a system as it runs."""
+        if self.name == DEFAULT_PRESET:
+            return "Ours"
+        return "Plans" if re.search(r"\bplan\b|by its source", self.summary) else "As they run"
 
     @property
     def card(self) -> EvidenceCard | None:

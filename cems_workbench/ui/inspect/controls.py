@@ -1,6 +1,7 @@
 """Controls generated from the config's field metadata: a slider, switch or select box per parameter, grouped by stage.
 
-Above them: the parameters that differ from the preset, each with a reset, and undo and redo.
+Basic shows what a first hour needs, All every parameter; a changed one is always shown, and the search box finds any. Of a list that is off
+only its switch is shown. Above them: the preset, the parameters that differ from it, each with a reset, and undo and redo.
 """
 
 from __future__ import annotations
@@ -13,19 +14,42 @@ from typing import Any
 
 import streamlit as st
 
-from cems_workbench.config import COST_HELP, FieldSpec, PipelineConfig, field_spec, field_specs
+from cems_workbench.config import COST_HELP, FieldSpec, PipelineConfig, difference, field_spec, field_specs, preset
 from cems_workbench.config.fields import short_value, specs
+from cems_workbench.config.forms.targets import preset_groups
 from cems_workbench.pipeline.effects import folded_words
-from cems_workbench.pipeline.stages import FUSION, STAGES
+from cems_workbench.pipeline.stages import STAGES
+from cems_workbench.settings import SavedTarget
 from cems_workbench.sources.score_meanings import THRESHOLDS, threshold_help
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.widgets import switch
 
 GROUPS: dict[str, str] = {
     section: title for stage in STAGES for section, title in {stage.name: stage.title, **stage.sections}.items()
 }
 """Title by section of the config, in pipeline order."""
-OPEN_SECTION = FUSION.name
+BASIC, ALL = "Basic", "All"
+_BASIC = (
+    *(
+        "fusion.method",
+        "rerank.backend",
+        "rerank.depth",
+        "rerank.bands",
+        "adjust.time_decay.mode",
+        "adjust.time_decay.half_life_days",
+    ),
+    *(
+        "supersession.mode",
+        "threshold.mode",
+        "threshold.fixed",
+        "filter.min_score",
+        "assembly.limit",
+        "assembly.max_tokens",
+    ),
+)
+"""What Basic shows besides switch, weight and depth of the two searched lists and of those that are on."""
+MAX_FOUND = 15
 IDLE = "inspect:idle:"
 """Beginning of the keys of the folded parameters without effect, before the section."""
 
@@ -70,43 +94,106 @@ def draw_controls(
     inert: Mapping[str, str] = MappingProxyType({}),
     remarks: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Draw one expander per stage with its controls. Closed expanders draw nothing, which keeps reruns fast.
+    """Draw the choice between Basic and All, a search box, and one expander per stage with its controls. Closed expanders draw nothing,
+    which keeps reruns fast.
 
     `base` is the preset: a control whose value differs from it is marked. `change` receives {path: value}. `inert` maps paths to
-    the reason why the parameter has no effect: those controls are folded into one line at the end of their stage, with the reason
-    below each. `remarks` maps paths to another line there.
+    the reason why the parameter has no effect: it is drawn below a changed one, and All folds the others into one line at the end of
+    their stage. `remarks` maps paths to another line there.
     """
+
+    def draw_each(chosen: Iterable[FieldSpec]) -> None:
+        for spec in chosen:
+            draw_control(spec, config.get(spec.path), base.get(spec.path), f"inspect:{generation}:{spec.path}", change)
+            for icon, said in (("link_off", inert), ("straighten", remarks)):
+                if spec.path in said:
+                    st.caption(f":material/{icon}: {said[spec.path]}")
+
+    view = switch("Parameters", (BASIC, ALL), "inspect:controls", width="stretch")
+    hint: Any = {"placeholder": "Find a parameter", "label_visibility": "collapsed", "icon": ":material/search:"}
+    words = st.text_input("Find a parameter", key="inspect:find", type="search", live="300ms", **hint)
+    if words and words.strip():
+        found = found_parameters(words)
+        for title in dict.fromkeys(GROUPS[spec.section] for spec in found[:MAX_FOUND]):
+            st.markdown(f"**{title}**")
+            draw_each(spec for spec in found[:MAX_FOUND] if GROUPS[spec.section] == title)
+        more = len(found) - MAX_FOUND
+        st.caption(f"and {more} more: add a word" if more > 0 else "" if found else "No parameter has these words.")
+        return
+    shown = shown_parameters(view, config, base, inert)
     for section, title in GROUPS.items():
-        specs = [spec for spec in field_specs() if spec.section == section]
-        if not specs:
+        direct, idle = ([spec for spec in part if spec.section == section] for part in shown)
+        if not direct and not idle:
             continue
         # Label and icon must not change: they identify the expander, and a new expander starts closed.
-        group = st.expander(title, expanded=section == OPEN_SECTION, key=f"inspect:group:{section}", on_change="rerun")
+        group = st.expander(title, key=f"inspect:group:{section}", on_change="rerun")
         if not group.open:
             continue
-
-        def draw_each(chosen: Iterable[FieldSpec]) -> None:
-            for spec in chosen:
-                key = f"inspect:{generation}:{spec.path}"
-                draw_control(spec, config.get(spec.path), base.get(spec.path), key, change)
-                if spec.path in inert:
-                    st.caption(f":material/link_off: {inert[spec.path]}")
-                if spec.path in remarks:
-                    st.caption(f":material/straighten: {remarks[spec.path]}")
-
-        idle = [spec for spec in specs if spec.path in inert]
         with group:
-            draw_each(spec for spec in specs if spec.path not in inert)
+            draw_each(direct)
             if idle:
-                fold = st.expander(
-                    plain(folded_words([inert[spec.path] for spec in idle])),
-                    icon=":material/link_off:",
-                    key=f"{IDLE}{section}",
-                    on_change="rerun",
-                )
+                words = plain(folded_words([inert[spec.path] for spec in idle]))
+                fold = st.expander(words, icon=":material/link_off:", key=f"{IDLE}{section}", on_change="rerun")
                 if fold.open:
                     with fold:
                         draw_each(idle)
+
+
+def shown_parameters(
+    view: str, config: PipelineConfig, base: PipelineConfig, inert: Mapping[str, str]
+) -> tuple[list[FieldSpec], list[FieldSpec]]:
+    """The parameters that Basic or All shows under a config, and those that All folds since they are `inert`."""
+    on = {spec.path.split(".")[1]: config.get(spec.path) for spec in field_specs() if _is_switch(spec)}
+    lists = {"vector", "lexical", *(name for name, enabled in on.items() if enabled)}
+    basic = {*_BASIC, *(f"lists.{name}.{what}" for name in lists for what in ("enabled", "weight", "depth"))}
+    changed = {path for path, _, _ in difference(base, config)}
+    direct, idle = [], []
+    for spec in field_specs():
+        if spec.path not in changed:
+            if spec.section == "lists" and not _is_switch(spec) and not on.get(spec.path.split(".")[1], True):
+                continue
+            if spec.path in inert or (view == BASIC and spec.path not in basic):
+                if view == ALL:
+                    idle.append(spec)
+                continue
+        direct.append(spec)
+    return direct, idle
+
+
+def _is_switch(spec: FieldSpec) -> bool:
+    return spec.section == "lists" and spec.path.endswith(".enabled") and spec.path.count(".") == 2
+
+
+def found_parameters(words: str) -> list[FieldSpec]:
+    """The parameters with all of these words in label, name, stage or help; those with all in the label first."""
+    wanted = words.lower().split()
+
+    def has(text: str) -> bool:
+        return all(word in text.lower() for word in wanted)
+
+    found = [spec for spec in field_specs() if has(f"{spec.label} {spec.path} {GROUPS[spec.section]} {spec.help}")]
+    return sorted(found, key=lambda spec: (not has(spec.label), not has(f"{spec.label} {spec.path}")))
+
+
+def draw_presets(runs: SavedTarget | None) -> None:
+    """Draw the present preset as a popover that lists all by kind, with a line each; those of the store's target, `runs`, first."""
+    present = state.present()
+    # Of each generation its own, so that it closes once one is chosen.
+    key = f"inspect:preset:{present.generation}"
+    more: Any = {"icon": ":material/tune:", "on_change": "rerun", "width": "stretch"}
+    box = st.popover(f"Preset: {present.preset}", key=key, **more)
+    if box.open:
+        with box.container(width=430, height=520, border=False):
+            st.caption("Known systems, expressed as configs of this pipeline. Choosing one sets all parameters.")
+            for title, names in preset_groups(runs).items():
+                own, at = f"{key}:{title}", names.index(present.preset) if present.preset in names else None
+
+                def chosen(own: str = own) -> None:
+                    state.choose_preset(st.session_state[own])
+
+                lines = [plain(preset(name).summary) for name in names]
+                st.radio(title, names, at, key=own, captions=lines, on_change=chosen)
+    st.caption(preset(present.preset).summary, help=preset(present.preset).notes)
 
 
 def draw_control(spec: FieldSpec, value: Any, preset_value: Any, key: str, change: Change) -> None:
@@ -244,8 +331,9 @@ def _tiers(control: Control) -> None:
 MAX_CHANGED = 12
 
 
-def draw_changed() -> None:
-    """Draw Reset, undo and redo, then a reset per changed parameter. The first three are always drawn, so that nothing moves."""
+def draw_changed(inert: Mapping[str, str]) -> None:
+    """Draw Reset, undo and redo, then a reset per changed parameter, with why it has no effect where it is in `inert`. The first three
+    are always drawn, so that nothing moves."""
     changed, history = state.changed_parameters(), state.present().history
     wide: Any = {"width": "stretch"}
     reset = {"on_click": state.reset, "disabled": not changed, "icon": ":material/restart_alt:"} | wide
@@ -262,7 +350,7 @@ def draw_changed() -> None:
     with st.container(gap="xsmall"):
         for path, was, now in changed[:MAX_CHANGED]:
             spec, before = field_spec(path), plain(short_value(was))
-            instant = "" if spec.cost == "replay" else " · new search"
+            instant = "" if spec.cost == "replay" or path in inert else " · new search"
             st.button(
                 f"{spec.label}: {before} → {plain(short_value(now))}{instant}",
                 key=f"inspect:reset:{path}",
@@ -272,5 +360,7 @@ def draw_changed() -> None:
                 icon=":material/restart_alt:",
                 help=f"`{path}`: back to {before}. {COST_HELP[spec.cost]}",
             )
+            if path in inert:
+                st.caption(f":material/link_off: {inert[path]}")
         if len(changed) > MAX_CHANGED:
             st.caption(f"and {len(changed) - MAX_CHANGED} more")

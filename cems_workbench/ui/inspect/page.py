@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.builtin import SAMPLE_DATA
-from cems_workbench.config import preset, preset_names
 from cems_workbench.pipeline.effects import Effect, as_of_effect, idle_parameters, project_effect
 from cems_workbench.pipeline.list_sources import cosine_remarks
+from cems_workbench.settings import saved_target
 from cems_workbench.ui.inspect import baseline, state
-from cems_workbench.ui.inspect.controls import draw_changed, draw_controls
+from cems_workbench.ui.inspect.controls import draw_changed, draw_controls, draw_presets
 from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
 from cems_workbench.ui.inspect.toolbar import draw_dictionary, draw_picker, draw_transfer, draw_typos
 from cems_workbench.ui.kit import session
@@ -68,25 +68,16 @@ def main() -> None:
 
 def _draw_sidebar(resources: Resources) -> None:
     """Draw the preset, its notes, and the controls of every stage."""
-    present, names = state.present(), preset_names()
-    key = f"inspect:preset:{present.generation}"
+    present = state.present()
+    inert = idle_parameters(present.config)
+    if resources.engine() is None:
+        inert |= dict.fromkeys(("lists.answered_by", "lists.source_hybrid.enabled"), NO_SOURCE)
     with st.sidebar:
-        st.selectbox(
-            "Preset",
-            names,
-            names.index(present.preset),
-            key=key,
-            on_change=lambda: state.choose_preset(st.session_state[key]),
-            help="A known system expressed as a config of this pipeline. Choosing one sets all parameters.",
-        )
-        st.caption(preset(present.preset).summary, help=preset(present.preset).notes)
-        draw_changed()
+        draw_presets(saved_target(resources.store.path))
+        draw_changed(inert)
         with st.container():
             if present.config_error:
                 st.error(plain(present.config_error))
-        inert = idle_parameters(present.config)
-        if resources.engine() is None:
-            inert |= {"lists.answered_by": NO_SOURCE, "lists.source_hybrid.enabled": NO_SOURCE}
         remarks = cosine_remarks(present.config)
         draw_controls(present.config, state.preset_config(), present.generation, state.change, inert, remarks)
 
