@@ -174,11 +174,10 @@ def evaluate_command(
     for evaluation, (content_hash, answered) in zip(found.evaluations, found.made_on, strict=True):
         answers = [f"lists {answered}"] if answered else []
         cli.print_parts((), evaluation.tables, (*evaluation.notes, f"content hash {content_hash}", *answers))
-    for line in found.score_lines():
-        say(line)
     for view in views:
         cli.print_parts((), view.tables(), [f"warning: {line}" for line in view.warnings])
-    measuring.finish(worse.outcomes, *_next_commands(found, evidence[0], lost))
+    # What was not measured comes before what was measured says.
+    measuring.finish(worse.outcomes, *(found.score_commands() or _next_commands(found, evidence[0], lost)))
 
 
 def _next_commands(found: measuring.Measured, name: str, lost: Losses | None) -> list[list[str] | None]:
@@ -274,7 +273,7 @@ def compare_command(
     options = [*choice.words(), *cli.given_options(store=how.store)]
     losses = words_of("evaluate", *evidence, options=["--losses", *options])
     page = words_of("report compare", *evidence, options=["--out", unused("compare.html"), *options])
-    measuring.decide(worse, as_json, losses, page, lines=found.score_lines())
+    measuring.decide(worse, as_json, *(found.score_commands() or (losses, page)))
 
 
 def drift_command(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from cems_workbench.cli import options as cli
-from cems_workbench.cli.terminal import flat, say, say_next
+from cems_workbench.cli.terminal import flat, say, say_next, words_of
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ class Measured:
             for one, (made_on, answered) in zip(self.evaluations, self.made_on, strict=True)
         ]
 
-    def score_lines(self) -> list[str]:
+    def score_commands(self) -> list[list[str]]:
         """The commands that add missing reranker scores, one per evidence file; a stream names none."""
         from cems_workbench.evaluation.batch import UNSCORED
 
@@ -151,7 +150,7 @@ class Measured:
         for row, (_, named) in zip(self.rows, self.configs, strict=False):
             if UNSCORED in row.evaluation.rankings.needs:
                 options.setdefault(row.labelled.evidence.path, []).extend(named)
-        return [score_line(path, named, self.how.store) for path, named in options.items()]
+        return [score_command(path, named, self.how.store) for path, named in options.items()]
 
 
 @contextmanager
@@ -357,17 +356,14 @@ def _named(files: Sequence[Path] | None, presets: Sequence[str] | None) -> list[
     return [("--config", str(path)) for path in files or ()] + [("--preset", name) for name in presets or ()]
 
 
-def score_line(evidence: Path, named: Options, store: Path | None = None) -> str:
-    """The command, quoted for a shell, that adds the missing scores of a file for the configs that these options name."""
-    words = ["fill-scores", str(evidence), *flat(named), *cli.given_options(store=store)]
-    return f"score them: {shlex.join(['python', '-m', 'cems_workbench', *words])}"
+def score_command(evidence: Path, named: Options, store: Path | None = None) -> list[str]:
+    """What adds the missing scores of a file for the configs that these options name."""
+    return words_of("fill-scores", evidence, options=[*flat(named), *cli.given_options(store=store)])
 
 
-def decide(found: Regression, as_json: bool, *then: Sequence[str] | None, lines: Sequence[str] = ()) -> None:
-    """Print what got worse, with commands in further lines that are not wrapped, and exit as `finish` does."""
+def decide(found: Regression, as_json: bool, *then: Sequence[str] | None) -> None:
+    """Print what got worse, and exit as `finish` does."""
     cli.present(found, as_json)
-    for line in () if as_json else lines:
-        say(line)
     finish(found.outcomes, *(() if as_json else then))
 
 

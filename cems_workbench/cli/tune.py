@@ -20,7 +20,7 @@ from cems_workbench.cli.measuring import (
     PerQueryProjectOption,
     evidence_files,
     labelled_evidence,
-    score_line,
+    score_command,
 )
 from cems_workbench.cli.options import (
     ConfigChoice,
@@ -345,8 +345,6 @@ def tune_command(
         for ranking in rankings:
             if ranking.export.lost:
                 print_ranking(ranking)
-        for line in _score_lines(result, read.path, out, _config_options(choice, store), store):
-            say(line, err=True)
         say_next(*_next_commands(result, evidence, out, _config_options(choice, store), store, system))
     if result.tuned.search.cancelled:
         raise typer.Exit(INTERRUPTED)
@@ -355,37 +353,25 @@ def tune_command(
 def _next_commands(
     result: SearchResult, evidence: str, out: Path, baseline: Options, store: Path | None, system: System | None
 ) -> list[list[str]]:
-    """How the proposal differs on each query, and its export; the rest of an interrupted search; without a proposal, where it loses."""
+    """The rest of an interrupted search; the scores that the proposal lacks, and the search again; how the proposal differs on each query,
+    and its export; without a proposal, where it loses."""
     from cems_workbench.config import difference, load_config
+    from cems_workbench.evaluation.batch import UNSCORED
 
     proposed, judged = result.tuned.config, bool(result.planned.data.evidence.judgments)
     place = [] if evidence_files([evidence]) else given_options(store=store)
     if result.tuned.search.cancelled:
         return [repeated()]
+    if any(UNSCORED in needs for config, needs in result.needs if config is not result.planned.plan.space.baseline):
+        if load_config(out) == proposed:
+            return [score_command(result.planned.data.evidence.path, [("--config", str(out))], store), repeated()]
+        say(f"{out} does not hold the whole proposal; write it as YAML (--out NAME.yaml) to score for it", err=True)
     if not difference(result.tuned.plan.space.baseline, proposed) or load_config(out) != proposed:
         return [words_of("evaluate", evidence, options=["--losses", *flat(baseline), *place])] if judged else []
     plain = flat(option for option in baseline if option[0] != "--set")  # --set would change the proposal too
     compared = words_of("compare", evidence, options=[*plain, "--config", str(out), *place])
     exported = words_of("export", out, options=["--format", system.form if system else "yaml"])
     return [compared, exported] if judged else [exported]
-
-
-def _score_lines(result: SearchResult, evidence: Path, out: Path, baseline: Options, store: Path | None) -> list[str]:
-    """How to have what baseline and proposal lack of their rerankers' scores scored, and that the search is then to be run again."""
-    from cems_workbench.config import load_config
-    from cems_workbench.evaluation.batch import UNSCORED
-
-    lines = []
-    for lacking, needs in result.needs:
-        if UNSCORED not in needs:
-            continue
-        if lacking == result.planned.plan.space.baseline:
-            lines.append(score_line(evidence, baseline, store))
-        elif load_config(out) == lacking:
-            lines.append(score_line(evidence, [("--config", str(out))], store))
-        else:
-            lines.append(f"{out} does not hold the whole proposal; write it as YAML (--out NAME.yaml) to score for it")
-    return [*lines, "then run this again: the search did not have these scores"] if lines else []
 
 
 def _config_options(choice: ConfigChoice, store: Path | None) -> Options:

@@ -1,6 +1,8 @@
 """Configs compared on the same queries: differences with their uncertainty, and which query won, lost or stayed.
 
-The first config is the baseline. p values of every other config and measure are one family for Holm's correction.
+The first config is the baseline. p values of every other config and measure are one family for Holm's correction, without those that
+cannot be a finding: where no query differs p is 1 whatever the labels (Tarone, A modified Bonferroni method for discrete data, 1990), and
+Judged says how much is known, not how good it is; its p stands alone.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ from cems_workbench.results import Table
 VALUE_TOLERANCE = 1e-9
 LEVEL = 0.05
 """Below this a corrected p is taken for more than chance."""
+COVERAGE = "Judged"
+"""The family of the measure that says how much is known, not how good it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ def significance(difference: MeasureDifference) -> str:
         return SAME_WORD
     if difference.p_holm >= LEVEL:
         return OPEN_WORD
-    if difference.measure.family == "Judged":  # it says how much is known, not how good it is
+    if difference.measure.family == COVERAGE:
         return "▲ more" if difference.difference > 0 else "▼ fewer"
     return BETTER if difference.measure.direction * difference.difference > 0 else WORSE
 
@@ -212,7 +216,15 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Seque
             after = None if before is None else resample(measure, other.rankings.graded, seed)
             if before is not None and after is not None:
                 tested[m], ends[:, m] = bootstrap_test(after - before), interval(after - before)
-    adjusted = holm([float(value) for row in p for value in row])
+    adjusted = [row.tolist() for row in p]
+    family = [
+        (i, m)
+        for i, delta in enumerate(deltas)
+        for m, measure in enumerate(base.measures)
+        if measure.family != COVERAGE and _differs(delta[:, m])
+    ]
+    for (i, m), value in zip(family, holm([adjusted[i][m] for i, m in family]), strict=True):
+        adjusted[i][m] = value
     compared = []
     for i, (other, delta) in enumerate(zip(evaluations[1:], deltas, strict=True)):
         low, high = intervals[i]
@@ -231,7 +243,7 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Seque
                     float(low[m]),
                     float(high[m]),
                     float(p[i][m]),
-                    adjusted[i * len(base.measures) + m],
+                    adjusted[i][m],
                     effect_size(column),
                     tuple(base.qids[q] for q in np.flatnonzero(better > VALUE_TOLERANCE)),
                     tuple(base.qids[q] for q in np.flatnonzero(better < -VALUE_TOLERANCE)),
@@ -244,6 +256,10 @@ def compare(evaluations: Sequence[Evaluation], *, seed: int = 0, overlaps: Seque
         overlap = float(alike.mean()) if len(alike) else float("nan")
         compared.append(ConfigComparison(other.config.name, overlap, tuple(found)))
     return Comparison(tuple(evaluations), tuple(compared))
+
+
+def _differs(differences: Floats) -> bool:
+    return bool((np.abs(differences) > VALUE_TOLERANCE).any())
 
 
 def p_of(comparison: Comparison, place: int, measure: Measure, query_type: str | None = None, seed: int = 0) -> float:
@@ -289,10 +305,10 @@ def significantly_lower(evaluations: Sequence[Evaluation], measure: Measure, *, 
         delta = other.values[:, [column]] - base.values[:, [column]]
         for kind in kinds:
             of_kind = delta[names == kind]
-            tests.append(
-                (kind, other.config.name, float(means(of_kind)[0]), float(randomisation_test(of_kind, seed)[0]))
-            )
-    adjusted = holm([p for *_, p in tests]) if tests else []
+            if _differs(of_kind):
+                p = float(randomisation_test(of_kind, seed)[0])
+                tests.append((kind, other.config.name, float(means(of_kind)[0]), p))
+    adjusted = holm([p for *_, p in tests])
     found: dict[str, list[str]] = {kind: [] for kind in kinds}
     for (kind, name, difference, _), p in zip(tests, adjusted, strict=True):
         if measure.direction * difference < 0 and p < LEVEL:

@@ -1,4 +1,5 @@
-"""Does a config lose against the baseline? Pass, fail, or cannot tell: one sentence for every page, command and report.
+"""Does a config lose against the baseline? Pass, fail, or cannot tell: one sentence for every page, command and report,
+first how many queries are better, worse and the same, last what so many queries cannot exclude.
 
 A loss is tolerated up to δ, in units of the measure. With [low, high] the 95 % interval of the mean paired difference that tables show,
 positive where better:
@@ -38,7 +39,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import (
     VALUE_TOLERANCE,
@@ -88,16 +89,20 @@ class Verdict:
     """About how many queries would tell; None unless the verdict is "cannot tell" and a number can be given."""
     config: str
     baseline: str
+    counts: tuple[int, int, int] = (0, 0, 0)
+    """How many queries are better, worse and the same."""
     unmeasured: bool = False
     """Does the evidence lack something that a config needs?"""
 
     @property
     def brief(self) -> str:
-        """ "nDCG@10 +0.048 [+0.022, +0.073] (Pass)"; without an interval where there are too few queries for one."""
+        """ "50 better, 12 worse, 59 the same by nDCG@10, +0.048 [+0.022, +0.073] (pass)"; without an interval where there are too few
+        queries for one."""
         better = (self.low, self.high) if self.measure.direction > 0 else (-self.high, -self.low)
         digits = _digits(better, self.tolerance)
         ends = f" [{self.low:+.{digits}f}, {self.high:+.{digits}f}]" if self.queries >= MIN_QUERIES else ""
-        return f"{self.measure} {self.difference:+.{digits}f}{ends} ({self.kind.capitalize()})"
+        kind = "a loss is not excluded" if self.kind == CANNOT_TELL else self.kind
+        return f"{count_words(*self.counts)} by {self.measure}, {self.difference:+.{digits}f}{ends} ({kind})"
 
     def to_json(self) -> dict[str, Any]:
         """The verdict as plain values."""
@@ -112,22 +117,30 @@ class Verdict:
             "interval": [number(self.low), number(self.high)],
             "tolerance": self.tolerance,
             "queries": self.queries,
+            **dict(zip(("better", "worse", "same"), self.counts, strict=True)),
             "queries_needed": self.queries_needed,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class _Paired:
-    """What a verdict is reached from: a mean difference with its interval, of how many queries, and how many of them changed."""
+    """What a verdict is reached from: a mean difference with its interval, and how many queries are better, worse and the same."""
 
     measure: Measure
     difference: float
     low: float
     high: float
-    queries: int
-    changed: int
+    counts: tuple[int, int, int]
     same_results: bool
     scope: str | None = None
+
+    @property
+    def queries(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def unchanged(self) -> bool:
+        return self.same_results and not any(self.counts[:2])
 
     @property
     def better(self) -> tuple[float, float, float]:
@@ -181,9 +194,9 @@ def verdict_on(
     """The verdict on a compared config over all queries, also of a saved comparison; `baseline` is the name of the
     other config, `lacking` says what the evidence lacks for one of them. Raises InputError as `verdict_of` does."""
     found = _difference(compared, measure)
-    changed = len(found.wins) + len(found.losses)
-    queries, same = changed + found.ties, compared.overlap >= SAME_RESULTS
-    paired = _Paired(found.measure, found.difference, found.low, found.high, queries, changed, same)
+    counts = len(found.wins), len(found.losses), found.ties
+    same = compared.overlap >= SAME_RESULTS
+    paired = _Paired(found.measure, found.difference, found.low, found.high, counts, same)
     return _verdict((compared.name, baseline), paired, tolerance, lacking)
 
 
@@ -200,8 +213,9 @@ def verdict_of_values(
     known = differences[~np.isnan(differences)]
     low, high = paired_interval(known[:, None])[:, 0].tolist()
     mean = float(known.mean()) if len(known) else math.nan
-    changed = int((np.abs(known) > VALUE_TOLERANCE).sum())
-    found = _Paired(measure, mean, low, high, len(known), changed, same_results, query_type)
+    better, worse = (int((sign * measure.direction * known > VALUE_TOLERANCE).sum()) for sign in (1, -1))
+    counts = better, worse, len(known) - better - worse
+    found = _Paired(measure, mean, low, high, counts, same_results, query_type)
     return _verdict(names, found, tolerance, lacking)
 
 
@@ -250,31 +264,40 @@ def _verdict(names: tuple[str, str], found: _Paired, tolerance: float, lacking: 
         raise InputError(
             f"tolerance {tolerance:g}: expected a number of at least 0, in units of the measure, such as 0.01"
         )
-    kind, shown = _kind(found, tolerance)
+    kind, why = _kind(found, tolerance)
     needed, further = _needed(found, tolerance) if kind == CANNOT_TELL else (None, "")
-    sentence = _sentence(kind, names, found, tolerance, shown + further)
+    name, baseline = (" ".join(one.split()) for one in names)
+    shown = _shown(found, (name, baseline), tolerance)
+    sentence = f"{shown}. {why}{further}."
     if lacking:
-        kind, needed = CANNOT_TELL, None
-        sentence = f"Not measured: {'; '.join(lacking)}; without that {found.measure} {_shown(found, tolerance)}."
+        kind, needed, sentence = CANNOT_TELL, None, f"Not measured: {'; '.join(lacking)}. Without that: {shown}."
     ends = found.difference, found.low, found.high
     of = tolerance, found.queries, needed
-    return Verdict(kind, sentence, found.measure, found.scope, *ends, *of, *names, bool(lacking))
+    return Verdict(kind, sentence, found.measure, found.scope, *ends, *of, *names, found.counts, bool(lacking))
 
 
 def _kind(found: _Paired, tolerance: float) -> tuple[Kind, str]:
-    """The verdict, and what more the sentence says of why."""
-    if found.same_results and not found.changed and found.queries:
-        return PASS, ""
-    if found.queries < MIN_QUERIES:
-        return CANNOT_TELL, f"; at least {MIN_QUERIES} are needed" if found.queries else ""
-    if math.isnan(found.low):
-        return CANNOT_TELL, ""
-    _, low, high = found.better
+    """The verdict, and what it rests on or what so few queries cannot exclude."""
+    loss = f"a {'rise' if found.measure.lower_is_better else 'loss'} of more than {tolerance:g}"
+    if found.unchanged and found.queries:
+        return PASS, "Pass: no result changed"
+    few = f"{counted(found.queries, 'queries')} cannot exclude {loss}"
+    if found.queries < MIN_QUERIES or math.isnan(found.low):
+        return CANNOT_TELL, few + (f"; at least {MIN_QUERIES} are needed" if found.queries < MIN_QUERIES else "")
+    difference, low, high = found.better
     if low >= -tolerance - VALUE_TOLERANCE:
         if found.queries < _least(low, tolerance):
-            return CANNOT_TELL, ", too few to show a rare query that loses all"
-        return PASS, ""
-    return (FAIL, "") if high < -tolerance - VALUE_TOLERANCE else (CANNOT_TELL, "")
+            rare = 1 - MISSED ** (1 / found.queries)
+            return (
+                CANNOT_TELL,
+                f"{counted(found.queries, 'queries')} cannot exclude that {rare:.0%} of all queries lose everything",
+            )
+        return PASS, f"Pass: {'it is better' if low > 0 else f'{loss} is excluded'}"
+    if high < -tolerance - VALUE_TOLERANCE:
+        return FAIL, f"Fail: {loss} is certain"
+    if difference < -tolerance:
+        return CANNOT_TELL, f"{counted(found.queries, 'queries')} cannot tell {loss} from a smaller one"
+    return CANNOT_TELL, few
 
 
 def unseen(share: float) -> float:
@@ -309,7 +332,7 @@ def _needed(found: _Paired, tolerance: float) -> tuple[int | None, str]:
             many = f"about {_rounded(needed, found.queries)} queries would tell{truth}"
             if needed > MANY_QUERIES:  # nobody judges as many, and at the tolerance itself the number has no end
                 many = f"more than {MANY_QUERIES:,} queries would be needed"
-            return needed, f"; {many} (you have {found.queries:,})"
+            return needed, f"; {many}"
     return None, ""
 
 
@@ -319,34 +342,23 @@ def _rounded(count: int, above: int) -> str:
     return f"{nearest if nearest > above else -(-count // step) * step:,}"
 
 
-def _sentence(kind: Kind, names: tuple[str, str], found: _Paired, tolerance: float, why: str) -> str:
-    """Who is compared by which measure, the difference with its interval, what is tolerated, and what follows."""
-    name, baseline = (" ".join(one.split()) for one in names)
-    verb = "adds" if found.measure.lower_is_better else "loses"
-    loss = f"{tolerance:g} {found.measure} against {baseline}"
-    if kind == PASS and found.same_results and not found.changed:
-        return f"Pass: {name} {verb} no more than {loss}: no query changed, of {_counted(found)}."
-    shown = _shown(found, tolerance) + why
-    if kind == PASS and found.better[1] > 0:
-        return f"Pass: {name} is better than {baseline} by {found.measure}: {shown}; tolerated loss {tolerance:g}."
-    if kind == CANNOT_TELL:
-        return f"Cannot tell whether {name} {verb} more than {loss}: {shown}."
-    return f"{kind.capitalize()}: {name} {verb} {'no more' if kind == PASS else 'more'} than {loss}: {shown}."
+def count_words(better: int, worse: int, same: int) -> str:
+    """ "5 better, 0 worse, 9 the same": what a verdict begins with."""
+    return f"{better:,} better, {worse:,} worse, {same:,} the same"
 
 
-def _counted(found: _Paired) -> str:
-    return f"{found.queries:,} {f'{found.scope} ' if found.scope else ''}{'query' if found.queries == 1 else 'queries'}"
-
-
-def _shown(found: _Paired, tolerance: float) -> str:
-    """ "-0.023 [-0.041, -0.005], 95 % interval over 121 queries"."""
+def _shown(found: _Paired, names: tuple[str, str], tolerance: float) -> str:
+    """The counts, who is compared by which measure, and the difference with its interval."""
+    if not found.queries:
+        return f"{names[0]} against {names[1]} by {found.measure}: no query has a value under both"
     digits = _digits(found.better[1:], tolerance)
-    if math.isnan(found.low) or found.queries < MIN_QUERIES:
-        shown = f"{found.difference:+.{digits}f} over {_counted(found)}"
-        return shown if found.queries else "no query has a value under both"
-    bootstrapped = "bootstrap " if MEASURES[found.measure.family].resampled is not None else ""
-    ends = f"[{found.low:+.{digits}f}, {found.high:+.{digits}f}]"
-    return f"{found.difference:+.{digits}f} {ends}, 95 % {bootstrapped}interval over {_counted(found)}"
+    ends = ""
+    if found.queries >= MIN_QUERIES and not math.isnan(found.low):
+        bootstrapped = "bootstrap " if MEASURES[found.measure.family].resampled is not None else ""
+        ends = f" [{found.low:+.{digits}f}, {found.high:+.{digits}f}], 95 % {bootstrapped}interval"
+    of = f"{found.queries:,} {f'{found.scope} ' if found.scope else ''}{'query' if found.queries == 1 else 'queries'}"
+    head = f"{count_words(*found.counts)} of {of} by {found.measure}, {names[0]} against {names[1]}"
+    return f"{head}: {found.difference:+.{digits}f}{ends}"
 
 
 def _digits(better: Sequence[float], tolerance: float) -> int:

@@ -38,7 +38,7 @@ from cems_workbench.evaluation.evaluate import Evaluation, number
 from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.metrics import MEASURES, Measure, parse_measures, standard_measures
 from cems_workbench.evaluation.report import experiment_card, markdown_report, read_comparison
-from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, Verdict, verdict_of_values
+from cems_workbench.evaluation.verdict import CANNOT_TELL, DEFAULT_TOLERANCE, Verdict, verdict_of_values
 from cems_workbench.jobs import evaluation as evaluating
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.query_set_evidence import ensure_evidence, selected
@@ -126,8 +126,31 @@ def check_change(
     changed = [{"parameter": name, "before": was, "now": is_now} for name, was, is_now in changes]
     values = {"note": note, "changed": changed, "content_hash": of_file.content_hash, **comparison.to_json()}
     counted = f"{note}: {len(evaluations[0].qids)} queries of {evidence.path.name}"
-    said = (counted, *(f"changed: {name}: {was} → {is_now}" for name, was, is_now in changes))
+    said = (
+        counted,
+        *floor_lines(found.verdicts, evaluations[-1]),
+        *(f"changed: {name}: {was} → {is_now}" for name, was, is_now in changes),
+    )
     return replace(found, said=said, values=values, changes=changes, note=note, labelled=of_file)
+
+
+FEW_QUERIES = 100
+"""Below so many queries an interval seldom excludes a loss of the usual tolerance."""
+
+
+def floor_lines(verdicts: Iterable[Verdict], now: Evaluation) -> list[str]:
+    """The floors to assert beside verdicts that cannot tell on few queries: what the config reaches at present, rounded down."""
+    measured = dict.fromkeys(
+        one.measure
+        for one in verdicts
+        if one.kind == CANNOT_TELL and one.queries < FEW_QUERIES and not (one.scope or one.unmeasured)
+    )
+    floors = [
+        f'--assert "{one}{"<=" if one.lower_is_better else ">="}{np.floor(100 * now.mean(one)) / 100 + 0.01 * one.lower_is_better:.2f}"'
+        for one in measured
+    ]
+    few = f"{len(now.qids)} queries seldom tell; a floor decides beside the verdict"
+    return [f"{few}: {' '.join(floors)}"] if floors else []
 
 
 def markdown(found: Regression, of: str) -> str:

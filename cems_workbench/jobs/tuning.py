@@ -24,7 +24,7 @@ import numpy as np
 from cems_workbench.config import EvidenceCard, PipelineConfig
 from cems_workbench.config.forms.targets import NAMED, System, exported
 from cems_workbench.errors import InputError, StoreError, StoreLockedError
-from cems_workbench.evaluation.batch import LabelledBatch, missing_score_lines
+from cems_workbench.evaluation.batch import UNSCORED, LabelledBatch, missing_score_lines
 from cems_workbench.evaluation.evidence_file import EvidenceSet, replace_judgments
 from cems_workbench.evaluation.metrics import relevance_words
 from cems_workbench.jobs.evaluation import AgreedGrades, LabelledEvidence, labelled, labelled_selection
@@ -38,10 +38,12 @@ from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.tuning import tune as protocol
 from cems_workbench.tuning.holdout import (
     GROUP_WORDS,
+    MIN_SEALED,
     Gain,
     GroupBy,
     HoldoutLooks,
     Split,
+    few_sealed,
     groups_of,
     looks_path,
     mean_of,
@@ -105,6 +107,13 @@ class TuningData:
         """Every judged query that was gathered; some may have no relevant memory."""
         return self.labelled.batch
 
+    @property
+    def unscored(self) -> Mapping[str, int]:
+        """What the evidence lacks for the baseline, as `Rankings.needs`, if that includes scores of its reranker."""
+        ranked = before_reranker(self.baseline) if self.before_reranker else self.baseline
+        needs = self.batch.rankings(ranked).needs
+        return needs if UNSCORED in needs else {}
+
 
 NO_CONFIG_HOLDS_GUARDS = "No tried config holds every guard, nor does the baseline."
 
@@ -134,7 +143,7 @@ class PlannedSearch:
     """The scorer of configs on the scored queries."""
     group_by: GroupBy
     beyond: Sequence[str] = ()
-    """A line for each axis whose values need evidence that was not gathered."""
+    """A line for each axis whose values need evidence that was not gathered, and one if the hold-out is too small."""
 
     @property
     def batch(self) -> LabelledBatch:
@@ -288,6 +297,8 @@ def plan_search(
     made = "unlabelled" if data.stands_in else "tuned"
     plan = Plan(space, goal, settings.split(score.batch), score.batch.types, settings.trials, settings.seed, made)
     beyond = [line for axis in space.axes if (line := _beyond(axis, data))]
+    if 0 < (sealed := len(plan.split.holdout)) < MIN_SEALED:
+        beyond.append(few_sealed(sealed))
     return PlannedSearch(data, plan, score, settings.group_by, beyond)
 
 
@@ -377,13 +388,18 @@ def planned_search(
     weights of lists and fusion, and without labels the weight of each list that adds candidates. `group_by` None is the natural grouping of
     the queries.
 
-    Raises InputError for an invalid axis, queries that cannot be split, or no query with a relevant memory.
+    Raises InputError for an invalid axis, queries that cannot be split, no query with a relevant memory, and where the baseline's
+    reranker has not scored its candidates: the search would compare what is missing.
     """
     require_replayable(data.query_set or data.evidence.path, data.evidence.external, "tuning")
     queries = scored_queries(data, goal.measures, seed)
     if not queries.batch.queries:
         known = "has a relevant memory" + (", or is known to have no answer" if goal.of_no_answer else "")
         raise InputError(f"{data.evidence.path}: no query in it {known}; label some first")
+    if needs := data.unscored:
+        raise InputError(
+            f"{data.evidence.path}: {'; '.join(missing_score_lines([(data.baseline.name, needs)]))}; score them first with fill-scores"
+        )
     axes = [parse_axis(text, data.evidence.header.config) for text in space] or default_axes(data, system)
     if data.stands_in:
         require_tunable_unlabelled(axes)

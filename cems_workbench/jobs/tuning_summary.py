@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cems_workbench.config.fields import short_value
+from cems_workbench.errors import counted
 from cems_workbench.evaluation.comparison import BETTER, LEVEL, OPEN_WORD, SAME_WORD, WORSE
 from cems_workbench.jobs.tuning import NO_CONFIG_HOLDS_GUARDS, ByJudgments, SearchResult
 from cems_workbench.pipeline.table import Floats
@@ -23,29 +24,31 @@ CROSS_VALIDATED = "Cross-validated"
 def headline(result: SearchResult) -> str:
     """The verdict in one line."""
     tuned, plan = result.tuned, result.planned.plan
-    gained = tuned.holdout or tuned.validation
-    sealed = tuned.holdout is not None
     held = () if tuned.proposal.broken else tuned.search.baseline.broken
-    return headline_of(result.planned.measure, plan.space.baseline.name, result.better, gained, sealed, held)
+    said = headline_of(result.planned.measure, plan.space.baseline.name, result.better, tuned.validation, held)
+    if (found := tuned.holdout) is None:
+        return said
+    return f"{said}; on {counted(found.queries, 'sealed queries')} {found.baseline:.3f} → {found.tuned:.3f}{_chance(found)}"
 
 
-def headline_of(
-    measure: str, base: str, better: bool, gained: Gain | None, sealed: bool = False, held: Sequence[Guard] = ()
-) -> str:
-    """The verdict on a proposal, `better` if it is not the baseline, with its gain on the sealed queries or the folds.
-    `held` are the guards that it holds and the baseline does not, which may lower the objective."""
+def _chance(gained: Gain) -> str:
+    return "" if gained.p < LEVEL else ", which may be chance"
+
+
+def headline_of(measure: str, base: str, better: bool, gained: Gain | None, held: Sequence[Guard] = ()) -> str:
+    """The verdict on a proposal, `better` if it is not the baseline, with its gain on the folds. `held` are the guards
+    that it holds and the baseline does not, which may lower the objective."""
     if not better:
         return f"Nothing significantly better than {base}: the baseline is proposed"
     if gained is None:
         return f"{measure}: a candidate better than {base}, not yet cross-validated"
-    where = "the sealed queries" if sealed else "queries that the search did not see"
+    where = "queries that the search did not see"
     if held:
         change = f"{measure} {gained.baseline:.3f} → {gained.tuned:.3f} on {where}"
         return f"With {' and '.join(map(str, held))}, which {base} does not hold: {change}"
     if gained.improvement <= 0:
         return f"No gain over {base} on queries that the search did not see"
-    sure = "" if gained.p < LEVEL else ", which may be chance"
-    return f"{measure} {gained.baseline:.3f} → {gained.tuned:.3f} on {where}{sure}"
+    return f"{measure} {gained.baseline:.3f} → {gained.tuned:.3f} on {where}{_chance(gained)}"
 
 
 def about_lines(result: SearchResult) -> list[str]:

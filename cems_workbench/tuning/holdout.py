@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.statistics import means, paired_interval, randomisation_test
 from cems_workbench.pipeline.table import Floats, Ints
@@ -103,6 +103,18 @@ GROUP_WORDS: Mapping[GroupBy, str] = {
     "query": "each query alone",
 }
 """Display names of the groupings, on the page and on evidence cards."""
+MIN_SEALED = 20
+"""Below so many sealed queries hardly any gain can be told from chance."""
+
+
+def few_sealed(sealed: int) -> str:
+    """The warning before so few queries are sealed, and before they are opened."""
+    return (
+        f"{counted(sealed, 'queries')} sealed: fewer than about {MIN_SEALED} cannot tell a gain from chance; seal more, or none, and "
+        "rely on the cross-validation"
+    )
+
+
 MIN_GROUPS = 4
 """Minimum number of groups to split into hold-out and folds."""
 

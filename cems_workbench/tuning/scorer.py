@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -137,6 +138,8 @@ class BatchScorer:
         self._ranks_as = ranks_as or (lambda config: config)
         self.evaluations = 0
         """Number of parts scored, without those that were known."""
+        self.seconds = 0.0
+        """Time that scoring them took."""
         rows = np.random.default_rng(seed).permutation(len(batch.queries))
         count = max(1, round(len(rows) / part))
         # Random parts: the first one decides about pruning and must represent all.
@@ -156,6 +159,7 @@ class BatchScorer:
         wanted = [int(number) for number in np.unique(of_part)]
         missing = self._not_recalled(key, [number for number in wanted if (key, number) not in self._known])
         self.evaluations += len(missing)
+        began = time.monotonic()
         for number in missing:
             rankings = self._batches[number].rankings(key)
             self._known[key, number] = np.stack(
@@ -166,11 +170,17 @@ class BatchScorer:
                 ],
                 axis=1,
             )
+        self.seconds += time.monotonic() - began
         out = np.empty((len(queries), len(self.measures)))
         for number in wanted:
             inside = of_part == number
             out[inside] = self._known[key, number][self._place[queries[inside]]]
         return out
+
+    @property
+    def seconds_per_config(self) -> float | None:
+        """Time that a config took on all queries, as measured so far."""
+        return self.seconds * len(self.parts) / self.evaluations if self.evaluations else None
 
     def _not_recalled(self, key: PipelineConfig, missing: Sequence[int]) -> Sequence[int]:
         """The missing parts that no earlier job has scored; the others become known."""

@@ -160,8 +160,8 @@ def test_an_agent_finds_what_lost_a_memory_and_what_brings_it_back(reader: Serve
         (ndcg,) = better["differences"]
         assert (ndcg["measure"], ndcg["better"], ndcg["worse"]) == ("nDCG@10", 1, 0)
         assert better["said"][:2] == [
-            "Cannot tell whether cems with changes loses more than 0.01 nDCG@10 against cems: +0.080 over 2 queries; at least 10 "
-            "are needed.",
+            "1 better, 0 worse, 1 the same of 2 queries by nDCG@10, cems with changes against cems: +0.080. 2 queries cannot "
+            "exclude a loss of more than 0.01; at least 10 are needed.",
             "No measure is significantly better or worse: p, after Holm, is 0.05 or more for each.",
         ]
 

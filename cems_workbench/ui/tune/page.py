@@ -17,6 +17,7 @@ from cems_workbench.jobs.catalogue import PRESENT_NAME
 from cems_workbench.jobs.diagnosis import cannot_rerank
 from cems_workbench.jobs.evaluation import agreed
 from cems_workbench.jobs.query_set_evidence import QuerySelection, discard_evidence
+from cems_workbench.jobs.scoring import Lacking
 from cems_workbench.jobs.tuning import SearchResult, TuningData, tuning_data
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
@@ -55,7 +56,7 @@ def gathered(config: PipelineConfig, selection: QuerySelection, resources: Resou
     message = (
         f"{UNLABELLED_NOTICE}\n\nEach of {len(selection.queries)} queries{sample} is searched once, and "
         f"{plain(model_key(asking.rerank))} scores the top of each list: seconds per query. After that, trying a config "
-        "takes milliseconds."
+        "needs neither."
     )
 
     if widgets.offer_job(
@@ -129,10 +130,16 @@ def _gathered(
             widgets.draw_provenance(
                 "tune", f"Lists {data.evidence.answered}", lambda: discard_evidence(config, selection, resources)
             )
+        if needs := for_all_sessions(("unscored", *data.labelled.key, config), lambda: data.unscored):
+            lacking = [Lacking(config.name, config, data.evidence, needs, data.batch.qids)]
+            st.markdown("**First the scores, then the search.** Without them it would compare what is missing.")
+            if setup.draw_missing_scores("tune", lacking, resources):
+                st.rerun()
+            return None
         return data
     # A search tries other heads: what it reads has a score.
     wanted = [(config.name, with_values(config, {"rerank.expected_misses": None}), selection)]
-    if widgets.offer_gather("tune", wanted, "after that, trying a config takes milliseconds", resources):
+    if widgets.offer_gather("tune", wanted, "after that, trying a config needs no search and no model", resources):
         st.rerun()
     return None
 

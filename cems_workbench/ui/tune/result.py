@@ -18,7 +18,7 @@ from cems_workbench.jobs.tuning import SearchResult, SearchSettings, guard_lines
 from cems_workbench.jobs.unlabelled import by_judgments
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
-from cems_workbench.tuning.holdout import Gain
+from cems_workbench.tuning.holdout import MIN_SEALED, Gain, few_sealed
 from cems_workbench.tuning.learned import Region
 from cems_workbench.tuning.optimizer import Watch
 from cems_workbench.tuning.space import Axis
@@ -116,6 +116,8 @@ def _holdout(result: SearchResult, resources: Resources) -> None:
         times = f"{looks} time{'s' if looks > 1 else ''}"
         before = f"Some of these queries have been opened {times} before. " if looks else ""
         before += f"Looks at sealed queries of the set: {by}. " if by else ""
+        if len(planned.sealed) < MIN_SEALED:
+            st.warning(few_sealed(len(planned.sealed)), icon=":material/warning:")
         st.markdown(
             f"{before}Each look reduces its value: choices made after a look are fitted to it. Open it once, when you have "
             "decided for this proposal. Looks are counted per query set and recorded on the evidence card."

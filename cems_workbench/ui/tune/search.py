@@ -31,7 +31,7 @@ from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import HELP, draw_values
-from cems_workbench.ui.kit.widgets import errors_shown, remembered, time_left, watch_work
+from cems_workbench.ui.kit.widgets import duration, errors_shown, remembered, time_left, watch_work
 from cems_workbench.ui.tune.state import page, scorer_for, store_result
 
 if TYPE_CHECKING:
@@ -348,7 +348,10 @@ def draw_start(planned: PlannedSearch) -> None:
         args=(planned,),
         help="Runs in the background. You can stop and resume it; tried configs are kept.",
     )
-    right.caption(effort(planned))
+    planned.score(planned.plan.space.baseline, planned.plan.split.open)  # the first of the search, and its pace
+    pace = planned.score.seconds_per_config
+    took = f" A config takes {pace:.2g} s here: {duration(pace * planned.most_configs)} at most." if pace else ""
+    right.caption(effort(planned) + took)
     if problem := page.get().problem:
         st.error(plain(problem))
         page.update(problem="")

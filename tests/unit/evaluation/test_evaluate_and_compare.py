@@ -42,6 +42,20 @@ def test_means_count_every_query_that_has_something_relevant(batch: LabelledBatc
     assert per_query["q4"]["MRR"] == 0.0 and per_query["q5"]["MRR"] is None
 
 
+def test_holm_counts_what_can_be_a_finding() -> None:
+    """Measures that are all ties, and Judged, raised hit@1's p from 0.0625 to 0.3125 (tried by users, 29 November 2026)."""
+    queries = [replace(QUERIES[0], qid=f"q{i}") for i in range(12)]
+    gathered = {query.qid: evidences()["q1"] for query in queries}
+    grades = {query.qid: {"a": 3} for query in queries}
+    base = evaluate(LabelledBatch(queries, gathered, grades), AS_LISTED, parse_measures("hit@1 hit@5 Judged@10"))
+    values = base.values.copy()
+    values[:5, 0] -= 1
+    values[:, 2] -= 0.1
+    hit1, hit5, judged = compare([base, replace(base, values=values)]).compared[0].differences
+    assert (hit1.p, hit1.p_holm) == (0.0625, 0.0625)
+    assert (hit5.ties, hit5.p_holm) == (12, 1.0) and judged.p_holm == judged.p < 0.001
+
+
 def test_a_file_evaluates_like_what_was_put_into_it(batch: LabelledBatch, tmp_path: Path) -> None:
     read = LabelledBatch.of(read_evidence_file(evidence_file(tmp_path)))
     values = evaluate(read, AS_LISTED, MEASURES).to_json()
@@ -157,7 +171,7 @@ def test_no_loss_of_a_type(batch: LabelledBatch) -> None:
     hit5 = parse_measure("hit@5")
     (outcome,) = check_no_loss(comparison, NoLoss(hit5, "other"))
     assert not outcome.holds and outcome.undecided and not outcome.failed
-    assert outcome.line.endswith("-0.500 over 2 other queries; at least 10 are needed.")
+    assert outcome.line.endswith("-0.500. 2 queries cannot exclude a loss of more than 0.01; at least 10 are needed.")
     assert check_no_loss(comparison, NoLoss(hit5, "other"), cannot_tell="pass")[0].holds
     assert check_no_loss(comparison, NoLoss(hit5, "other"), cannot_tell="fail")[0].failed
 

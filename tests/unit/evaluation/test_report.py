@@ -225,17 +225,21 @@ def test_student_interval_by_hand() -> None:
 @pytest.mark.parametrize(
     ("differences", "kind", "said"),
     [
-        ([0.2, 0.1] * 30, "pass", "Pass: new is better than old by nDCG@10: +0.150 [+0.137, +0.163], 95 % interval over 60"),
-        ([0.002, -0.002] * 80, "pass", "Pass: new loses no more than 0.01 nDCG@10 against old: +0.000 [-0.000, +0.000]"),
-        ([-0.3, -0.1] * 30, "fail", "Fail: new loses more than 0.01 nDCG@10 against old: -0.200 [-0.226, -0.174]"),
-        ([0.5, -0.5, 0, 0] * 10, "cannot tell", "about 10,000 queries would tell (you have 40)."),
-        ([0.0] * 60, "cannot tell", "60 queries, too few to show a rare query that loses all; about 150 queries would tell (you have 60)."),
-        ([0.0] * 59 + [0.1], "cannot tell", "too few to show a rare query that loses all; about 160 queries would tell"),
-        ([0.002, -0.002] * 30, "cannot tell", "too few to show a rare query that loses all; about 150 queries would tell"),
-        ([0.0] * 150, "pass", "Pass: new loses no more than 0.01"),
-        ([0.3] * 9, "cannot tell", "+0.300 over 9 queries; at least 10 are needed."),
-        ([-0.9], "cannot tell", "-0.900 over 1 query; at least 10 are needed."),
-        ([], "cannot tell", "no query has a value under both."),
+        ([0.2, 0.1] * 30, "pass",
+         "60 better, 0 worse, 0 the same of 60 queries by nDCG@10, new against old: +0.150 [+0.137, +0.163], 95 % interval. "
+         "Pass: it is better."),
+        ([0.002, -0.002] * 80, "pass", "+0.000 [-0.000, +0.000], 95 % interval. Pass: a loss of more than 0.01 is excluded."),
+        ([-0.3, -0.1] * 30, "fail", "-0.200 [-0.226, -0.174], 95 % interval. Fail: a loss of more than 0.01 is certain."),
+        ([0.5, -0.5, 0, 0] * 10, "cannot tell", "40 queries cannot exclude a loss of more than 0.01; about 10,000 queries would tell."),
+        ([0.0] * 60, "cannot tell", "60 queries cannot exclude that 5% of all queries lose everything; about 150 queries would tell."),
+        ([0.0] * 59 + [0.1], "cannot tell", 
+         "1 better, 0 worse, 59 the same of 60 queries by nDCG@10, new against old: +0.002 [-0.002, +0.005], 95 % interval. "
+         "60 queries cannot exclude that 5% of all queries lose everything; about 160 queries would tell"),
+        ([0.002, -0.002] * 30, "cannot tell", "cannot exclude that 5% of all queries lose everything; about 150 queries would tell"),
+        ([0.0] * 150, "pass", "Pass: a loss of more than 0.01 is excluded"),
+        ([0.3] * 9, "cannot tell", "+0.300. 9 queries cannot exclude a loss of more than 0.01; at least 10 are needed."),
+        ([-0.9], "cannot tell", "-0.900. 1 query cannot exclude a loss of more than 0.01; at least 10 are needed."),
+        ([], "cannot tell", "no query has a value under both. 0 queries cannot"),
     ],
 )  # fmt: skip
 def test_kind_and_sentence(differences: list[float], kind: str, said: str) -> None:
@@ -251,8 +255,8 @@ def test_kind_and_sentence(differences: list[float], kind: str, said: str) -> No
          "Pass: new shows no significant loss of nDCG@10 against old: -0.035 over 120 queries, p 0.3, not below 0.05.", ()),
         ([0.0] * 60, 1.0, "Pass: new loses no nDCG@10 against old: +0.000 over 60 queries.", ()),
         ([0.01, 0.0] * 20, 0.0, "Pass: new loses no nDCG@10 against old: +0.005 over 40 queries.", ()),
-        ([-0.15, 0.08] * 60, 0.004, "Not measured: new: 7 queries lack scores; without that nDCG@10 -0.035 [-0.056, -0.014], 95 % "
-         "interval over 120 queries.", ("new: 7 queries lack scores",)),
+        ([-0.15, 0.08] * 60, 0.004, "Not measured: new: 7 queries lack scores. Without that: 60 better, 60 worse, 0 the same of "
+         "120 queries by nDCG@10, new against old: -0.035 [-0.056, -0.014], 95 % interval.", ("new: 7 queries lack scores",)),
     ],
 )  # fmt: skip
 def test_a_test_is_the_only_verdict_and_what_was_not_measured_comes_first(differences, p, line, lacking):
@@ -271,7 +275,10 @@ def test_what_was_not_measured_leaves_the_verdict_open() -> None:
 
 def test_results_that_are_the_same_pass_however_few() -> None:
     found = verdict_of_values(NAMES, NDCG, np.zeros(2), None, 0.0, same_results=True)
-    assert found.sentence == "Pass: new loses no more than 0 nDCG@10 against old: no query changed, of 2 queries."
+    assert (
+        found.sentence
+        == "0 better, 0 worse, 2 the same of 2 queries by nDCG@10, new against old: +0.000. Pass: no result changed."
+    )
     nothing = verdict_of_values(NAMES, NDCG, np.zeros(0), same_results=True)
     assert nothing.kind == "cannot tell" and "no query has a value under both" in nothing.sentence
 
@@ -281,8 +288,8 @@ def test_queries_needed_follow_from_the_spread() -> None:
     deviation = np.std(differences, ddof=1)
     assert verdict(differences).queries_needed == math.ceil(((1.959964 + 0.841621) * deviation / 0.01) ** 2)
     close = [-0.02, -0.005] * 150 + [-0.02] * 4  # at the tolerance itself a loss of 0 was excluded long ago
-    assert verdict(close, 0.0125).sentence.endswith("queries would tell a loss as large as this one (you have 304).")
-    assert "; more than 100,000 queries would be needed (you have 40)" in verdict([0.9, -0.9] * 20, 0.005).sentence
+    assert verdict(close, 0.0125).sentence.endswith("queries would tell a loss as large as this one.")
+    assert "; more than 100,000 queries would be needed" in verdict([0.9, -0.9] * 20, 0.005).sentence
     assert unseen(0.01) == 299 and math.isinf(unseen(0))
 
 

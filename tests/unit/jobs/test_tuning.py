@@ -54,6 +54,7 @@ from cems_workbench.jobs.tuning import (
     looks_at,
     open_holdout,
     plan_search,
+    planned_search,
     run_search,
     scored_queries,
     store_of,
@@ -290,12 +291,23 @@ def test_values_past_the_gathered_depth_are_named_and_left_out_by_default(labell
         ("assembly.limit", 20),
     ]
     space, goal = SearchSpace.of(baseline, [parse_axis("assembly.limit=5:100")]), parse_goal(["nDCG@10"], ())
-    (line,) = plan_search(
+    line, few = plan_search(
         data, scored_queries(data, goal.measures, 0), space, goal, SearchSettings("project", 3)
     ).beyond
+    assert few.endswith("cannot tell a gain from chance; seal more, or none, and rely on the cross-validation")
     assert line.startswith(
         "assembly.limit above 20: the evidence lacks lists.vector.depth: gathered with 80, wanted 400"
     )
+
+
+def test_no_search_without_the_scores_of_the_baseline(labelled_evidence: EvidenceSet) -> None:
+    """Ten minutes of search on evidence without scores of 37 of 40 queries ended in "a candidate better" (29 November 2026)."""
+    reranked = with_values(preset("mem0").config, {"rerank.backend": "cross_encoder"})
+    data = TuningData(reranked, "q", labelled_file(labelled_evidence, None))
+    with pytest.raises(
+        InputError, match="queries lack reranker scores of some candidates; score them first with fill-scores"
+    ):
+        planned_search(data, parse_goal(["nDCG@10"], ()))
 
 
 @pytest.fixture

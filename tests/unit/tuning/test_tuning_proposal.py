@@ -202,6 +202,13 @@ def test_gains_looks_stability_and_card_are_those_of_the_result(evidence: Path, 
     tuned = result.tuned
     assert tuned.validation is not None and tuned.holdout is not None
     assert headline(result) in said and "this was look 1" in said
+    both = (
+        f"{tuned.validation.tuned:.3f} on queries that the search did not see",
+        f"on {tuned.holdout.queries} sealed queries",
+    )
+    assert all(
+        part in headline(result) for part in both
+    )  # the hold-out replaced the folds' p of 0.021 (29 November 2026)
     assert cells(tuned.validation) in said and cells(tuned.holdout) in said
     assert "Guarded: recall@10" in said
     for region, (path, was, now) in zip(result.regions, changes(result), strict=True):
