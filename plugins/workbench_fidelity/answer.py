@@ -2,8 +2,6 @@
 
     overlap   memories in common of the first n, n the length of what production returned
     tau, rbo  of production's order and ours cut to n (`why.trial`)
-    map       production score ~ slope · our score + intercept, least squares over the memories both have; exact when the worst
-              miss is within half a unit of the last digit that production printed
 
 Order up to ties: a recorded order, where results with equal recorded scores may come in any order.
 
@@ -30,12 +28,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
 from cems_workbench.analysis.ranks import RESULTS, dropped, kendall, lists_in_use, loss, ranked_stages, ranks_in, rbo
 from cems_workbench.jobs.recorded_answers import Production
 from cems_workbench.pipeline import Trace
-from cems_workbench.pipeline.stages import FUSION, LISTS, stages_in_order
+from cems_workbench.pipeline.stages import LISTS, stages_in_order
 
 
 def equal(one: float, other: float, tolerance: float) -> bool:
@@ -139,10 +135,6 @@ def _reordered(trace: Trace, recorded: Sequence[str], results: Sequence[str]) ->
     return [wrong] if wrong is not None else []
 
 
-FEWEST_SCORES = 3
-"""Minimum number of common memories for a map of scores: two are always on a line."""
-
-
 @dataclass(frozen=True, slots=True)
 class Agreement:
     """Of the first `depth`: memories in common, Kendall's tau, rank-biased overlap. `first` is what was cut away beyond."""
@@ -179,19 +171,6 @@ class StageSimilarity:
     shared: int
     tau: float | None
     rbo: float
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreMap:
-    """production ~ slope · score + intercept over `count` memories; `worst` is the largest miss."""
-
-    name: str
-    slope: float
-    intercept: float
-    r2: float
-    worst: float
-    count: int
-    exact: bool
 
 
 def agreement(production: Sequence[str], ours: Sequence[str]) -> Agreement:
@@ -241,38 +220,6 @@ def most_similar(found: Collection[StageSimilarity]) -> StageSimilarity | None:
         return round(one.rbo, 9), -2.0 if one.tau is None else one.tau, one.stage, one.name == RESULTS
 
     return max(found, key=key, default=None)
-
-
-def score_maps(scores: Mapping[str, float], trace: Trace) -> list[ScoreMap]:
-    """The map from each list's and stage's scores to production's, best first; without those that share fewer than three memories."""
-    tolerance = half_unit(scores.values())
-    found = []
-    for name, own in _scores(trace).items():
-        shared = [key for key in scores if key in own]
-        x, y = np.array([own[key] for key in shared]), np.array([scores[key] for key in shared])
-        if len(shared) < FEWEST_SCORES or np.ptp(x) == 0 or np.ptp(y) == 0:
-            continue
-        slope, intercept = np.polyfit(x, y, 1)
-        missed = y - (slope * x + intercept)
-        worst = float(np.abs(missed).max())
-        r2 = 1 - float((missed**2).sum() / ((y - y.mean()) ** 2).sum())
-        exact = worst <= tolerance + 1e-9 * float(np.abs(y).max())
-        found.append(ScoreMap(name, float(slope), float(intercept), r2, worst, len(shared), exact))
-    return sorted(found, key=lambda fitted: (not fitted.exact, -round(fitted.r2, 9)))
-
-
-def _scores(trace: Trace) -> dict[str, dict[str, float]]:
-    """Scores by list (raw) and stage; of fusion also the raw ones."""
-    found: dict[str, dict[str, float]] = {name: {} for name in lists_in_use(trace)}
-    for row in trace.stage(LISTS).rows:
-        for entry in row.lists:
-            if entry.list in found and entry.raw is not None:
-                found[entry.list][row.memory_id] = entry.raw
-    found["fusion, raw"] = {row.memory_id: row.raw for row in trace.stage(FUSION).rows if row.kept}
-    for name in ranked_stages(trace)[:-1]:
-        scored = ranks_in(trace, name).items()
-        found[name] = {memory_id: score for memory_id, (_, score) in scored if score is not None}
-    return found
 
 
 def half_unit(scores: Iterable[float]) -> float:

@@ -1,6 +1,6 @@
 """Against production: compare the trace with the live system's answer, and find config changes that explain the difference.
 
-Tables show the ranks in both, the most similar stage, and the origin of the scores. Explanations are parameters and presets that bring
+Tables show the ranks in both and the most similar stage. Explanations are parameters and presets that bring
 our results closer, each with a button.
 """
 
@@ -21,7 +21,7 @@ from cems_workbench.platform.bidi import neutralise
 from cems_workbench.progress import Progress
 from cems_workbench.records import RecordedAnswer, Recording
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.context import LOST_HELP, InspectContext, about
+from cems_workbench.ui.inspect.context import LOST_HELP, InspectContext
 from cems_workbench.ui.inspect.tables import follow_table
 from cems_workbench.ui.kit import widgets
 from cems_workbench.ui.kit.html import excerpt, full_label, plain, uploaded_text
@@ -36,7 +36,6 @@ from workbench_fidelity.answer import (
     most_similar,
     overlap_at,
     placements,
-    score_maps,
     stage_similarities,
 )
 from workbench_fidelity.explain import Explanation, Replays, combined_changes, explanations
@@ -52,7 +51,7 @@ TAU_HELP, RBO_HELP = HELP["production:tau"], HELP["production:rbo"]
 
 
 def draw(context: InspectContext) -> None:
-    """Draw the input, the agreement, ranks, stages, scores, and explanations of the difference."""
+    """Draw the input, the agreement, ranks, stages, and explanations of the difference."""
     brought = _recording(context)
     if brought is None:
         st.caption("Paste or upload the live system’s answer to this query. The data stays on this machine.")
@@ -84,7 +83,6 @@ def draw(context: InspectContext) -> None:
     st.markdown(_verdict(production, ours, same))
     draw_placements(context, production)
     draw_stages(context, production)
-    draw_scores(context, production)
     if same:
         st.caption("Same order as production: nothing to explain.")
     else:
@@ -141,29 +139,6 @@ def draw_stages(context: InspectContext, production: Production) -> None:
         Column("RBO", lambda one: one.rbo, 180, "%.3f", RBO_HELP, bar=1),
     ]
     draw_table(compared, columns, most=len(compared), width=560)
-
-
-def draw_scores(context: InspectContext, production: Production) -> None:
-    """Draw whether production's scores are a linear function of one of ours."""
-    if not production.scores:
-        return
-    maps = score_maps(production.scores, context.trace)
-    st.markdown("## Scores", help="production = slope × our score + offset, fitted on memories in both.")
-    if not maps:
-        st.caption(
-            "Fewer than three memories have a score in both, or all scores are equal: no comparison is possible."
-        )
-        return
-    best = maps[0]
-    line = f"{best.slope:.4g} × {best.name} {'+' if best.intercept >= 0 else '−'} {abs(best.intercept):.4g}"
-    if best.exact:
-        same = abs(best.slope - 1) < 1e-6 and abs(best.intercept) < 1e-6
-        shown = f"those of {best.name}" if same else line
-        said = f"Production’s scores equal {shown}, to the last digit ({best.count} memories)."
-    else:
-        off = f"R² {best.r2:.3f}, off by up to {best.worst:.3g} ({best.count} memories)"
-        said = f"None of our scores is a linear map of production’s. Closest: {line}, {off}."
-    st.caption(said, help=about(best.name) or None)
 
 
 def draw_explanations(context: InspectContext, production: Production, now: Agreement) -> None:

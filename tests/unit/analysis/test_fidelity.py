@@ -23,7 +23,6 @@ from workbench_fidelity.answer import (
     most_similar,
     overlap_at,
     placements,
-    score_maps,
     stage_similarities,
 )
 from workbench_fidelity.explain import (
@@ -138,24 +137,6 @@ def test_our_own_results_are_most_like_the_assembly() -> None:
     best = most_similar(stage_similarities(list(ours.ranks), ours))
     assert best is not None
     assert (best.name, best.rbo) == ("assembly", pytest.approx(1.0))
-
-
-def test_scores_of_production_that_are_a_map_of_a_stage_are_recognised() -> None:
-    ours = traced()
-    fused = {row.memory_id: row.raw for row in ours.stage("fusion").rows}
-    given = {key: round(2 * value + 0.25, 6) for key, value in fused.items()}
-    best = score_maps(given, ours)[0]
-    assert best.exact
-    assert best.name == "fusion, raw"
-    assert (best.slope, best.intercept) == (pytest.approx(2, abs=1e-3), pytest.approx(0.25, abs=1e-4))
-    assert best.worst <= 0.5e-6 + 1e-9
-
-
-def test_scores_that_map_onto_nothing_are_not_called_exact() -> None:
-    found = score_maps({"a": 0.9, "b": 0.1, "c": 0.8, "d": 0.2, "e": 0.7}, traced())
-    assert found and not any(one.exact for one in found)
-    assert score_maps({"a": 0.9, "b": 0.1}, traced()) == []
-    assert score_maps({"a": 0.5, "b": 0.5, "c": 0.5}, traced()) == []
 
 
 @pytest.mark.parametrize(
