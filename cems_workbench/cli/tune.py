@@ -273,7 +273,6 @@ def tune_command(
         raise InputError("--open-holdout: without labels nothing is sealed")
     baseline = choice.read(store)
     from cems_workbench.api.tuning import TuningReport
-    from cems_workbench.config.forms.targets import preset_behind
     from cems_workbench.jobs import tuning
     from cems_workbench.jobs.exporting import write_proposal
     from cems_workbench.tuning.objective import parse_goal
@@ -298,13 +297,7 @@ def tune_command(
     planned = tuning.planned_search(data, goal, space or (), group_by=group_by, system=system, **settings)
     if system and not space and not as_json:
         say(f"runs in {system.title}, which has {', '.join(axis.path for axis in planned.plan.space.axes)}")
-    behind = preset_behind(baseline)
-    unlike = (
-        [f"baseline {baseline.name} is no program of {system.title}; its presets: {', '.join(system.presets)}"]
-        if system and behind and behind not in system.presets
-        else []
-    )
-    for line in (*unlike, *data.batch.mismatches, *planned.beyond):
+    for line in (*tuning.no_program(system, baseline), *data.batch.mismatches, *planned.beyond):
         say(f"warning: {line}", err=True)
     start_up.freeze()
     with _interruptible() as interrupted, progress_bar(as_json) as progress:

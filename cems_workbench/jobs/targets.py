@@ -55,7 +55,10 @@ def choose(
     except InputError as error:
         return [f"runs in {system.title}, which could not be saved with the store: {error}", *rules]
     read = f"; read from it: {', '.join(found.values())}" if found else ""
-    return [f"runs in {system.title}: ranked with preset {name} where none is named{read}", *rules]
+    return [
+        f"runs in {system.title}: ranked with preset {name}, of {system.version}, where none is named{read}",
+        *rules,
+    ]
 
 
 def _rules(store: Store, system: System) -> list[str]:

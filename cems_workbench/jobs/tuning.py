@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cems_workbench.config import EvidenceCard, PipelineConfig
-from cems_workbench.config.forms.targets import NAMED, System, exported
+from cems_workbench.config.forms.targets import NAMED, System, exported, preset_behind
 from cems_workbench.errors import InputError, StoreError, StoreLockedError
 from cems_workbench.evaluation.batch import UNSCORED, LabelledBatch, missing_score_lines
 from cems_workbench.evaluation.evidence_file import EvidenceSet, replace_judgments
@@ -316,6 +316,14 @@ def tunable(system: System, config: PipelineConfig) -> dict[str, str]:
         for spec, export in exported(system.form)
         if export.codec not in NAMED and spec.path in known and spec.path not in idle
     }
+
+
+def no_program(system: System | None, baseline: PipelineConfig) -> list[str]:
+    """A line where the baseline is of a preset that is no program of the target."""
+    behind = preset_behind(baseline)
+    if system is None or behind is None or behind in system.presets:
+        return []
+    return [f"baseline {baseline.name} is no program of {system.title}; its presets: {', '.join(system.presets)}"]
 
 
 def default_axes(data: TuningData, system: System | None) -> list[Axis]:

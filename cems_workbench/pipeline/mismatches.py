@@ -5,6 +5,8 @@ A preset ranks as its target does where memories are embedded as the target embe
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.forms.targets import System, is_there, preset_behind, system_behind
 from cems_workbench.errors import InputError
-from cems_workbench.store.search.stop_lists import NotInstalledError, stop_list
+from cems_workbench.store.search.stop_lists import NotInstalledError, file_of, stop_list
 
 if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
@@ -22,16 +24,21 @@ MARK = "preset "
 
 
 def lacking(config: PipelineConfig, store: Path | None = None) -> list[str]:
-    """A line for each list of the target's installation that is searched without its words: not named, or not found beside the store."""
+    """A line for each list of the target's installation that is searched without its words, not named or not found beside
+    the store, or that another version or an edited one has."""
     system, name = system_behind(config), preset_behind(config)
-    if system is None:
-        return []
-    return [
-        f"{MARK}{name} ranks without the words of {system.title}: --set {path}=FOLDER/{place}, or connect with FOLDER beside the store"
-        for path, place in system.needs.items()
-        if config.get(f"{path.rpartition('.')[0]}.enabled")
-        and not (is_there(system, path, config.get(path)) and _installed(config.get(path), store))
-    ]
+    said = []
+    for path, place in system.needs.items() if system else ():
+        if system is None or not config.get(f"{path.rpartition('.')[0]}.enabled"):
+            continue
+        value = config.get(path)
+        if not (is_there(system, path, value) and _installed(value, store)):
+            mend = f"--set {path}=FOLDER/{place}, or connect with FOLDER beside the store"
+            said.append(f"{MARK}{name} ranks without the words of {system.title}: {mend}")
+        elif another := _another(system, file_of(value, store)):
+            of = system.version if " " in system.version else f"{system.title} {system.version}"
+            said.append(f"{MARK}{name} is of {of}, and {another}: fidelity says whether it ranks alike")
+    return said
 
 
 def _installed(name: str, store: Path | None) -> bool:
@@ -40,6 +47,20 @@ def _installed(name: str, store: Path | None) -> bool:
     except InputError as error:  # of a path that is named the search says what is wrong
         return not isinstance(error, NotInstalledError)
     return True
+
+
+def _another(system: System, file: Path) -> str | None:
+    """How a file of an installation differs from the one that the preset was recorded from; None if it does not, or cannot be read."""
+    try:
+        text = file.read_bytes().replace(b"\r\n", b"\n")
+        package = next((one / "package.json" for one in file.parents if one.parent.name == "node_modules"), None)
+        version = package and json.loads(package.read_text("utf-8")).get("version")
+    except (OSError, ValueError):
+        return None
+    if version and version not in system.version.split():
+        return f"{package} says {version}"
+    edited = bool(system.digest) and not hashlib.sha256(text).hexdigest().startswith(system.digest)
+    return f"{file} is edited, or of another version" if edited else None
 
 
 def mismatches(config: PipelineConfig, resources: Resources) -> list[str]:

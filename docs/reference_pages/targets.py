@@ -27,7 +27,7 @@ def document() -> str:
 
 def _section(system: System) -> str:
     facts = [
-        f"`--target {system.name}`, {system.version}. Programs: {', '.join(map(code, system.presets))}. Export: `--format {system.form}`. "
+        f"`--target {system.name}`. Programs: {', '.join(map(code, system.presets))}. Export: `--format {system.form}`. "
         f"{system.about}"
     ]
     facts += [f"From its source: `{path}` is `FOLDER/{place}`." for path, place in system.needs.items()]

@@ -41,6 +41,7 @@ from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather_scores
 from cems_workbench.pipeline.lexical_engines import NO_STOP_WORDS
 from cems_workbench.pipeline.list_sources import equal_scores
+from cems_workbench.pipeline.mismatches import MARK
 from cems_workbench.pipeline.recorded import RECORDED, read_recorded
 from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.pipeline.resources import Resources
@@ -267,7 +268,7 @@ class MeasuredFidelity(Result):
         """What the config cannot express, and what could not be searched."""
         lost = (f"{qid} could not be searched and is left out" for qid in self.not_gathered)
         said = [set(one.notes.get("warnings", {}).get("lists", ())) for one in self.evidence.evidences.values()]
-        absent = sorted(line for line in set().union(*said) if NO_STOP_WORDS in line)
+        absent = sorted(line for line in set().union(*said) if NO_STOP_WORDS in line or line.startswith(MARK))
         return tuple(f"warning: {line}" for line in (*self.setting.warnings, *absent, *lost))
 
     def to_json(self) -> dict[str, Any]:

@@ -8,7 +8,8 @@ mem0 (Qdrant, PostgreSQL, Chroma) gets an `expiration_date` in the past, which i
 their vectors; a note gets `superseded_by` in its front matter. Stop the program that has the store open. Passwords are read as the
 clients read them: PGPASSWORD, QDRANT_API_KEY. Needs the store's client: qdrant-client, psycopg or chromadb; nothing for notes and SQLite.
 
-Source: mem0ai 2.2.1, `_payload_is_expired`; langgraph-checkpoint-sqlite 3.1.2 and -postgres 3.2.0, tables store and store_vectors.
+Source: mem0ai 2.2.1, `_payload_is_expired`, which 2.0.8 does not have and 2.0.10 has; langgraph-checkpoint-sqlite 3.1.2 and -postgres
+3.2.0, tables store and store_vectors.
 """
 
 import base64
@@ -18,11 +19,14 @@ import re
 import shutil
 import sys
 from datetime import UTC, datetime, timedelta
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 CHANGES: dict[str, Any] = {}
+LEAVES_OUT = (2, 0, 10)
+"""The first mem0ai whose searches leave out expired memories."""
 EXPIRED = {"expiration_date": (datetime.now(UTC) - timedelta(days=1)).strftime("%Y-%m-%d")}
 OWN_OPTIONS = ("table", "user", "namespace", "omit_expired", "schema", "distance")
 
@@ -249,6 +253,14 @@ def main(file: str, options: list[str]) -> str:
         return f"{kept} exists: put that back with --undo first"
     if options == ["--undo"] and not kept.exists():
         return f"{kept} is missing: nothing was applied by this file"
+    if CHANGES["kind"] == "mem0" and options != ["--undo"]:
+        try:
+            version = metadata.version("mem0ai")
+        except metadata.PackageNotFoundError:
+            print("mem0ai is not installed here: only 2.0.10 and later leave out expired memories")
+        else:
+            if tuple(map(int, re.findall(r"\d+", version)[:3])) < LEAVES_OUT:
+                return f"mem0ai {version} returns expired memories, 2.0.10 and later do not: nothing was changed"
     system = SYSTEMS[CHANGES["system"]](CHANGES["place"])
     return undo(system, kept) if options == ["--undo"] else apply(system, kept, options == ["--apply"])
 
@@ -283,7 +295,8 @@ def undo(system: Any, kept: Path) -> str:
     for key, (before, *after) in noted.items():
         now = system.saved(key)
         if now == before or [now] == after:
-            system.restore(key, before)
+            if now != before:
+                system.restore(key, before)
             back += 1
         else:
             left[key] = [before, *after]

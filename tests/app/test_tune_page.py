@@ -27,7 +27,7 @@ from cems_workbench.ui.tune.state import TuneState
 from tests.sample import NO_ANSWER, answered_queries, copied
 
 from .inspect_page import config_of, state_of
-from .pages import OpenPage, all_html, captions, checked
+from .pages import OpenPage, all_html, captions, checked, plainly
 
 QUERIES, CONFIGS, WAIT = 24, 30, 60
 
@@ -121,6 +121,13 @@ def test_where_it_runs_takes_the_program_and_offers_what_that_can_set(page: AppT
     paths = page.multiselect(key="tune:paths")
     assert paths.value == ["threshold.fixed", "assembly.limit"] and len(paths.options) < 6
     assert any("Not there: " in box.label and "mem0 has no setting for" in box.label for box in page.expander)
+    assert not any("is no program of" in one.value for one in page.warning)
+    page.selectbox(key="tune:baseline").select("engram_head").run()
+    if any(button.key == "tune:gather" for button in page.button):
+        page.button(key="tune:gather").click().run()
+    assert any(
+        "engram_head is no program of mem0; its presets: mem0" in plainly(one.value) for one in checked(page).warning
+    )
 
 
 def test_a_range_that_is_none_is_named_and_nothing_can_be_started(page: AppTest) -> None:

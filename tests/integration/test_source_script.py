@@ -266,3 +266,22 @@ def test_nothing_is_written_for_a_source_of_which_nothing_is_known(store: Store,
     with pytest.raises(InputError, match="how to retire a memory in lancedb; known are mem0, LangGraph, notes"):
         write_script(store, tmp_path / "fix.py")
     assert not (tmp_path / "fix.py").exists()
+
+
+def test_a_mem0_that_returns_expired_memories_is_left_alone(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connected(store, "qdrant:/nowhere/mem0", "mem0")
+    write_script(store, script := tmp_path / "fix.py")
+    installed = tmp_path / "site" / "mem0ai-2.0.8.dist-info" / "METADATA"
+    installed.parent.mkdir(parents=True)
+    installed.write_text("Metadata-Version: 2.1\nName: mem0ai\nVersion: 2.0.8\n", "utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    assert run(script, "--apply") == (
+        "mem0ai 2.0.8 returns expired memories, 2.0.10 and later do not: nothing was changed"
+    )
+    installed.write_text(installed.read_text("utf-8").replace("2.0.8", "2.0.10"), "utf-8")
+    assert (
+        run(script, "--apply").startswith("/nowhere/mem0: FileNotFoundError")
+        and not Path(f"{script}.undo.json").exists()
+    )

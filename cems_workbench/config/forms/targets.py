@@ -56,7 +56,8 @@ class System:
 
     `presets` are its programs, the plain one first; `kinds` the layouts of sources that it writes; `filter` what its own search always
     filters by; `texts` its chunk rule, and whether a title is embedded with the content, where that is known; `needs` what a preset of it
-    leaves to an installation: by parameter FILE#NAME in a checkout or package.
+    leaves to an installation: by parameter FILE#NAME in a checkout or package; `digest` the first digits of that FILE's
+    SHA-256 at `version`.
     """
 
     name: str
@@ -69,6 +70,7 @@ class System:
     set_in: str
     texts: Mapping[str, Any] = field(default_factory=dict)
     needs: Mapping[str, str] = field(default_factory=dict)
+    digest: str = ""
     prefix: str = ""
     head: str = ""
 
@@ -76,7 +78,7 @@ class System:
     def about(self) -> str:
         """What its settings are, and what its search always filters by."""
         filtered = f" Its search always filters by: {self.filter}." if self.filter else ""
-        return f"Settings are {self.set_in}.{filtered}"
+        return f"Settings are {self.set_in}, at {self.version}.{filtered}"
 
 
 def _system(name: str, about: Mapping[str, Any]) -> System:
@@ -421,7 +423,10 @@ def export_env(config: PipelineConfig, target: Target, header: str = "") -> str:
     sheet = filled(config, target, quoted)
     title = TARGET_TITLES[target]
     meaning = f"\n{_MEANING}" if target == "env" else ""
-    parts = [commented(header), commented(f"Read by {title}{meaning}") + _assignments(sheet.values)]
+    parts = [
+        commented(header),
+        commented(f"Read by {title}, {BY_FORM[target].version}{meaning}") + _assignments(sheet.values),
+    ]
     parts.append(commented(leftover(config, target, sheet, "variable")))
     return "\n".join(part for part in parts if part)
 
@@ -532,7 +537,7 @@ def dump_mem0(config: PipelineConfig, header: str = "") -> str:
         f'memory = Memory.from_config({CONSTRUCTOR})\nanswer = memory.search("…", filters={{"user_id": "…"}}, **{SEARCH})\n'
     )
     rest = leftover(config, "mem0", sheet, "argument")
-    return "\n".join([commented(header), snippet, commented(f"{NOT_A_SETTING}\n\n{rest}")])
+    return "\n".join([commented(header), snippet, commented(f"{BY_FORM['mem0'].version}. {NOT_A_SETTING}\n\n{rest}")])
 
 
 def read_mem0(text: str, present: PipelineConfig, source: str = "mem0.py") -> Reading:

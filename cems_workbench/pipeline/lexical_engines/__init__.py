@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.config.forms.targets import system_behind
 from cems_workbench.extensions import LEXICAL_ENGINES, declared, module_names
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
@@ -55,12 +56,13 @@ class EngineRequest:
     given: str | None = None
 
     def stop_words(self, list_name: str, name: str | None) -> tuple[frozenset[str], tuple[str, ...]]:
-        """The words that a list leaves out, and a warning where they are those of an installation that was not found: then none are."""
+        """The words that a list leaves out: none where they are those of an installation that was not found, with a warning unless
+        `mismatches` has the line, as for a config of a target."""
         try:
             return stop_list(name, self.resources.store.path), ()
         except NotInstalledError as error:
-            lost = f"{NO_STOP_WORDS}, which the system of {self.config.name} does"
-            return frozenset(), (f"{list_name}: {lost}: {error} (--set lists.{list_name}.stop_words=FILE#NAME)",)
+            mend = f"{error} (--set lists.{list_name}.stop_words=FILE#NAME)"
+            return frozenset(), () if system_behind(self.config) else (f"{list_name}: {NO_STOP_WORDS}: {mend}",)
 
     def hits(self, found: ChunkHits) -> ChunkHits:
         """The hits that pass the filter on project and scope, down to the depth."""

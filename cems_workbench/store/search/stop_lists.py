@@ -44,7 +44,17 @@ def stop_list(name: str | None, beside: Path | None = None) -> frozenset[str]:
     """
     if name is None:
         return frozenset()
-    path, _, variable = name.partition("#")
+    file = file_of(name, beside)
+    try:
+        changed = file.stat().st_mtime_ns
+    except OSError:
+        changed = 0  # read_text says what is wrong
+    return _read_list(file, name.partition("#")[2], changed)
+
+
+def file_of(name: str, beside: Path | None = None) -> Path:
+    """The file that a list of stop words is read from, whether it is there or not. Raises NotInstalledError as `stop_list`."""
+    path = name.partition("#")[0]
     file = Path(path).expanduser()
     if path.startswith(BESIDE):
         path = path.removeprefix(BESIDE)
@@ -54,13 +64,7 @@ def stop_list(name: str | None, beside: Path | None = None) -> frozenset[str]:
                 f"no {path} beside the store, the working folder or Node.js; name it as FOLDER/{path}"
             )
         file = found
-    if "*" in file.name:
-        file = min(file.parent.glob(file.name), default=file)
-    try:
-        changed = file.stat().st_mtime_ns
-    except OSError:
-        changed = 0  # read_text says what is wrong
-    return _read_list(file, variable, changed)
+    return min(file.parent.glob(file.name), default=file) if "*" in file.name else file
 
 
 @lru_cache(maxsize=32)

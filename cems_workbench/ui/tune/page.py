@@ -18,7 +18,7 @@ from cems_workbench.jobs.diagnosis import cannot_rerank
 from cems_workbench.jobs.evaluation import agreed
 from cems_workbench.jobs.query_set_evidence import QuerySelection, discard_evidence
 from cems_workbench.jobs.scoring import Lacking
-from cems_workbench.jobs.tuning import SearchResult, TuningData, tuning_data
+from cems_workbench.jobs.tuning import SearchResult, TuningData, no_program, tuning_data
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.settings import Settings, saved_target
@@ -196,6 +196,8 @@ def set_up(resources: Resources) -> None:
         if system is None and st.session_state.get("tune:set") is not None and of_labels:
             result.draw_sample(resources, st.session_state["tune:set"])
         return
+    for line in no_program(system, data.baseline):
+        st.warning(plain(line), icon=":material/warning:")
     if data.stands_in:
         draw_lists(data)
     st.markdown("## Parameters to tune")

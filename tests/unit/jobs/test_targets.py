@@ -42,7 +42,8 @@ def test_the_target_of_a_store_decides_its_preset_unless_one_is_named(
     (line, changed) = targets.choose(
         resources.store, SYSTEMS["mem0"], "mem0_keyword", {"lists.vector.scale": "inverse_l2"}
     )
-    assert line == "runs in mem0: ranked with preset mem0_keyword where none is named" and "embedded again" in changed
+    assert line == "runs in mem0: ranked with preset mem0_keyword, of mem0ai 2.2.1, where none is named"
+    assert "embedded again" in changed
     config = chosen_config(None, None, ["assembly.limit=7"], path)
     assert (config.name, config.assembly.limit, config.lists.vector.scale) == ("mem0_keyword", 7, "inverse_l2")
     assert chosen_config("engram_head", None, None, path).lists.vector.scale == "cosine", "of another target"
@@ -64,7 +65,11 @@ def test_words_of_an_installation_beside_the_store_are_found_and_their_absence_i
     (line, *_) = targets.choose(resources.store, engram, "engram_head", {}, [resources.store.path.parent])
     assert line.endswith(f"read from it: {checkout}#STOP_WORDS")
     complete = completed(config, saved_target(resources.store.path))
-    assert complete.lists.fts5.stop_words == f"{checkout}#STOP_WORDS" and lacking(complete) == []
+    assert complete.lists.fts5.stop_words == f"{checkout}#STOP_WORDS"
+    (edited,) = lacking(complete)
+    assert edited.startswith(
+        f"preset engram_head is of engram 10a2fe6, and {checkout} is edited, or of another version"
+    )
     (missing,) = lacking(preset("openclaw").config, resources.store.path)
     assert missing.startswith(
         "preset openclaw ranks without the words of OpenClaw: --set lists.fts5.stop_words=FOLDER/node_modules"
@@ -72,7 +77,9 @@ def test_words_of_an_installation_beside_the_store_are_found_and_their_absence_i
     words = tmp_path / "data" / "node_modules" / "mem0ai" / "dist" / "oss" / "index.js"
     words.parent.mkdir(parents=True)
     words.write_text("const STOP_WORDS = new Set(['the', 'was']);\n")
-    assert lacking(preset("mem0_npm").config) and not lacking(preset("mem0_npm").config, resources.store.path)
+    (package := words.parents[2] / "package.json").write_text('{"version": "3.4.0"}')
+    (other,) = lacking(preset("mem0_npm").config, resources.store.path)
+    assert f"is of mem0ai 3.3.1, and {package} says 3.4.0" in other
     own = with_values(config, {"lists.fts5.stop_words": "/mine.txt"})
     assert completed(own, saved_target(resources.store.path)) == own
 
