@@ -3,10 +3,10 @@
 import streamlit as st
 
 from cems_workbench.platform import start_up
-from cems_workbench.ui.kit.html import draw_page_icon
+from cems_workbench.ui.kit.html import draw_identity
 
 st.set_page_config(layout="wide")
-draw_page_icon()
+draw_identity()
 
 page = st.navigation(
     [

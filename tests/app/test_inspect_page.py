@@ -55,7 +55,8 @@ from .pages import OpenPage, all_html, buttons, captions, html, markdown, plainl
 
 def test_the_first_page_offers_judged_queries_and_one_fills_the_box_and_is_searched(open_page: OpenPage) -> None:
     page = open_page()
-    assert "See why a memory was found" in html(page, "wb-empty")
+    assert "<b>438 memories</b> from" in html(page, "wb-start") and "438" in html(page, "wb-start")
+    assert "when are we moving house" in page.text_input(key="inspect:query").placeholder
     example, *others = [one for one in page.button if one.key and one.key.startswith("inspect:example:")]
     assert len(others) >= 4
     page = example.click().run()
@@ -213,7 +214,10 @@ def test_a_stage_that_drops_everyone_is_named(open_page: OpenPage) -> None:
 def test_an_empty_store_offers_the_sample_and_what_is_none_is_one_line(open_page: OpenPage, tmp_path: Path) -> None:
     page = open_page(tmp_path / "new")
     assert "This store is empty" in html(page, "wb-empty")
-    assert any(button.label == "Load the sample memories" for button in page.button)
+    ways = ["Load the sample memories", "Import files", "Connect a live system", "Import a trace"]
+    assert [button.label for button in page.button] == ways and not page.sidebar.expander
+    page = page.button(key="inspect:start:Import a trace").click().run()
+    assert page.selectbox(key="memories:format").value == "openinference-traces"
     (tmp_path / "file").write_text("not a store")
     assert "is a file, not a directory" in plainly(open_page(tmp_path / "file").error[0].value)
 

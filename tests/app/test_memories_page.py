@@ -280,7 +280,7 @@ def test_another_store_is_created_and_the_first_one_opened_again(
     assert store(page).path == tmp_path / "new" and store(page).memories.count() == 0
     assert session.resources().embedder is embedder, "the loaded model goes over"
     assert "inspect:query" not in page.session_state
-    assert "This store has no memories yet" in all_html(show(page, "Browse"))
+    assert "This store is empty" in all_html(show(page, "Browse"))
     page = show(page, "Store")
     page.text_input(key="memories:folder").set_value(str(copy))
     page = page.button(key="memories:folder:open").click().run()
@@ -322,11 +322,11 @@ def test_the_store_picker_is_there_when_the_store_cannot_be_opened(
 
 def test_the_empty_store_offers_import_and_sample(open_memories: OpenPage, total: int, tmp_path: Path) -> None:
     page = open_memories(tmp_path / "empty")
-    assert "This store has no memories yet" in all_html(page)
+    assert "This store is empty" in all_html(page)
     for view in ("Import", "Statistics", "Deleted", "Store"):
         page = show(page, view)
     page = show(page, "Browse")
-    page = page.button(key="memories:sample:browse").click().run(timeout=120)
+    page = page.button(key="memories:sample:start").click().run(timeout=120)
     assert len(ids(page)) == total
 
 

@@ -20,6 +20,7 @@ from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import RowProblem, SourceError
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import session
+from cems_workbench.ui.memories.sources import OTHER
 from tests.planted_source import Planted, planted, taken
 from tests.small_store import empty_store, parsed
 
@@ -85,7 +86,8 @@ def page(open_page: OpenPage, empty_store: Path, tmp_path: Path) -> AppTest:
 
 
 def typed(page: AppTest, address: str, password: str = "") -> AppTest:
-    page.text_input(key="memories:source:address").set_value(address)
+    page.selectbox(key="memories:source:kind").set_value(OTHER)
+    page.run().text_input(key="memories:source:address").set_value(address)
     page.text_input(key="memories:source:password").set_value(password)
     return page.run()
 
@@ -99,7 +101,12 @@ def notes(tmp_path: Path) -> str:
 
 
 def test_a_store_without_a_source_says_what_addresses_look_like(page: AppTest) -> None:
-    assert "postgresql://USER@HOST:5432/DATABASE" in all_html(page) and "env:NAME" in all_html(page)
+    box = page.selectbox(key="memories:source:kind")
+    assert not [one for one in page.text_input if one.key == "memories:source:address"], "the kind comes first"
+    page = box.select_index(next(at for at, label in enumerate(box.options) if label.startswith("SQLite"))).run()
+    assert page.text_input(key="memories:source:address").placeholder == "sqlite:/FOLDER/FILE"
+    assert "As `sqlite:/FOLDER/FILE` or `sqlite:/FOLDER/FILE?table=TABLE`" in captions(page)
+    assert not [one for one in page.text_input if one.key == "memories:source:password"], "a file has none"
     assert "nothing is written to the source" in captions(page)
     assert page.button(key="memories:source:look").disabled and page.button(key="memories:source:take").disabled
 
@@ -126,7 +133,7 @@ def test_memories_are_taken_searched_and_taken_again_where_they_changed(
     assert resources.store.memories.ids() == ["deploy", "keys", "new"]
 
     page = checked(page.button(key="memories:source:1:forget").click().run())
-    assert resources.store.memories.count() == 0 and "Forms of an address" in all_html(page)
+    assert resources.store.memories.count() == 0 and "No live system is connected yet" in captions(page)
 
 
 def test_a_password_is_taken_out_of_the_page(page: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,6 +156,7 @@ def test_a_password_is_taken_out_of_the_page(page: AppTest, monkeypatch: pytest.
 
 
 def test_what_cannot_be_used_is_one_line(page: AppTest) -> None:
+    page = page.selectbox(key="memories:source:kind").set_value(OTHER).run()
     for address, mapping, said in (
         ("mysql://here/x", "", "begins with 'mysql'"),
         ("chroma:/nowhere/at/all", "", "nowhere"),

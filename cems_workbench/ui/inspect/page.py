@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.pipeline.effects import Effect, as_of_effect, idle_parameters, project_effect
 from cems_workbench.pipeline.list_sources import cosine_remarks
 from cems_workbench.settings import saved_target
-from cems_workbench.ui.inspect import baseline, state
+from cems_workbench.ui.inspect import baseline, start, state
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls, draw_presets
 from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
 from cems_workbench.ui.inspect.toolbar import draw_dictionary, draw_picker, draw_transfer, draw_typos
 from cems_workbench.ui.kit import session
-from cems_workbench.ui.kit.html import begin_page, plain, render
-from cems_workbench.ui.kit.widgets import empty, errors_shown, progress_in, remembered
+from cems_workbench.ui.kit.html import begin_page, plain
+from cems_workbench.ui.kit.widgets import remembered
 
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from cems_workbench.pipeline.evidence import Request
     from cems_workbench.pipeline.resources import Resources
 
-MAX_EXAMPLES = 8
-MIN_TOOLTIP_CHARS = 48
-"""Characters from which a button label may be truncated, and gets a tooltip."""
 NO_SOURCE = "No effect: this store has no live source. Connect one under Memories → Sources."
 
 
@@ -41,8 +37,7 @@ def main() -> None:
         st.caption("Close the other process, or set CEMS_WORKBENCH_STORE to another directory, and reload this page.")
         return
     if not resources.store.memories.count():
-        _draw_sidebar(resources)
-        _offer_sample_data(resources)
+        start.draw_empty(resources, st.empty())
         return
     open_link(resources)
     toolbar = _draw_query(resources)
@@ -50,7 +45,7 @@ def main() -> None:
     follow_link(request)
     recorded = False
     if request is None:
-        _draw_start(resources)
+        start.draw_start(resources)
         _draw_sidebar(resources)
     else:
         from cems_workbench.ui.inspect import searched
@@ -101,7 +96,7 @@ def _draw_toolbar(request: Request | None, resources: Resources) -> None:
 def _draw_query(resources: Resources) -> DeltaGenerator:
     """Draw the query box and, as the first of the toolbar, project and date; the toolbar, for what the request decides."""
     hidden: Any = {"label_visibility": "collapsed", "icon": ":material/search:", "persist_state": "session"}
-    st.text_input("Query", key=state.QUERY, placeholder="What should the agent remember?", **hidden)
+    st.text_input("Query", key=state.QUERY, placeholder=start.placeholder(resources), **hidden)
     toolbar = st.container(horizontal=True, gap="xsmall", key="inspect:toolbar")
     if state.traced() is not None:  # neither project nor date nor expansion changes recorded stages
         return toolbar
@@ -165,39 +160,3 @@ def _draw_given() -> None:
 
 def _words(effect: Effect) -> str:
     return f"{':material/link_off: ' if effect.ignored else ''}{plain(effect.words)}"
-
-
-def _draw_start(resources: Resources) -> None:
-    empty(
-        "See why a memory was found, or was not",
-        "Type a query. Each stage of the retrieval shows what it did with each candidate; the sliders on the left replay it immediately.",
-    )
-    queries = resources.store.queries.read()
-    if not queries:
-        return
-    st.caption("Or start from a judged query of this store:")
-    by_type: dict[str | None, list[int]] = {}
-    for i, query in enumerate(queries):
-        by_type.setdefault(query.type, []).append(i)
-    types = sorted(by_type.values(), key=lambda places: places[0])
-    examples = [places[turn] for turn in range(MAX_EXAMPLES) for places in types if turn < len(places)][:MAX_EXAMPLES]
-    with st.container(horizontal=True):
-        for query in (queries[i] for i in examples):
-            text = plain(query.query)  # labels are Markdown
-            whole = text if len(text) > MIN_TOOLTIP_CHARS else None
-            st.button(text, key=f"inspect:example:{query.qid}", on_click=state.choose_query, args=(query,), help=whole)
-
-
-def _offer_sample_data(resources: Resources) -> None:
-    """Draw the empty state of a store, with a button that loads the sample."""
-    empty("This store is empty", render("inspect/empty_store.html"))
-    if SAMPLE_DATA.is_dir() and st.button("Load the sample memories", type="primary"):
-        from cems_workbench import formats
-
-        with errors_shown():  # imported, but not searchable without an embedder
-            progress = progress_in(st.empty())
-            with resources.changing():
-                for parsed in formats.read_path(SAMPLE_DATA):
-                    resources.store.add(parsed, progress)
-                resources.refresh(progress)
-            st.rerun()

@@ -129,22 +129,21 @@ def asset(file: str) -> str:
     return (ASSETS / file).read_text(encoding="utf-8")
 
 
-ICON = Path(__file__).resolve().parents[1] / "icon.png"
-
-
-def draw_page_icon() -> None:
-    """Set the icon as `st.set_page_config(page_icon=ICON)` does, which imports an imaging library to look at the file."""
-    message = ForwardMsg()
-    config = message.page_config_changed
-    config.favicon = _data_url()
+def draw_identity() -> None:
+    """Set icon and logo as `st.set_page_config(page_icon=…)` and `st.logo` do, which import an imaging library to look at a file."""
+    icon, logo = ForwardMsg(), ForwardMsg()
+    config = icon.page_config_changed
+    config.favicon = _data_url("icon.png", "png")
     # What is not set here would go back to its default.
     config.layout, config.initial_sidebar_state = PageConfig.LAYOUT_UNSET, PageConfig.SIDEBAR_UNSET
-    enqueue_message(message)
+    logo.logo.image, logo.logo.size = _data_url("logo.svg", "svg+xml"), "large"
+    enqueue_message(icon)
+    enqueue_message(logo)
 
 
 @cache
-def _data_url() -> str:
-    return f"data:image/png;base64,{b64encode(ICON.read_bytes()).decode()}"
+def _data_url(file: str, kind: str) -> str:
+    return f"data:image/{kind};base64,{b64encode((ASSETS.parent / file).read_bytes()).decode()}"
 
 
 def full_label(word: str, what: str) -> str:

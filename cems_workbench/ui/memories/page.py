@@ -22,6 +22,7 @@ from cems_workbench.records import IMPORTANCE, Memory
 from cems_workbench.store import Facets, Selection
 from cems_workbench.store.memories import DeletedMemory
 from cems_workbench.store.statistics import Sort
+from cems_workbench.ui.inspect.start import draw_empty
 from cems_workbench.ui.kit import html, session, widgets
 from cems_workbench.ui.kit.forms import FIELDS, title_and_text
 from cems_workbench.ui.kit.html import begin_page, plain
@@ -84,7 +85,7 @@ def draw_browse(resources: Resources, place: DeltaGenerator) -> None:
     """Draw filters, table and the selected memory; an empty state if the store is empty."""
     total = resources.store.memories.count()
     if not total:
-        _empty(resources, place)
+        draw_empty(resources, place)
         return
     selection = filters(resources.store.memories.facets())
     number = max(1, int(st.session_state.get(state.PAGE, 1)))
@@ -226,19 +227,6 @@ def _table(resources: Resources, memories: Sequence[Memory], sort: Sort) -> None
         selection_default={"selection": {"rows": [ids.index(shown.selected)] if shown.selected in ids else []}},
         most=MAX_TABLE_ROWS,
     )
-
-
-def _empty(resources: Resources, place: DeltaGenerator) -> None:
-    widgets.empty("This store has no memories yet", "Import your own from a file, or start with the sample.")
-    with st.container(horizontal=True):
-        st.button(
-            "Import files",
-            key="memories:go-import",
-            type="primary",
-            help="Choose files with memories, queries or judgments.",
-            on_click=lambda: st.session_state.update({state.VIEW: "Import"}),
-        )
-        sources.offer_sample(resources, place, "browse")
 
 
 VIEWS = {

@@ -26,7 +26,7 @@ from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import CJK, LANGUAGES, NO_LANGUAGE, RowProblem, TextRule
 from cems_workbench.settings import Settings
-from cems_workbench.sources.address import ANY, credential_variables, importable
+from cems_workbench.sources.address import ANY, credential_variables, importable, installation
 from cems_workbench.sources.source import SourceInfo
 from cems_workbench.store import ImportOptions, language
 from cems_workbench.store.importing import DEFAULT_OPTIONS
@@ -162,9 +162,9 @@ def language_name(name: str) -> str:
     return LANGUAGE_NAMES.get(name, name.capitalize())
 
 
-def offer_sample(resources: Resources, place: DeltaGenerator, key: str) -> None:
-    """Draw a button that imports the sample data."""
-    if st.button("Load the sample memories", key=f"memories:sample:{key}", help=HELP["memories:sample"]):
+def offer_sample(resources: Resources, place: DeltaGenerator, key: str, **more: Any) -> None:
+    """Draw a button that imports the sample data; `more` goes to Streamlit."""
+    if st.button("Load the sample memories", f"memories:sample:{key}", HELP["memories:sample"], **more):
         with ExitStack() as stack:
             names = [path for path in sorted(SAMPLE_DATA.iterdir()) if path.suffix in (".jsonl", ".qrels")]
             files = [(path.name, stack.enter_context(path.open("rb"))) for path in names]
@@ -195,9 +195,10 @@ def _import(
     st.rerun()
 
 
-ADDRESS, PASSWORD, MAPPING, EMBEDDER, RATE = (
-    f"memories:source:{name}" for name in ("address", "password", "mapping", "embedder", "rate")
+KIND, ADDRESS, PASSWORD, MAPPING, EMBEDDER, RATE = (
+    f"memories:source:{name}" for name in ("kind", "address", "password", "mapping", "embedder", "rate")
 )
+OTHER = "Address in an environment variable"
 READ_ONLY = "Read-only: nothing is written to the source. A source without any vectors is embedded here."
 MAPPING_HINT = "table: public.notes\nid: note_id\ntext: body\nvector: embedding"
 
@@ -217,19 +218,32 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
     if resources.store.sources.read():
         _cards(resources, place)
     elif present.looked is None and not present.source_problem:
-        rows = [(kind.title, form, kind.description) for kind in importable() for form in kind.addresses]
-        forms = [*rows, ("Any", ANY, "the address in an environment variable, such as env:DATABASE_URL")]
-        html.draw("memories/source_forms.html", forms=forms)
+        st.caption(
+            "No live system is connected yet. Its memories are imported with their vectors, so that its own searches can be compared."
+        )
 
 
 def _form(resources: Resources, place: DeltaGenerator) -> None:
     st.markdown("## Connect a live system", help=f"{READ_ONLY} The role needs the right to read and no other.")
-    box, password = st.columns([3, 1])
-    help = f"{', '.join(kind.title for kind in importable())}, or `{ANY}` for an address in an environment variable. "
-    help += "`?user=ID` takes the memories of one user."
-    box.text_input("Address", key=ADDRESS, placeholder="postgresql://reader@db.example/cems", help=help)
-    help = HELP["memories:source:password"].format(variables=", ".join(credential_variables()))
-    password.text_input("Password or key", key=PASSWORD, type="password", autocomplete="off", help=help)
+    kinds = {kind.title: kind for kind in importable()}
+    about = {title: f"{title}: {kind.description}" for title, kind in kinds.items()}
+    listed: dict[str, Any] = {"index": None, "placeholder": "Choose what keeps the memories", "key": KIND}
+    chosen = st.selectbox("System", [*kinds, OTHER], format_func=lambda title: about.get(title, title), **listed)
+    if chosen is None:
+        return
+    kind = kinds.get(chosen)
+    if kind is not None and (missing := installation(kind)) is not None:
+        st.warning(plain(missing), icon=":material/extension:")
+    secret = kind is None or bool(kind.credential_variable)
+    box, password = st.columns([3, 1]) if secret else (st.container(), None)
+    forms = (ANY,) if kind is None else kind.addresses
+    help = "`?user=ID` takes the memories of one user."
+    box.text_input("Address", key=ADDRESS, placeholder=forms[0], help=help)
+    st.caption(f"As {' or '.join(f'`{form}`' for form in forms)}")
+    if password is not None:
+        variables = ", ".join(credential_variables()) if kind is None else kind.credential_variable
+        help = HELP["memories:source:password"].format(variables=variables)
+        password.text_input("Password or key", key=PASSWORD, type="password", autocomplete="off", help=help)
     with st.expander("Embedder, rate, and a table of your own", key="memories:source:more"):
         hint = f"{Settings().embedder}, if it reproduces them"
         st.text_input(
@@ -259,8 +273,9 @@ def _form(resources: Resources, place: DeltaGenerator) -> None:
 
 def _keep_secret(resources: Resources) -> None:
     """Move a typed password, or one in the address, from the page to the resources."""
-    password = st.session_state[PASSWORD]
-    st.session_state[PASSWORD] = ""
+    password = st.session_state.get(PASSWORD)
+    if password:
+        st.session_state[PASSWORD] = ""
     try:
         address = _typed(resources).address
     except InputError:  # shown when the button is handled

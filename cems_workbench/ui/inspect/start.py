@@ -1,0 +1,132 @@
+"""The first screen: what the app is for, what store is open, and what to do next, of an empty store how to fill it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import streamlit as st
+
+from cems_workbench.builtin import SAMPLE_DATA, SAMPLE_QUERY
+from cems_workbench.errors import counted
+from cems_workbench.ui.inspect import state
+from cems_workbench.ui.kit.html import draw, excerpt, plain
+from cems_workbench.ui.kit.session import kept
+from cems_workbench.ui.kit.widgets import empty
+
+if TYPE_CHECKING:
+    from streamlit.delta_generator import DeltaGenerator
+
+    from cems_workbench.pipeline.resources import Resources
+    from cems_workbench.records import Query
+    from cems_workbench.store import Store
+
+MAX_EXAMPLES = 8
+MAX_NAMED = 2
+"""Sources named in the line on the store; of more only the number."""
+MIN_TOOLTIP_CHARS = 48
+"""Characters from which a button label may be truncated, and gets a tooltip."""
+EXAMPLE = "where does she live now?"
+
+
+def placeholder(resources: Resources) -> str:
+    """What the empty query box says: a question that an agent may have, of the store if it has queries."""
+    store = resources.store
+
+    def example() -> str:
+        asked = _examples(store.queries.read())
+        return excerpt(asked[0].query, 60) if asked else EXAMPLE
+
+    now = kept("inspect:example", (store.path, store.content_version), example)
+    return f"What did your agent look for? For example: {now}"
+
+
+def draw_start(resources: Resources) -> None:
+    """Draw what is open and the three steps, then queries of the store to begin with, or what to type."""
+    store = resources.store
+    count = counted(store.memories.count(), "memories")
+    draw("inspect/start.html", path=store.path, count=count, origin=_origin(store))
+    queries = store.queries.read()
+    if not queries:
+        for memory in store.memories.read(store.memories.newest_by_creation(1)).values():
+            about = plain(excerpt(memory.content, 100))
+            st.caption(f"This store has no queries yet. Type what your agent would ask, for example about: *{about}*")
+        return
+    st.markdown("**Or begin with a query of this store:**")
+    with st.container(horizontal=True, gap="small"):
+        for query in _examples(queries):
+            text = plain(query.query)  # labels are Markdown
+            whole = text if len(text) > MIN_TOOLTIP_CHARS else None
+            st.button(text, key=f"inspect:example:{query.qid}", on_click=state.choose_query, args=(query,), help=whole)
+
+
+def _examples(queries: Sequence[Query]) -> list[Query]:
+    """The sample's query that the guide begins with, then queries of each type in turn."""
+    by_type: dict[str | None, list[Query]] = {}
+    for query in queries:
+        by_type.setdefault(query.type, []).append(query)
+    first = [query for query in queries if query.query == SAMPLE_QUERY]
+    turns = [of[turn] for turn in range(MAX_EXAMPLES) for of in by_type.values() if turn < len(of)]
+    return [*first, *(query for query in turns if query not in first)][:MAX_EXAMPLES]
+
+
+def _origin(store: Store) -> str:
+    """Where the memories are from: live systems, else imported files."""
+    sources = [f"{record.probe.get('engine', '')} at {record.address}" for record in store.sources.with_memories()]
+    files = [] if sources else [event.name for event in store.imports.read() if event.undone_at is None]
+    named = sources or files
+    return ", ".join(named[:MAX_NAMED]) + (f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else "")
+
+
+def draw_empty(resources: Resources, place: DeltaGenerator) -> None:
+    """Draw the ways to fill an empty store. Progress is drawn in `place`."""
+    from cems_workbench.sources.address import importable
+    from cems_workbench.ui.memories import sources
+
+    empty(
+        "See why your agent recalls the wrong memory, and fix it",
+        "This store is empty. Fill it in one of four ways:",
+    )
+    systems = ", ".join(kind.title for kind in importable())
+    ways = (
+        (
+            "Import files",
+            "Import",
+            "",
+            "JSON Lines, CSV, Markdown notes, and exports of mem0, LangGraph, Zep, LangChain and others.",
+        ),
+        (
+            "Connect a live system",
+            "Sources",
+            "",
+            f"Where mem0, CEMS, LangGraph and others keep memories: {systems}. Read-only.",
+        ),
+        (
+            "Import a trace",
+            "Import",
+            "openinference-traces",
+            "Spans of your own pipeline, by OpenInference, OpenTelemetry or our decorators: which stage lost what.",
+        ),
+    )
+    boxes = st.columns(2, gap="small") + st.columns(2, gap="small")
+    with boxes[0].container(border=True, height="stretch"):
+        st.markdown("**Look around with the sample**")
+        st.caption("438 memories of a software team and 129 judged queries; it takes about half a minute.")
+        if SAMPLE_DATA.is_dir():
+            sources.offer_sample(resources, place, "start", type="primary")
+    for box, (title, view, form, text) in zip(boxes[1:], ways, strict=True):
+        with box.container(border=True, height="stretch"):
+            st.markdown(f"**{title}**")
+            st.caption(text)
+            more: Any = {"on_click": _open, "args": (view, form)}
+            if st.button(title, key=f"inspect:start:{title}", **more):
+                st.switch_page("pages/memories.py")
+
+
+def _open(view: str, form: str) -> None:
+    """Have the Memories page open a view, with a format of files chosen if one is named."""
+    from cems_workbench.ui.memories.state import VIEW
+
+    st.session_state[VIEW] = view
+    if form:
+        st.session_state["memories:format"] = form
