@@ -54,7 +54,8 @@ def page(open_page: OpenPage, small_store: Path) -> AppTest:
     opened.selectbox(key="evaluate:set").select("few").run()
     if any(button.key == "evaluate:gather" for button in opened.button):
         opened.button(key="evaluate:gather").click().run()
-    return show(opened, "Compare")
+    assert opened.session_state["evaluate:view"] == "Compare"  # first with two configs (shot 11)
+    return checked(opened)
 
 
 def show(page: AppTest, view: str) -> AppTest:
@@ -93,6 +94,11 @@ def test_compare_has_means_within_their_intervals_and_differences_with_wins_and_
     found = next(row for row in page.dataframe[1].value.to_dict("records") if row["measure"] == "nDCG@10")
     assert found["difference"] == pytest.approx(mean["recollection"] - mean["cems"], abs=1.1e-3)
     assert found["wins"] + found["losses"] + found["ties"] <= QUERIES and 0 < found["p (Holm)"] <= 1
+    picture = page.get("plotly_chart")[0]
+    bars = json.loads(picture.proto.spec)["data"][0]
+    assert len(bars["hovertext"]) == found["wins"] + found["losses"]
+    (said,) = (text.value for text in page.markdown if " against cems: " in text.value)
+    assert f"{found['wins']} better, {found['losses']} worse, {found['ties']} the same" in said
 
 
 def on_losses(page: AppTest) -> AppTest:

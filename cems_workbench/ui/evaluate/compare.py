@@ -7,11 +7,19 @@ from datetime import UTC, datetime
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import streamlit as st
 
 from cems_workbench.errors import counted
 from cems_workbench.evaluation.batch import missing_score_lines
-from cems_workbench.evaluation.comparison import Comparison, ConfigComparison, compare, interval_words, significance
+from cems_workbench.evaluation.comparison import (
+    VALUE_TOLERANCE,
+    Comparison,
+    ConfigComparison,
+    compare,
+    interval_words,
+    significance,
+)
 from cems_workbench.evaluation.evaluate import Figures, number, stale_lines
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.confidence import curve
@@ -20,7 +28,7 @@ from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, verdict_measure
 from cems_workbench.jobs.evaluation import EvaluationReport, losses_if_any
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
-from cems_workbench.ui.evaluate.state import Choice, cached_result
+from cems_workbench.ui.evaluate.state import Choice, cached_result, open_measured
 from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import announce, plain, tick
 from cems_workbench.ui.kit.tables import HELP, draw_values
@@ -31,6 +39,8 @@ if TYPE_CHECKING:
 
 RISK_DEPTH = 5
 """Cutoff of the risk, unless an AURC with another cutoff is measured."""
+MAX_BARS = 200
+"""Maximum queries whose gain is drawn."""
 TOLERANCE = "evaluate:tolerance"
 MARKS = {
     "pass": ":green[:material/check_circle:]",
@@ -53,7 +63,10 @@ def compared(measured: Sequence[EvaluationReport]) -> Comparison:
 
 def draw(measured: Sequence[EvaluationReport], choice: Choice) -> None:
     """Draw the comparison of the measured configs."""
-    draw_figures([row.evaluation.figures for row in measured], compared(measured).compared)
+    figures, others = [row.evaluation.figures for row in measured], compared(measured).compared
+    draw_verdicts(figures, others)
+    _draw_changed(measured, choice)
+    draw_figures(figures, others)
     if measured[0].evaluation.unanswerable:
         _draw_risk(measured)
     if len(measured) > 1:
@@ -137,14 +150,61 @@ def risk_figure(curves: Mapping[str, tuple[Floats, Floats]]) -> Figure:
     return chart
 
 
+def draw_verdicts(measured: Sequence[Figures], others: Sequence[ConfigComparison]) -> None:
+    """Draw the verdict on each config against the first; also of saved comparisons."""
+    first, chosen = measured[0], _chosen(measured[0].measures)
+    for one, each in zip(others, measured[1:], strict=True):
+        lacking = missing_score_lines((own.name, own.needs) for own in (first, each))
+        verdict = verdict_on(first.name, one, chosen, _tolerance(), lacking)
+        st.markdown(f"{MARKS[verdict.kind]} {plain(verdict.sentence)}")
+
+
+def _draw_changed(measured: Sequence[EvaluationReport], choice: Choice) -> None:
+    """Draw a bar for each query that changed, of each config against the first; a clicked one opens in Inspect under both."""
+    base, measure = measured[0], _chosen(measured[0].evaluation.measures)
+    column = base.evaluation.measures.index(measure)
+    for other in measured[1:]:
+        was, now = (one.evaluation.values[:, column] for one in (base, other))
+        gain = measure.direction * (now - was)
+        changed = np.flatnonzero(np.abs(gain) > VALUE_TOLERANCE)
+        if not len(changed):
+            continue
+        places = changed[np.argsort(-gain[changed], kind="stable")][:MAX_BARS].tolist()
+        texts = [
+            lines(tick(base.batch.queries[q].query, 70), f"{was[q]:.3f} → {now[q]:.3f} ({base.batch.qids[q]})")
+            for q in places
+        ]
+        drawn = draw_chart(
+            changes_figure(gain[places].tolist(), texts, f"gain in {measure}"),
+            key=f"evaluate:changed:{other.name}:{measure}",
+            table=None,
+            alt=f"Bar chart: what each query gains by {measure} under {other.name}, sorted; view By query has the numbers.",
+            on_select="rerun",
+            selection_mode="points",
+        )
+        st.caption(
+            f"A bar for each of the {counted(len(places), 'queries')} that changed under {plain(other.name)}, largest gain first. "
+            f"Click one to open it in Inspect under both configs.{choice.elsewhere}"
+        )
+        if points := drawn["selection"]["points"]:
+            open_measured(base.batch.queries[places[points[0]["point_index"]]], other, base)
+
+
+def changes_figure(gain: Sequence[float], texts: Sequence[str], title: str) -> Figure:
+    """A bar for each query: its gain, up where better."""
+    import plotly.graph_objects as go
+
+    bars = {"x": list(range(len(gain))), "y": gain, "hovertext": texts, "hovertemplate": HOVERTEXT}
+    colours = [LIST_COLOURS[4] if one > 0 else LIST_COLOURS[3] for one in gain]
+    across = {"showticklabels": False, "showgrid": False, "range": [-0.6, max(len(gain), 12) - 0.4]}
+    up = {"title": title, "zeroline": True, "zerolinecolor": BASELINE}
+    return go.Figure(
+        {"data": [{"type": "bar", "marker": {"color": colours}, **bars}], "layout": layout(190, across, up, bargap=0.2)}
+    )
+
+
 def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]) -> None:
     """Draw the means, the chart of one measure, and the differences from the first config; also used for saved comparisons."""
-    if others:
-        first, chosen = measured[0], _chosen(measured[0].measures)
-        lacking = [missing_score_lines((own.name, own.needs) for own in (first, each)) for each in measured[1:]]
-        for one, need in zip(others, lacking, strict=True):
-            verdict = verdict_on(first.name, one, chosen, _tolerance(), need)
-            st.markdown(f"{MARKS[verdict.kind]} {plain(verdict.sentence)}")
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
             f"{measured[0].relevance}. In brackets: 95 % confidence interval.",
@@ -182,6 +242,7 @@ def draw_saved(kept: SavedComparison) -> None:
     """Draw a saved comparison with the values of that time."""
     for line in missing_score_lines((config.name, config.needs) for config in kept.figures):
         st.caption(f":orange[⚠] {plain(line)}.")
+    draw_verdicts(kept.figures, kept.compared)
     draw_figures(kept.figures, kept.compared)
 
 

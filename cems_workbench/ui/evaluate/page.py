@@ -21,7 +21,7 @@ from cems_workbench.ui.kit.tables import Column, pick_row
 from cems_workbench.ui.kit.views import View, views_in
 from cems_workbench.ui.kit.widgets import errors_shown, progress_bar, show, switch
 
-KEPT = "evaluate:graph:found"
+KEPT, SEVERAL = "evaluate:graph:found", "evaluate:several"
 
 
 def draw_graph(measured: Sequence[EvaluationReport], choice: Choice, resources: Resources) -> None:
@@ -113,7 +113,11 @@ def _views(evaluated: Sequence[EvaluationReport], choice: Choice, resources: Res
         st.info("No query has both evidence and a judgment of this kind.")
         return
     views = views_in("evaluate", *VIEWS)
-    view = switch("View", list(views), "evaluate:view")
+    several = len(evaluated) > 1
+    if several and st.session_state.get(SEVERAL) is False:  # who adds a second config wants to compare
+        st.session_state["evaluate:view"] = "Compare"
+    st.session_state[SEVERAL] = several
+    view = switch("View", list(views), "evaluate:view", "Compare" if several else None)
     own = view == "Ablation"  # it shows the gaps of each row itself
     if not own and setup.draw_missing_scores(
         "evaluate", setup.of_evaluated(evaluated), resources, locked=choice.locked
