@@ -46,6 +46,7 @@ from cems_workbench.pipeline import (
     replay,
 )
 from cems_workbench.records import Judgment, Memory, Query
+from cems_workbench.ui.kit.address import packed
 
 ROOT = Path(__file__).parents[1]
 SECONDS, MOST_BYTES, ADDRESSES = 20, 2_000_000_000, 4_000_000_000
@@ -256,17 +257,7 @@ class Readers:
                 (
                     "link.json",
                     json.dumps(
-                        {
-                            "version": 1,
-                            "query": "q",
-                            "project": None,
-                            "as_of": None,
-                            "preset": "cems",
-                            "config": dump_config(PipelineConfig()),
-                            "variants_off": [0],
-                            "places": {"view": "x"},
-                            "follow": "m",
-                        }
+                        {"preset": ["cems"], "set": packed(["fusion.k=30"] * 60), "space": ["fusion.k=10:90:5"]}
                     ).encode(),
                 )
             ],
@@ -315,11 +306,13 @@ class Readers:
 
     def _read_link(self, path: Path, original: bytes, raw: bytes) -> None:
         from cems_workbench.platform.parsing import json_values
-        from cems_workbench.ui.inspect.share import read_saved
+        from cems_workbench.ui.inspect.share import read_setting
 
         values = json_values(raw, "link")
         if isinstance(values, dict):
-            read_saved(values)
+            read_setting(
+                {name: [str(one) for one in rows] for name, rows in values.items() if isinstance(rows, list) and rows}
+            )
 
 
 def _object(line: bytes) -> dict[str, Any] | None:

@@ -8,17 +8,12 @@ thread-safe; each reads one committed state.
 from __future__ import annotations
 
 import atexit
-import json
 import logging
 import os
-from base64 import b32encode
-from collections.abc import Mapping
 from contextlib import ExitStack
-from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from cems_workbench.errors import InputError, NoMemoriesError, StoreError
@@ -40,52 +35,13 @@ from cems_workbench.store.query_sets import QuerySets
 from cems_workbench.store.queues import Queues
 from cems_workbench.store.recorded_answers import RecordedAnswers
 from cems_workbench.store.relations import Relations, Supersessions
-from cems_workbench.store.rows import STORE_ID, content_identity, read_meta, to_naive
+from cems_workbench.store.rows import STORE_ID, content_identity, read_meta
 from cems_workbench.store.search.indexes import DerivedIndexes
 from cems_workbench.store.sources import Sources
 from cems_workbench.store.team import ENV_VARIABLE, SHARED_TABLES, EmbeddedTables, PushReport, SharedTables, TeamTables
 
 if TYPE_CHECKING:
-    import duckdb
-
-MIN_ID_CHARS = 8
-"""Characters of an id: 40 bits, so that an id of another store practically never matches a state of this one."""
-
-
-class Links:
-    """The states of the Inspect page under short links (`saved_states`). Thread-safe. The id of a link is kept for good:
-
-        id = the first 8 characters of the lower-case base32 of SHA-256(state), more of them on a collision
-
-    A state is JSON with sorted keys, so that equal states have equal ids.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def save(self, state: Mapping[str, Any]) -> str:
-        """Save a page's state (JSON values) unless it exists; returns its short id, equal for equal states."""
-        text = json.dumps(state, sort_keys=True, separators=(",", ":"))  # ASCII: encodes lone surrogates too
-        digest = b32encode(sha256(text.encode()).digest()).decode().lower().rstrip("=")
-        with self._database.transaction() as cursor:
-            for length in range(MIN_ID_CHARS, len(digest) + 1):
-                present = _text(cursor, digest[:length])
-                if present is None:
-                    row = [digest[:length], text, to_naive(datetime.now(UTC))]
-                    cursor.execute("INSERT INTO saved_states VALUES (?, ?, ?)", row)
-                if present in (None, text):
-                    return digest[:length]
-        raise AssertionError("two states with one SHA-256")
-
-    def read(self, state_id: str) -> dict[str, Any] | None:
-        text = self._database.read(_text, state_id)
-        return None if text is None else dict(json.loads(text))
-
-
-def _text(cursor: duckdb.DuckDBPyConnection, state_id: str) -> str | None:
-    rows = cursor.execute("SELECT state FROM saved_states WHERE id = ?", [state_id]).fetchall()
-    return str(rows[0][0]) if rows else None
-
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +71,6 @@ class Store:
         self.queues = Queues(database, team)
         self.configs = Configs(team)
         self.holdouts = Holdouts(team)
-        self.links = Links(database)
         self.corrections = Corrections(database)
         self.scores = ScoreCache(database)
         self.replies = ReplyCache(database)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from datetime import date
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 import streamlit as st
@@ -339,41 +340,19 @@ def test_a_moved_slider_reads_no_whole_query_set(open_page: OpenPage, monkeypatc
     assert len(asked) == 1 and asked[0][0] is not None
 
 
-def opened_link(open_page: OpenPage, state_id: str) -> AppTest:
-    """A new session that opens the page with a link."""
-    page = open_page()
+def reloaded(page: AppTest, **address: str | list[str]) -> AppTest:
+    """A new session that opens the address of a page, or this one."""
     fresh = AppTest.from_file(page._script_path, default_timeout=60)
-    fresh.query_params["state"] = state_id
-    fresh.run()
-    return fresh
-
-
-def saved(page: AppTest) -> str:
-    """Open the popover, save, and read the id off the shown link."""
-    page.session_state["inspect:share"] = True
-    page.run()
-    page.button(key="inspect:save_link").click().run()
-    shown = [code.value for code in page.code if "state=" in code.value]
-    assert len(shown) == 1
-    state_id = shown[0].partition("?state=")[2]
-    assert page.query_params["state"] in (state_id, [state_id])
-    return state_id
+    for name, value in (address or page.query_params).items():
+        fresh.query_params[name] = value
+    return fresh.run()
 
 
 def said(page: AppTest) -> list[str]:
     return [info.value.replace("\\", "") for info in page.info]
 
 
-def kept(change: Callable[[dict[str, object]], None], state_id: str) -> str:
-    """The id of a state as another version would have kept it."""
-    store = session.resources().store
-    values = store.links.read(state_id)
-    assert values is not None
-    change(values)
-    return store.links.save(values)
-
-
-def test_a_link_brings_back_query_settings_and_what_was_looked_at(open_page: OpenPage) -> None:
+def test_a_reload_brings_back_query_settings_and_what_was_looked_at(open_page: OpenPage) -> None:
     page = configured(open_page(), {"expansion.backend": "manual", "fusion.k": 17, **PLAIN}, "recollection")
     set_state(page, preset="recollection")
     page = search(page)
@@ -386,12 +365,15 @@ def test_a_link_brings_back_query_settings_and_what_was_looked_at(open_page: Ope
     page = follow(page, order(page)[2])
     page.session_state["inspect:section"] = "What happened"
     page.session_state["inspect:view"] = "Query"
+    page.session_state["inspect:share"] = True
     page.run()
     switches = [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("inspect:variant:")]
     page = switches[2].set_value(False).run()
-    state_id = saved(page)
-    assert saved_again(page) == state_id
-    fresh = opened_link(open_page, state_id)
+    shown = next(code.value for code in page.code if "query=" in code.value)
+    assert parse_qs(shown.partition("?")[2]) == {
+        name: value if isinstance(value, list) else [value] for name, value in page.query_params.items()
+    }
+    fresh = reloaded(page)
     assert order(fresh) == order(page)
     assert html(fresh, "wb-path") == html(page, "wb-path")
     assert state_of(fresh).setting == state_of(page).setting
@@ -402,54 +384,21 @@ def test_a_link_brings_back_query_settings_and_what_was_looked_at(open_page: Ope
     assert said(fresh) == []
 
 
-def saved_again(page: AppTest) -> str:
-    """The id after something else was set and set back."""
-    page.date_input(key="inspect:as_of").set_value(date(2026, 8, 2)).run()
-    assert "state" not in page.query_params, "the link is no longer true"
-    page.date_input(key="inspect:as_of").set_value(date(2026, 8, 1)).run()
-    for toggle in [toggle for toggle in page.toggle if toggle.key and toggle.key.startswith("inspect:variant:")][2:]:
-        toggle.set_value(False).run()
-    return saved(page)
-
-
-def test_an_unknown_link_is_one_line_and_the_page_opens_as_usual(open_page: OpenPage) -> None:
-    page = opened_link(open_page, "nowhere<b>" + "x" * 500)
-    assert said(page) == [f"This store has no saved state {('nowhere<b>' + 'x' * 500)[:40]}…; the page opens as usual."]
-    assert "See why a memory was found" in html(page, "wb-empty")
-    assert "state" not in page.query_params
-    page = search(page)
-    assert said(page) == []
-    for values in ({}, {"query": 3, "config": "[", "as_of": "yesterday", "off": "x", "places": [], "preset": None}):
-        fresh = opened_link(open_page, session.resources().store.links.save(values))
-        assert "See why a memory was found" in html(fresh, "wb-empty") and said(fresh)
-
-
-def test_a_link_of_another_version_opens_as_far_as_it_can_and_says_what_is_missing(open_page: OpenPage) -> None:
-    state_id = saved(search(open_page()))
-
-    def older(values: dict[str, object]) -> None:
-        config = json.loads(str(values["config"]))
-        config["fusion"] |= {"k": 30, "gone": 1}
-        config["gap"]["ratio"] = 7
-        values |= {
-            "config": json.dumps(config),
-            "preset": "lost",
-            "project": "not/there",
-            "only_project": False,
-            "view": "None such",
-            "follow": "no-such-memory",
-            "places": {"form": "Cards", "section": "Elsewhere", "view": "No such view", "tool": "No such tool"},
-        }
-
-    fresh = opened_link(open_page, kept(older, state_id))
-    assert order(fresh)
-    assert config_of(fresh) == with_values(preset("cems").config, {"fusion.k": 30})
-    assert fresh.session_state["inspect:project"] == "not/there"
-    assert said(fresh) == [
-        "Of this link there is no preset lost; workbench is used instead.",
-        "Of this link unknown or not allowed in this version, and ignored: fusion.gone, gap.ratio.",
-        "Of this link the followed memory no-such-memory is no longer in this store.",
-    ]
+def test_an_address_that_cannot_be_read_is_one_line_and_the_page_opens_as_far_as_it_can(open_page: OpenPage) -> None:
+    wrong = {
+        "form": "Cards",
+        "query": QUERY,
+        "set": ["fusion.k=30", "gap.ratio=7"],
+        "memory": "nowhere<b>",
+        "view": "None such",
+        "state": "abc",
+    }
+    fresh = reloaded(open_page(), **wrong)
+    assert order(fresh) and config_of(fresh) == with_values(preset(state_of(fresh).preset).config, {"fusion.k": 30})
+    (line,) = said(fresh)
+    for part in ("gap.ratio", "memory=nowhere<b>", "view=None such", "state (not known here)"):
+        assert part in line
+    assert "memory" not in fresh.query_params and "state" not in fresh.query_params
 
 
 @pytest.mark.parametrize(

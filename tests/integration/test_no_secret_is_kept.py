@@ -17,14 +17,14 @@ import postgres_server
 import pytest
 from postgres_server import LoadedChunk, Server, load, uuid_of
 
-from cems_workbench.config import preset
+from cems_workbench.config import preset, with_values
 from cems_workbench.evaluation.evidence_file import read_evidence_file
 from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.pipeline import bundle_from
-from cems_workbench.pipeline.gather import Request
 from cems_workbench.settings import Settings
-from cems_workbench.ui.inspect.share import SavedPage
-from cems_workbench.ui.inspect.state import Setting
+from cems_workbench.ui.inspect import state as inspect_state
+from cems_workbench.ui.inspect.share import SETTING
+from cems_workbench.ui.kit.address import written
 
 if TYPE_CHECKING:
     from conftest import Command
@@ -136,9 +136,8 @@ def test_where_the_source_is_stands_in_nothing_that_leaves_the_machine(
     with duckdb.connect(str(tmp_path / "set.evidence"), read_only=True) as file:
         tables = [name for (name,) in file.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
         kept["its tables"] = str([file.execute(f'SELECT * FROM "{name}"').fetchall() for name in tables])
-    kept["link"] = json.dumps(
-        SavedPage(Request("who keeps tea"), Setting("cems_head", preset("cems_head").config)).to_json()
-    )
+    inspect_state.use_config(with_values(preset("cems_head").config, {"fusion.k": 7}))
+    kept["link"] = str(written([SETTING]))
     monkeypatch.setenv("PGPASSWORD", PASSWORD + " and more")
     refused = " ".join(asked("refused").split())
     assert "the lists are the store's own, not those of the running system: … refused …'s password" in refused

@@ -211,11 +211,6 @@ CREATE TABLE learned_pairs (
     PRIMARY KEY (typo, correction)
 );
 
--- States of the Inspect page that a short link brings back: JSON text by the begin of its digest.
-CREATE TABLE saved_states (
-    id VARCHAR PRIMARY KEY, state VARCHAR NOT NULL, saved_at TIMESTAMP NOT NULL
-);
-
 -- Imports on record: what each input brought and what it replaced, so that none replaces another's rows unsaid and each can be undone.
 --
 -- The inputs of one command have the same `event`, which is the number that users see. `counts` is JSON, NULL while the import runs, or

@@ -13,8 +13,9 @@ from cems_workbench.jobs.graph_recall import graph_recall
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.results import Report
 from cems_workbench.ui.evaluate import breakdown, compare, experiments, losses, setup
-from cems_workbench.ui.evaluate.state import Choice, measured, open_gathered
+from cems_workbench.ui.evaluate.state import JUDGES, Choice, as_set_in_inspect, config_names, measured, open_gathered
 from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.address import followed, query_set, widget
 from cems_workbench.ui.kit.html import begin_page, plain
 from cems_workbench.ui.kit.session import is_kept, kept
 from cems_workbench.ui.kit.tables import Column, pick_row
@@ -87,7 +88,8 @@ def main() -> None:
     if resources is None:
         return
     bases = views_in("evaluate.against", *AGAINST)
-    bases[switch("Compare with", list(bases), "evaluate:against")].draw(resources)
+    with followed("evaluate", *ADDRESS):
+        bases[switch("Compare with", list(bases), "evaluate:against")].draw(resources)
     session.warm_up(resources)
 
 
@@ -127,3 +129,16 @@ def _views(evaluated: Sequence[EvaluationReport], choice: Choice, resources: Res
 
 
 AGAINST = (View("Judged queries", 10, _draw_judged), View("Over time", 30, experiments.draw_over_time))
+ADDRESS = (
+    widget(
+        "against", "evaluate:against", choices=lambda: views_in("evaluate.against", *AGAINST), usual=AGAINST[0].title
+    ),
+    query_set("queries", "evaluate:set"),
+    as_set_in_inspect(lambda: st.session_state.get("evaluate:configs")),
+    widget("config", "evaluate:configs", many=20, choices=config_names),
+    widget("judges", "evaluate:judges", choices=lambda: JUDGES, usual=next(iter(JUDGES))),
+    widget("measure", "evaluate:measures", many=20, usual=list(setup.DEFAULT_MEASURES)),
+    widget("only_project", "evaluate:only_project", bool),
+    widget("view", "evaluate:view", choices=lambda: views_in("evaluate", *VIEWS)),
+)
+"""What the page shows: queries, configs, with the settings of Inspect if they are among them, and the view."""

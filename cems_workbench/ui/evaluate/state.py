@@ -7,7 +7,7 @@ judgments, so that switching views is free.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -19,7 +19,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.log_sampling import LoggedQuery
 from cems_workbench.evaluation.metrics import Measure
-from cems_workbench.jobs.catalogue import Catalogue, catalogue
+from cems_workbench.jobs.catalogue import PRESENT_NAME, Catalogue, catalogue
 from cems_workbench.jobs.evaluation import (
     EvaluationReport,
     LabelledEvidence,
@@ -33,6 +33,9 @@ from cems_workbench.jobs.query_set_evidence import QuerySelection, request_for
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Query, RowError
 from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.share import SETTING
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.address import Part
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import PageState, for_all_sessions
 
@@ -182,6 +185,20 @@ def config_options(resources: Resources) -> Catalogue:
     for problem in configs.problems:
         st.warning(plain(problem))
     return configs
+
+
+def config_names() -> list[str]:
+    """The names of all selectable configs."""
+    return list(catalogue(session.resources().store, state.present_config(), page.get().file_configs).configs)
+
+
+def as_set_in_inspect(names: Callable[[], Collection[str] | None]) -> Part:
+    """The part of an address with the settings of Inspect, while they are among the configs of these names."""
+    return Part(
+        SETTING.names,
+        lambda: SETTING.get() if PRESENT_NAME in (names() or ()) else {},
+        lambda values: SETTING.put(values) if values else None,
+    )
 
 
 def measured(choice: Choice, resources: Resources) -> tuple[list[EvaluationReport], list[tuple[str, PipelineConfig]]]:

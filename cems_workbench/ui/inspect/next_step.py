@@ -27,6 +27,7 @@ from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.widgets import errors_shown, opened_popover
@@ -135,7 +136,7 @@ def _draw_buttons(step: NextStep, context: InspectContext) -> None:
     elif step.place == "evaluate":
         help = "Opens Evaluate: where the judged queries lose relevant memories."
         if _button("evaluate", "All judged queries", "bar_chart", help):
-            st.switch_page("pages/evaluate.py")
+            go("pages/evaluate.py")
 
 
 def _explain(memory_id: str, query: str, k: int | None) -> None:

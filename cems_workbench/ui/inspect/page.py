@@ -12,9 +12,10 @@ from cems_workbench.pipeline.list_sources import cosine_remarks
 from cems_workbench.settings import saved_target
 from cems_workbench.ui.inspect import baseline, start, state
 from cems_workbench.ui.inspect.controls import draw_changed, draw_controls, draw_presets
-from cems_workbench.ui.inspect.share import draw_share, follow_link, open_link
+from cems_workbench.ui.inspect.share import ADDRESS, draw_share
 from cems_workbench.ui.inspect.toolbar import draw_dictionary, draw_picker, draw_transfer, draw_typos
 from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.address import followed
 from cems_workbench.ui.kit.html import begin_page, plain
 from cems_workbench.ui.kit.widgets import remembered
 
@@ -39,10 +40,14 @@ def main() -> None:
     if not resources.store.memories.count():
         start.draw_empty(resources, st.empty())
         return
-    open_link(resources)
+    with followed("inspect", *ADDRESS):
+        _draw(resources, started)
+    session.warm_up(resources)
+
+
+def _draw(resources: Resources, started: float) -> None:
     toolbar = _draw_query(resources)
     request = state.present_request()
-    follow_link(request)
     recorded = False
     if request is None:
         start.draw_start(resources)
@@ -58,7 +63,6 @@ def main() -> None:
             draw_picker(resources)
         else:
             _draw_toolbar(request, resources)
-    session.warm_up(resources)
 
 
 def _draw_sidebar(resources: Resources) -> None:

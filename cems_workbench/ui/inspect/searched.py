@@ -37,6 +37,7 @@ from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, results, state, tables
 from cems_workbench.ui.inspect.context import FUSIONS_HELP, InspectContext, about, token_count_text
 from cems_workbench.ui.inspect.fetch_evidence import forget_evidence, gather_ahead
+from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_script
 from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.views import View, views_in
@@ -155,7 +156,7 @@ def draw_sidebar() -> None:
         ):
             st.session_state["evaluate:against"] = "Recorded answers"
             st.session_state["evaluate:fidelity_sets"] = [traced.query_set]
-            st.switch_page("pages/evaluate.py")
+            go("pages/evaluate.py")
 
 
 def _recorded_figures(trace: Trace) -> str:

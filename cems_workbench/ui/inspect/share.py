@@ -1,8 +1,7 @@
-"""Sharing of the Inspect page: a short link, the equivalent command line, the ranking side by side as a file, and a bundle for replay.
+"""Sharing of the Inspect page: its address, the equivalent command line, the ranking side by side as a file, and a bundle for replay.
 
-A link holds only an id; the page state (request, settings, open view) is in the store. The id stays in the address while the page has
-that state, and is removed once it changes, so that a reload never reverts a change. A state saved by another version is read as far as
-possible, with one line per omission.
+The address (`ui.kit.address`) holds the request, the preset with the parameters that differ from it, and the open view. What this version
+or store does not know of it is left out and named.
 
 The command line is `python -m cems_workbench search …`, quoted for a shell.
 """
@@ -12,25 +11,24 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from collections.abc import Iterable
+from datetime import UTC, datetime, time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from cems_workbench.builtin import DEFAULT_PRESET
 from cems_workbench.command_words import asked_options
-from cems_workbench.config import PipelineConfig, assigned, difference, nested, preset, preset_names
-from cems_workbench.config.forms.files import salvaged
+from cems_workbench.config import PipelineConfig, assigned, difference, preset, preset_names, with_values
+from cems_workbench.config.forms.yaml_form import parse_assignment
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.pipeline.evidence import Request
-from cems_workbench.platform.parsing import json_values
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.state import Link, Setting
-from cems_workbench.ui.kit.html import csv_bytes, plain
+from cems_workbench.ui.inspect.state import Setting, TracedQuery
+from cems_workbench.ui.kit.address import MAX_SHOWN, Part, Values, link, memory, packed, refuse, unpacked, widget
+from cems_workbench.ui.kit.html import csv_bytes
+from cems_workbench.ui.kit.views import views_in
 from cems_workbench.ui.kit.widgets import download, opened_popover
 
 if TYPE_CHECKING:
@@ -38,90 +36,124 @@ if TYPE_CHECKING:
     from cems_workbench.pipeline import Evidence
     from cems_workbench.pipeline.resources import Resources
 
-PLACES = {"form": state.FORM, "section": state.SECTION, "view": state.VIEW, "tool": state.TOOL}
-"""Parts of the open view: their names in a link, and their widget keys."""
 
-
-@dataclass(frozen=True, slots=True)
-class SavedPage:
-    """State saved for a link: request (`as_of` None: the time of opening), settings, open view."""
-
-    request: Request
-    setting: Setting
-    variants_off: tuple[int, ...] = ()
-    places: tuple[tuple[str, str], ...] = ()
-    follow: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values. The config is text, to keep the order of its half-life tiers."""
-        asked, as_of = self.request, self.request.as_of
-        midnight = as_of and datetime(as_of.year, as_of.month, as_of.day, tzinfo=UTC)
-        moment = as_of and (as_of.date() if as_of == midnight else as_of)  # all versions can read a date
-        return {
-            "version": 1,
-            "query": asked.query,
-            "project": asked.project,
-            "only_project": asked.only_project,
-            "as_of": moment and moment.isoformat(),
-            "manual": "\n".join(asked.variants),
-            "searched": asked.searched,
-            "engine_queries": dict(asked.engine_queries),
-            "preset": self.setting.preset,
-            "config": json.dumps(nested(self.setting.config), ensure_ascii=False),
-            "off": list(self.variants_off),
-            "places": dict(self.places),
-            "follow": self.follow,
-        }
-
-
-def read_saved(values: Mapping[str, Any]) -> tuple[SavedPage, list[str]]:
-    """The page from plain values, and one line per omission."""
-    omissions: list[str] = []
-
-    def read(name: str, kind: type, default: Any) -> Any:
-        value = values.get(name)
-        if value is None or isinstance(value, kind):
-            return default if value is None else value
-        omissions.append(f"{name} could not be read and is ignored")
-        return default
-
-    name = read("preset", str, DEFAULT_PRESET)
+def read_setting(values: Values) -> tuple[Setting, list[str]]:
+    """The preset and config of an address, and what of it had to be left out. Raises InputError for values that were cut."""
+    name, problems = values.get("preset", [state.usual_preset()])[-1], []
     if name not in preset_names():
-        omissions.append(f"there is no preset {name}; {DEFAULT_PRESET} is used instead")
-        name = DEFAULT_PRESET
-    moment, as_of = None, read("as_of", str, "")
+        problems.append(f"there is no preset {one_line(name, MAX_SHOWN)}")
+        name = state.usual_preset()
+    config = state.preset_named(name)
+    for line in unpacked("set", values.get("set", ())):
+        try:
+            config = with_values(config, dict([parse_assignment(line)]), "set")
+        except InputError as error:
+            problems.append(str(error))
+    return Setting(name, config), problems
+
+
+def _put_setting(values: Values) -> None:
+    setting, problems = read_setting(values)
+    if setting != state.present().setting:
+        state.open_setting(setting)
+    if problems:
+        raise InputError("; ".join(problems))
+
+
+def _setting() -> Values:
+    present, changed = state.present(), [path for path, _, _ in state.changed_parameters()]
+    changed += ["name"] if present.config.name != state.preset_config().name else []
+    if not changed and present.preset == state.usual_preset() and not st.session_state.get(state.QUERY):
+        return {}
+    return {"preset": [present.preset], "set": packed([f"{path}={assigned(present.config, path)}" for path in changed])}
+
+
+def _as_of() -> Values:
+    moment = state.written_request().as_of
+    midnight = moment is not None and moment.time() == time()
+    return {} if moment is None else {"as_of": [(moment.date() if midnight else moment).isoformat()]}
+
+
+def _put_as_of(values: Values) -> None:
+    text, moment = values.get("as_of", [""])[-1], None
     try:
-        moment = datetime.fromisoformat(as_of) if as_of else None
+        moment = datetime.fromisoformat(text) if text else None
     except ValueError:
-        omissions.append(f"the date {as_of} could not be read and is ignored")
-    request = Request(
-        query=read("query", str, ""),
-        project=read("project", str, None),
-        as_of=moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment,
-        only_project=read("only_project", bool, False),
-        variants=tuple(read("manual", str, "").splitlines()),
-        searched=read("searched", str, None),
-        engine_queries={str(name): str(text) for name, text in read("engine_queries", dict, {}).items()},
-    )
-    setting, places = Setting(name, _config(read("config", str, ""), name, omissions)), read("places", dict, {})
-    # bool is a subclass of int; `type` excludes JSON's true.
-    off = tuple(item for item in read("off", list, []) if type(item) is int and item >= 0)
-    opened = tuple((place, str(places[place])) for place in PLACES if places.get(place))
-    return SavedPage(request, setting, off, opened, read("follow", str, None)), omissions
+        refuse("as_of", text, "a date such as 2026-01-31")
+    finally:
+        exact = moment and (moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+        st.session_state[state.AS_OF] = exact and exact.date()
+        state.update(moment=exact)
 
 
-def _config(text: str, name: str, omissions: list[str]) -> PipelineConfig:
-    try:
-        values = json_values(text, "link")
-    except InputError:
-        values = None
-    if not isinstance(values, dict):
-        omissions.append(f"the parameters could not be read; those of the preset {name} are set")
-        return preset(name).config
-    config, left_out = salvaged(values)
-    if left_out:
-        omissions.append(f"unknown or not allowed in this version, and ignored: {one_line(', '.join(left_out))}")
-    return config
+def _given() -> Values:
+    asked = state.written_request()
+    searched = {"searched": [asked.searched]} if asked.searched else {}
+    return searched | {"engine": [f"{name}={text}" for name, text in asked.engine_queries.items()]}
+
+
+def _put_given(values: Values) -> None:
+    engine = dict(text.partition("=")[::2] for text in values.get("engine", ()))
+    query, searched = (st.session_state.get(state.QUERY) or "").strip(), values.get("searched", [None])[-1]
+    state.update(given=Request(query, searched=searched, engine_queries=engine) if values else None)
+
+
+def _put_traced(values: Values) -> None:
+    names = values.get("traced", ())
+    if names and len(names) != 2:
+        refuse("traced", names[0], "a query set and the id of a query of it")
+    query = (st.session_state.get(state.QUERY) or "").strip()
+    state.update(traced=TracedQuery(names[0], names[1], query) if names else None)
+
+
+def _off() -> Values:
+    request = state.present_request()
+    return {} if request is None else {"off": [str(i) for i in sorted(state.variants_off(request))]}
+
+
+def _put_off(values: Values) -> None:
+    request, numbers = state.present_request(), values.get("off", ())
+    if any(not (text.isascii() and text.isdigit()) for text in numbers):
+        refuse("off", " ".join(numbers), "numbers of variants")
+    if request is not None:
+        state.switch_variants(request, frozenset(map(int, numbers)))
+
+
+def _chosen() -> str | None:
+    chosen: tuple[str, str] | None = st.session_state.get(state.CHOSEN)
+    return chosen[1] if chosen and chosen[0] == st.session_state.get(state.QUERY) else None
+
+
+def _choose(memory_id: str | None) -> None:
+    query = (st.session_state.get(state.QUERY) or "").strip()
+    st.session_state[state.CHOSEN] = None if memory_id is None else (query, memory_id)
+
+
+def _lines() -> Values:
+    return {"also": list(state.written_request().variants)}
+
+
+SETTING = Part(("preset", "set"), _setting, _put_setting)
+"""The preset, and the parameters that differ from it."""
+ADDRESS = (
+    widget("query", state.QUERY),
+    SETTING,
+    widget("project", state.PROJECT),
+    widget("only_project", state.ONLY_PROJECT, bool),
+    Part(("also",), _lines, lambda values: st.session_state.update({state.MANUAL: "\n".join(values.get("also", ()))})),
+    Part(("as_of",), _as_of, _put_as_of),
+    Part(("searched", "engine"), _given, _put_given),
+    Part(("traced",), lambda: {"traced": state.traced_names()}, _put_traced),
+    Part(("off",), _off, _put_off),
+    widget("form", state.FORM, choices=lambda: state.FORMS, usual=state.SIDE_BY_SIDE),
+    widget("section", state.SECTION, choices=lambda: (state.HAPPENED, state.WHY), usual=state.HAPPENED),
+    widget("view", state.VIEW, choices=lambda: views_in("inspect.views")),
+    widget("tool", state.TOOL, choices=lambda: views_in("inspect.tools")),
+    widget("k", state.TARGET, int, span=(1, 1000)),
+    memory("memory", state.followed, state.follow),
+    memory("why", _chosen, _choose),
+)
+"""What the page shows: settings, the request, the open view, and the chosen memories."""
 
 
 def search_command(
@@ -154,75 +186,6 @@ def search_command(
     return shlex.join(words)
 
 
-PARAMETER = "state"
-MAX_ID_CHARS = 40
-"""Maximum characters shown of an unknown id."""
-
-
-def open_link(resources: Resources) -> None:
-    """Restore the page from the id in the address, once; called before any widget is drawn."""
-    wanted, link = st.query_params.get(PARAMETER), state.present().link
-    if wanted is None or wanted == link.id:
-        return
-    values = resources.store.links.read(wanted)
-    if values is None:
-        shown = wanted if len(wanted) <= MAX_ID_CHARS else wanted[:MAX_ID_CHARS] + "…"
-        line = f"This store has no saved state {shown}; the page opens as usual."
-        state.update(link=replace(link, id=None, asked=None, messages=(line,)))
-        del st.query_params[PARAMETER]
-        return
-    saved, omissions = read_saved(values)
-    if saved.follow is not None and resources.store.memories.get(saved.follow) is None:
-        omissions.append(f"the followed memory {saved.follow} is no longer in this store")
-    state.start_from(saved.setting)
-    state.write_request(saved.request)
-    state.follow(saved.follow)
-    for place, name in saved.places:
-        st.session_state[PLACES[place]] = name
-    messages = tuple(f"Of this link {line}." for line in omissions)
-    state.update(link=Link(wanted, None, saved.variants_off, messages))
-
-
-def follow_link(request: Request | None) -> None:
-    """Once the request is known: disable the link's variants, and remove the id from the address if the page has changed."""
-    link = state.present().link
-    if request is not None and link.variants_off:
-        state.switch_variants(request, frozenset(link.variants_off))
-    now = _request_key(request)
-    if link.asked is None:
-        link = replace(link, asked=now)
-    elif link.asked != now:
-        link = Link(asked=now)
-        if PARAMETER in st.query_params:
-            del st.query_params[PARAMETER]
-    state.update(link=replace(link, variants_off=()))
-    for line in link.messages:
-        st.info(plain(line), icon=":material/link_off:")
-
-
-def _request_key(request: Request | None) -> object:
-    off = state.variants_off(request) if request is not None else frozenset()
-    return request, off, state.present().setting
-
-
-def present_page(request: Request) -> SavedPage:
-    """The current page."""
-    places = ((name, st.session_state.get(key)) for name, key in PLACES.items())
-    return SavedPage(
-        replace(request, variants=state.written_request().variants),
-        state.present().setting,
-        tuple(sorted(state.variants_off(request))),
-        tuple((name, str(place)) for name, place in places if place),
-        state.followed(),
-    )
-
-
-def _save(request: Request, resources: Resources) -> None:
-    saved = resources.store.links.save(present_page(request).to_json())
-    state.update(link=Link(saved, _request_key(request)))
-    st.query_params[PARAMETER] = saved
-
-
 def draw_share(resources: Resources, request: Request, evidence: Evidence | None) -> None:
     """Draw a popover with the link, the command line, the ranking side by side, and the evidence."""
     help = "A link to this page, the equivalent command, the ranking as a file, and the evidence"
@@ -230,7 +193,7 @@ def draw_share(resources: Resources, request: Request, evidence: Evidence | None
     if box is None:
         return
     with box:
-        _link(resources, request)
+        _link(request)
         st.caption("Command line", help="Gives the same numbers as the page.")
         command = search_command(
             request,
@@ -246,15 +209,11 @@ def draw_share(resources: Resources, request: Request, evidence: Evidence | None
             _bundle(evidence)
 
 
-def _link(resources: Resources, request: Request) -> None:
-    st.caption("Link", help="The state is saved in this store; the link opens this query with these settings.")
-    state_id = state.present().link.id
-    if state_id is None:
-        save: Any = {"icon": ":material/link:", "on_click": _save, "args": (request, resources)}
-        st.button("Save and create link", key="inspect:save_link", **save)
-        return
-    address = (st.context.url or "").partition("?")[0]
-    st.code(f"{address}?{PARAMETER}={state_id}", language=None, wrap_lines=True)
+def _link(request: Request) -> None:
+    st.caption(
+        "Link", help="The address of this page: it opens this query with these settings in any app on this store."
+    )
+    st.code(link(*ADDRESS), language=None, wrap_lines=True)
     if request.as_of is None:
         st.caption("“As of” is empty: ages count from the moment the link is opened.")
 

@@ -30,6 +30,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.pipeline.evidence import Request
 from cems_workbench.records import Query, Returned
 from cems_workbench.settings import Settings, saved_target
+from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.session import PageState
 
 if TYPE_CHECKING:
@@ -46,8 +47,8 @@ FORM = "inspect:form"
 """Key of the form of the ranking."""
 SIDE_BY_SIDE, CARDS = "Side by side", "Cards"
 FORMS = (SIDE_BY_SIDE, CARDS)
-TARGET = "inspect:why:k"
-"""Key of the typed target rank, shared by all views and tools."""
+TARGET, CHOSEN = "inspect:why:k", "inspect:why:chosen"
+"""Keys of the typed target rank, shared by all views and tools, and of the query and memory that Why is it missing? is asked about."""
 PICKER = "inspect:picker"
 """Key of the popover of stored queries."""
 SCROLL = "inspect:scroll_to_tool"
@@ -125,17 +126,6 @@ class TracedQuery:
     query: str
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """The saved page whose `id` is in the address, while the page has that state. `asked` is its request and settings,
-    None until known; `variants_off` will then be disabled. `messages` are notices about the link for the page."""
-
-    id: str | None = None
-    asked: object = None
-    variants_off: tuple[int, ...] = ()
-    messages: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class InspectState:
     """What the page remembers between reruns, besides widget values."""
@@ -161,7 +151,6 @@ class InspectState:
     traced: TracedQuery | None = None
     """The query of an external trace that was opened."""
     baseline: Baseline | None = None
-    link: Link = Link()
 
     @property
     def setting(self) -> Setting:
@@ -171,10 +160,15 @@ class InspectState:
 
 def _initial() -> InspectState:
     name, problem = default_preset(Settings().preset)
-    return InspectState(name, _preset(name), problem)
+    return InspectState(name, preset_named(name), problem)
 
 
-def _preset(name: str) -> PipelineConfig:
+def usual_preset() -> str:
+    """The preset that the page opens with."""
+    return default_preset(Settings().preset)[0]
+
+
+def preset_named(name: str) -> PipelineConfig:
     """A preset, with what the store knows of its target's installation."""
     return completed(preset(name).config, saved_target(Settings().store))
 
@@ -216,7 +210,7 @@ def open_in_inspect(
     if why is not None:
         explain(why[0], request.query, why[1])
     if switch:
-        st.switch_page("pages/inspect.py")
+        go("pages/inspect.py")
 
 
 show = partial(open_in_inspect, switch=False)
@@ -230,7 +224,7 @@ def open_traced_in_inspect(query: TracedQuery, *, why: tuple[str, int] | None = 
     if why is not None:
         explain(why[0], query.query, why[1])
     if switch:
-        st.switch_page("pages/inspect.py")
+        go("pages/inspect.py")
 
 
 open_traced = partial(open_traced_in_inspect, switch=False)
@@ -242,13 +236,17 @@ def traced() -> TracedQuery | None:
     return opened if opened is not None and opened.query.strip() == written_request().query else None
 
 
+def traced_names() -> list[str]:
+    """The query set and id of the query of an external trace that is shown; empty without one."""
+    shown = traced()
+    return [] if shown is None else [shown.query_set, shown.qid]
+
+
 def explain(memory_id: str, query: str | None = None, k: int | None = None) -> None:
     """Follow a memory and open the tool that explains its rank; `k` is the rank it should reach. With the query it is
     chosen in the tool as well, since a memory that is no candidate cannot be followed."""
     follow(memory_id)
-    st.session_state.pop("inspect:why:chosen", None)
-    if query is not None:
-        st.session_state["inspect:why:chosen"] = (query.strip(), memory_id)
+    st.session_state[CHOSEN] = None if query is None else (query.strip(), memory_id)
     if k is not None:
         st.session_state[TARGET] = k
     st.session_state[SECTION], st.session_state[TOOL] = WHY, WHY_TOOL
@@ -407,13 +405,13 @@ def switch_variants(request: Request, off: frozenset[int]) -> None:
 
 def preset_config() -> PipelineConfig:
     """The config of the preset."""
-    return _preset(present().preset)
+    return preset_named(present().preset)
 
 
 def choose_preset(name: str) -> None:
     """Start from a preset."""
     with _step():
-        _show(Setting(name, _preset(name)))
+        _show(Setting(name, preset_named(name)))
 
 
 def reset() -> None:
@@ -435,10 +433,12 @@ def change(values: Mapping[str, Any]) -> None:
             update(config_error=str(error).removeprefix("control: "))
 
 
-def start_from(setting: Setting) -> None:
-    """Start from a preset and a config, when opening a link; without undo history."""
-    update(history=History())
+def open_setting(setting: Setting) -> None:
+    """Set preset and config to those of an address; an undo step unless the page was only just opened."""
+    before = present()
     _show(setting)
+    if before.history != History():
+        update(history=before.history.after(before.setting, setting, None, time.monotonic()))
 
 
 def undo() -> None:

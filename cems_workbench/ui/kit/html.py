@@ -111,6 +111,7 @@ def begin_page(title: str, *names: str) -> None:
     """Start a page: stylesheets, a heading for screen readers (the navigation already shows it), and a live region."""
     st.html(Markup('{}<h1 class="wb-sr-only">{}</h1>').format(stylesheet("workbench", *names), title))
     write_script("screen_reader")
+    write_script("address")
 
 
 def write_stylesheet(*names: str) -> None:

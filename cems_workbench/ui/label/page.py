@@ -32,6 +32,7 @@ from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
 from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit import session, widgets
+from cems_workbench.ui.kit.address import followed, widget
 from cems_workbench.ui.kit.forms import draw_lines, draw_options, draw_report
 from cems_workbench.ui.kit.html import begin_page, plain, write_script
 from cems_workbench.ui.kit.session import require
@@ -435,6 +436,13 @@ VIEWS = (
 )
 
 
+ADDRESS = (
+    widget("view", state.VIEW, choices=lambda: views_in("label", *VIEWS), usual=VIEWS[0].title),
+    widget("queue", state.QUEUE, choices=lambda: [queue.name for queue in session.resources().store.queues.read()]),
+)
+"""What the page shows: the view and the queue."""
+
+
 @session.show_errors
 def main() -> None:
     """Draw the page."""
@@ -442,7 +450,6 @@ def main() -> None:
     resources = session.open_or_explain()
     if resources is None:
         return
-    views = views_in("label", *VIEWS)
-    view = switch("View", list(views), state.VIEW)
-    with errors_shown():
-        views[view].draw(resources)
+    with followed("label", *ADDRESS), errors_shown():
+        views = views_in("label", *VIEWS)
+        views[switch("View", list(views), state.VIEW)].draw(resources)

@@ -24,6 +24,7 @@ from cems_workbench.store.memories import DeletedMemory
 from cems_workbench.store.statistics import Sort
 from cems_workbench.ui.inspect.start import draw_empty
 from cems_workbench.ui.kit import html, session, widgets
+from cems_workbench.ui.kit.address import followed, memory, widget
 from cems_workbench.ui.kit.forms import FIELDS, title_and_text
 from cems_workbench.ui.kit.html import begin_page, plain
 from cems_workbench.ui.kit.tables import Column, draw_table
@@ -78,6 +79,7 @@ SORTS: dict[str, tuple[Sort, bool]] = {
     "Shortest": ("length", False),
     "By id": ("id", False),
 }
+PINNED = ("pinned", "not pinned")
 FILTERS = ("text", "categories", "projects", "sessions", "importance", "pinned", "created")
 
 
@@ -127,7 +129,7 @@ def filters(facets: Facets) -> Selection:
     projects = several(boxes[1], "Project", "projects", facets.projects)
     sessions = several(boxes[2], "Session", "sessions", facets.sessions)
     importance = boxes[3].multiselect("Importance", IMPORTANCE[::-1], placeholder="any", **common("importance"))
-    pinned = boxes[4].selectbox("Pinned", ["pinned", "not pinned"], index=None, placeholder="any", **common("pinned"))
+    pinned = boxes[4].selectbox("Pinned", PINNED, index=None, placeholder="any", **common("pinned"))
     limits: dict[str, Any] = {"min_value": date(1970, 1, 1), "max_value": date(2100, 12, 31), "format": "YYYY-MM-DD"}
     days = boxes[5].date_input("Created", value=[], **limits, **common("created"))
     span = tuple(days) if isinstance(days, tuple) else (days,)
@@ -242,6 +244,20 @@ READ_ONLY_VIEWS = ("Browse", "Statistics")
 """Read-only views."""
 
 
+ADDRESS = (
+    widget("view", state.VIEW, choices=lambda: VIEWS, usual="Browse"),
+    widget("text", "memories:find:text"),
+    widget("order", "memories:find:order", choices=lambda: SORTS, usual=next(iter(SORTS))),
+    *(widget(name, f"memories:find:{name}", many=100) for name in ("categories", "projects", "sessions")),
+    widget("importance", "memories:find:importance", many=len(IMPORTANCE), choices=lambda: IMPORTANCE),
+    widget("pinned", "memories:find:pinned", choices=lambda: PINNED),
+    widget("created", "memories:find:created", date, many=2),
+    widget("page", state.PAGE, int, usual=1, span=(1, 1_000_000)),
+    memory("memory", lambda: state.present().selected, state.select),
+)
+"""What the page shows: the view, the filters, and the memory in full."""
+
+
 def header(resources: Resources) -> None:
     """Draw the number of memories and the store's folder."""
     count = resources.store.memories.count()
@@ -258,6 +274,12 @@ def main() -> None:
         store.folder(None)
         return
     state.reset_for(str(resources.store.path))
+    with followed("memories", *ADDRESS):
+        _draw(resources)
+    session.warm_up(resources)
+
+
+def _draw(resources: Resources) -> None:
     header(resources)
     view = switch("View", [name for name in VIEWS if name in READ_ONLY_VIEWS or session.may("operator")], state.VIEW)
     # Permanent placeholders, so that their content does not move the page below.
@@ -270,4 +292,3 @@ def main() -> None:
         state.refresh_indexes(resources, progress)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
-    session.warm_up(resources)

@@ -27,6 +27,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import Memory
 from cems_workbench.sources.source import SourceInfo
 from cems_workbench.ui.inspect import state as inspect_state
+from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.session import PageState
 from cems_workbench.ui.kit.widgets import cancellable
 
@@ -120,7 +121,7 @@ def show_in_browse(memory_id: str) -> None:
 def open_in_memories(memory_id: str) -> None:
     """Go to the Memories page and show this memory in full; does not return. Called from another page."""
     show_in_browse(memory_id)
-    st.switch_page("pages/memories.py")
+    go("pages/memories.py")
 
 
 def edit(on: bool) -> None:

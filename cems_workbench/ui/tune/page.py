@@ -11,7 +11,6 @@ import streamlit as st
 
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.config.forms.targets import SYSTEMS, System, system_behind
-from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs import unlabelled
 from cems_workbench.jobs.catalogue import PRESENT_NAME
 from cems_workbench.jobs.diagnosis import cannot_rerank
@@ -24,9 +23,10 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.settings import Settings, saved_target
 from cems_workbench.tuning.unlabelled import TUNABLE_SECTIONS
 from cems_workbench.ui.evaluate import setup
-from cems_workbench.ui.evaluate.state import JUDGES, config_options
+from cems_workbench.ui.evaluate.state import JUDGES, as_set_in_inspect, config_names, config_options
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit import session, widgets
+from cems_workbench.ui.kit.address import followed, query_set, widget
 from cems_workbench.ui.kit.html import begin_page, plain, render
 from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.tables import HELP, draw_values
@@ -242,6 +242,19 @@ VIEWS: Mapping[str, Callable[[Resources], None]] = {
 }
 
 
+ADDRESS = (
+    widget("view", VIEW, choices=lambda: VIEWS, usual=next(iter(VIEWS))),
+    widget("where", "tune:where", choices=lambda: [*SYSTEMS, OWN]),
+    query_set("queries", "tune:set"),
+    as_set_in_inspect(lambda: [st.session_state.get("tune:baseline", "")]),
+    widget("config", "tune:baseline", choices=config_names),
+    widget("judges", "tune:judges", choices=lambda: [*JUDGES, NO_JUDGMENTS], usual=next(iter(JUDGES))),
+    widget("only_project", "tune:only_project", bool),
+    *search.ADDRESS,
+)
+"""What the page shows: the view and the setup of a search."""
+
+
 @session.show_errors
 def main() -> None:
     """Draw the page: the running search, or the chosen view."""
@@ -250,10 +263,8 @@ def main() -> None:
     if resources is None:
         return
     set_view()
-    view = widgets.switch("View", list(VIEWS), VIEW)
-    try:
+    with followed("tune", *ADDRESS), widgets.errors_shown():
+        view = widgets.switch("View", list(VIEWS), VIEW)
         if not search.draw_running():
             VIEWS[view](resources)
-    except WorkbenchError as error:
-        st.error(plain(str(error)), icon=":material/block:")
     session.warm_up(resources)

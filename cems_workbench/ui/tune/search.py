@@ -16,6 +16,7 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.config import COST_HELP, FieldSpec, PipelineConfig, field_specs
 from cems_workbench.config.fields import short_value
 from cems_workbench.config.forms.targets import System, exported
+from cems_workbench.config.forms.yaml_form import assigned_value
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.metrics import measures_help, offered_measures
@@ -28,6 +29,7 @@ from cems_workbench.tuning.holdout import GROUP_WORDS, GROUPINGS, groups_of, nat
 from cems_workbench.tuning.objective import RERANKED, Goal, Guard, parse_goal, parse_guard
 from cems_workbench.tuning.space import BANDS_PATH, Axis, SearchSpace, axis_for, parse_axis, searchable, value_at
 from cems_workbench.ui.inspect.controls import GROUPS
+from cems_workbench.ui.kit.address import Part, Values, packed, unpacked, widget
 from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import HELP, draw_values
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 
 PATHS, FOR, BY_DEFAULT = "tune:paths", "tune:paths_for", "By default"
+ADDRESSED = "address"
+"""What the parameters are for that were read from the address: whatever is chosen there."""
 COLUMN_WIDTHS = (3.4, 1.4, 4.4, 0.9)
 AGE_AND_PROJECT = (
     "adjust.time_decay.mode",
@@ -104,8 +108,10 @@ def draw(data: TuningData, system: System | None, starts: tuple[str, ...] = ("",
         ):
             st.caption(plain("; ".join(missing)))
     chosen_for = (system and system.name, baseline)
-    if st.session_state.get(FOR) != chosen_for or not set(st.session_state.get(PATHS, ())) <= set(named):
-        st.session_state[PATHS], st.session_state[FOR] = list(spaces.get(BY_DEFAULT, ())), chosen_for
+    kept = st.session_state.get(FOR) in (chosen_for, ADDRESSED)
+    if not kept or not set(st.session_state.get(PATHS, ())) <= set(named):
+        st.session_state[PATHS] = list(spaces.get(BY_DEFAULT, ()))
+    st.session_state[FOR] = chosen_for
     with st.container(horizontal=True, gap="xsmall", vertical_alignment="center"):
         st.caption("Start from", width="content")
         for name, paths in spaces.items():
@@ -200,6 +206,32 @@ def _range(whole: Axis, box: DeltaGenerator, spec: FieldSpec | None) -> Axis:
             f"{whole.path}: the evidence was gathered up to {whole.high:g}, the maximum that can be searched"
         )
     return axis
+
+
+def _axes() -> Values:
+    """The chosen parameters as the command line's --space has them; without those whose range was never drawn."""
+    box, texts = st.session_state, []
+    for path in box.get(PATHS, ()):
+        numbers = [box.get(f"tune:{part}:{path}") for part in ("from", "to", "step")]
+        if None not in numbers:
+            texts.append(f"{path}={':'.join(f'{number:g}' for number in numbers)}")
+        elif choices := box.get(f"tune:choices:{path}"):
+            texts.append(f"{path}={'|'.join(map(assigned_value, choices))}")
+    return {"space": packed(texts)}
+
+
+def _put_axes(values: Values) -> None:
+    axes = [parse_axis(text) for text in unpacked("space", values.get("space", ()))]
+    st.session_state.pop(FOR, None)
+    if not axes:
+        return
+    st.session_state[PATHS], st.session_state[FOR] = [axis.path for axis in axes], ADDRESSED
+    for axis in axes:
+        if axis.choices:
+            st.session_state[f"tune:choices:{axis.path}"] = list(axis.choices)
+            continue
+        for part, number in (("from", axis.low), ("to", axis.high), ("step", axis.step)):
+            st.session_state[f"tune:{part}:{axis.path}"] = int(number) if axis.whole else float(number)
 
 
 GUARDS = ("hit@5", "hit@1", "recall@10", "nDCG@10", "MRR")
@@ -300,6 +332,20 @@ def _settings(batch: LabelledBatch, can_seal: bool) -> SearchSettings:
     for box, (name, (label, _, bounds)) in zip(boxes, numbers.items(), strict=True):
         typed[name] = box.number_input(label, *bounds, **remembered(f"tune:{name}"))
     return SearchSettings(by, **typed)
+
+
+ADDRESS = (
+    Part(("space",), _axes, _put_axes),
+    widget("optimise", "tune:objectives", many=3, usual=["nDCG@10"]),
+    widget("guard", "tune:guards", many=20),
+    widget("fewer", "tune:fewer", bool),
+    widget("group_by", "tune:group_by", choices=lambda: GROUPINGS),
+    *(
+        widget(name, f"tune:{name}", type(bounds[2]), usual=bounds[2], span=bounds[:2])
+        for name, (_, _, bounds) in NUMBERS.items()
+    ),
+)
+"""What is searched, for which goal and how."""
 
 
 def split_text(planned: PlannedSearch, wanted_folds: int) -> str:

@@ -275,7 +275,6 @@ def test_a_password_is_in_no_message_log_or_error(team: str, empty_store: Path, 
     with Store.open(tmp_path / "s", team=team) as store:
         store.add(FILLED)
         label(store, "m0", 2)
-        store.links.save({"query": "what?"})
         assert PASSWORD not in f"{store.team.state()} {team_status(store)}"
     assert "hunter2" not in repr(Settings(team=team)) + caplog.text
     assert not [file for file in tmp_path.rglob("*") if file.is_file() and b"hunter2" in file.read_bytes()]

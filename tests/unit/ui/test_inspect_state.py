@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+import zlib
+from base64 import urlsafe_b64encode
 from datetime import UTC, date, datetime
 from importlib import import_module
 from itertools import pairwise
@@ -26,8 +28,10 @@ from cems_workbench.config import PipelineConfig, parse_assignment, preset, pres
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.records import Query
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.share import present_page, read_saved, search_command
+from cems_workbench.ui.inspect.share import ADDRESS, search_command
 from cems_workbench.ui.inspect.state import DRAG_S, MAX_STEPS, History, Setting
+from cems_workbench.ui.kit import address
+from cems_workbench.ui.kit.address import packed, unpacked, written
 from cems_workbench.ui.kit.views import View, views_in
 
 TYPED = with_values(preset("cems").config, {"expansion.backend": "manual"})
@@ -46,7 +50,7 @@ def session(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
 def pages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The pages that were switched to."""
     seen: list[str] = []
-    monkeypatch.setattr(streamlit, "switch_page", seen.append)
+    monkeypatch.setattr(streamlit, "switch_page", lambda page, query_params: seen.append(page))
     return seen
 
 
@@ -97,13 +101,39 @@ def test_further_queries_are_searched_only_where_the_config_has_them_typed() -> 
     assert state.present_request() == WHOLE
 
 
-def test_a_saved_page_is_read_back_as_it_was() -> None:
+def test_an_address_is_read_back_as_it_was_written(session: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     state.write_request(WHOLE)
-    state.use_config(TYPED)
+    state.open_setting(Setting("recollection", TYPED))
     state.switch_variants(WHOLE, frozenset({2}))
-    state.follow("m003")
-    saved = present_page(WHOLE)
-    assert read_saved(saved.to_json()) == (saved, [])
+    given = written(ADDRESS)
+    assert given["query"] == ["who pays"] and given["off"] == ["2"]
+    assert given["set"][0].startswith("z."), "many parameters differ"
+    session.clear()
+    assert address.read(ADDRESS, given, whole=False) == ""
+    assert state.present_request() == WHOLE and state.present().setting == Setting("recollection", TYPED)
+    assert state.variants_off(WHOLE) == {2} and written(ADDRESS) == given
+    assert state.present().history == History(), "nothing to undo on a page just opened"
+    state.apply({"fusion.k": 7})
+    changed = state.present_config()
+    assert address.read(ADDRESS, {}, whole=True) == ""
+    assert written(ADDRESS) == {} and state.present_request() is None, "Back to the first entry"
+    state.undo()
+    assert state.present_config() == changed
+
+
+def test_what_an_address_says_wrongly_is_left_out_in_one_line() -> None:
+    given = {"set": ["fusion.k=31", "fusion.k=-3", "gone=1"], "preset": ["lost"], "query": ["tea"], "utm": ["1"]}
+    said = address.read(ADDRESS, {**given, "k": ["0"], "as_of": ["then"], "section": ["x"]}, whole=False)
+    assert state.present_config() == with_values(state.preset_config(), {"fusion.k": 31})
+    assert state.written_request() == Request("tea")
+    for part in ("no preset lost", "fusion.k: -3 is not allowed", "gone", "as_of=then", "section=x", "k=0", "utm"):
+        assert part in said, said
+    assert "\n" not in said and said.startswith("Left out of this address: ")
+    whole = packed([f"fusion.k={n}" for n in range(99)])
+    assert unpacked("set", whole)[-1] == "fusion.k=98"
+    bomb = "z." + urlsafe_b64encode(zlib.compress(b"a" * 10_000_000)).decode()
+    for cut in (whole[0][:-9], "z.", "z.ä", bomb):
+        assert "the whole of what was copied" in address.read(ADDRESS, {"set": [cut]}, whole=False)
 
 
 def test_what_a_stored_query_searches_as_given_goes_with_its_text_alone() -> None:
