@@ -139,13 +139,14 @@ class BackgroundSearch(BackgroundWork):
     """A search for a better config; it stops at the next config, and the trials so far are kept."""
 
     planned: PlannedSearch
+    result: SearchResult | None = None
+    """Its result; before that, of the search before it."""
     part: str = MAIN_SEARCH
     """The part of the search that `done` and `total` are of."""
     best: list[float] = field(default_factory=list)
     """The best first objective after each config of the search over all open queries; the first is the baseline's."""
     tried: int = 0
     """Configs scored so far, including those of the folds."""
-    result: SearchResult | None = None
     started: float = field(default_factory=time.monotonic)
 
     THREAD: ClassVar[str] = SEARCH_THREAD

@@ -24,6 +24,7 @@ from cems_workbench.models.resolve import resolve
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import fetch_evidence, searched
 from cems_workbench.ui.kit import session
+from cems_workbench.ui.tune.state import searches
 from tests.sample import SampleEmbedder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -43,6 +44,16 @@ def run_without_exception(page: AppTest, *arguments: Any, **options: Any) -> App
 
 
 AppTest._run = run_without_exception  # type: ignore[method-assign]
+switch_page = AppTest.switch_page
+
+
+def switch_as_browsers_do(page: AppTest, path: str) -> AppTest:
+    """Go to another page, whose address begins empty."""
+    page.query_params.clear()
+    return switch_page(page, path)
+
+
+AppTest.switch_page = switch_as_browsers_do  # type: ignore[method-assign]
 
 
 @pytest.fixture(scope="session")
@@ -80,6 +91,7 @@ def open_page(
         (fetch_evidence, "FLUSH_SECONDS"),
     ):
         monkeypatch.setattr(module, pause, 0.0)  # no browser is here to paint
+    searches.clear()  # each test is somebody who searches first
     monkeypatch.setattr(session, "_keep_chroma", lambda opened, state: None)  # Chroma is for the tests that ask for it
     monkeypatch.setattr(cems_workbench.jobs.factory, "embedder", loaded_once)
     SampleEmbedder.known = sample_vectors

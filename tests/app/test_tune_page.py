@@ -23,7 +23,7 @@ from cems_workbench.records import ParsedInput, Query
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.tune.page import NO_JUDGMENTS, OWN
-from cems_workbench.ui.tune.state import TuneState
+from cems_workbench.ui.tune.state import TuneState, last_result, last_search
 from tests.sample import NO_ANSWER, answered_queries, copied
 
 from .inspect_page import config_of, state_of
@@ -84,7 +84,7 @@ def searched(page: AppTest, *paths: str) -> AppTest:
 
 def ended(page: AppTest) -> AppTest:
     """Wait for the search at work, and draw the page with what it found."""
-    running = tune_state_of(page).running
+    running = last_search()
     if running is not None:
         running.wait(WAIT)
         assert running.over
@@ -98,7 +98,7 @@ def show(page: AppTest, view: str) -> AppTest:
 
 
 def found(page: AppTest) -> SearchResult:
-    value = tune_state_of(page).result
+    value = last_result()
     assert value is not None
     return value
 
@@ -153,7 +153,7 @@ def test_a_stopped_search_is_resumed_to_its_end(page: AppTest) -> None:
     page.multiselect(key="tune:paths").set_value(["lists.vector.weight", "lists.lexical.weight"]).run()
     page.button(key="tune:start").click()
     page.run()
-    if (running := tune_state_of(page).running) is not None:
+    if (running := last_search()) is not None:
         running.stop()
     page = ended(page)
     if found(page).tuned.search.cancelled:
@@ -297,13 +297,13 @@ def test_without_judgments_it_is_said_everywhere_and_only_lists_and_fusion_may_c
 def test_a_proposal_is_held_against_judgments_and_taken_away_as_unlabelled(unlabelled: AppTest) -> None:
     unlabelled.multiselect(key="tune:paths").set_value(["lists.vector.weight", "lists.lexical.weight"]).run()
     unlabelled.button(key="tune:start").click().run()
-    running = tune_state_of(unlabelled).running
+    running = last_search()
     if running is not None:
         running.wait(LONG)
     unlabelled = checked(unlabelled.run())
     assert any("no judgments are used here" in info.value for info in unlabelled.info)
     unlabelled = checked(unlabelled.button(key="tune:by_judgments").click().run(timeout=120))
-    found = tune_state_of(unlabelled).result
+    found = last_result()
     assert found is not None and found.by_judgments is not None
     assert found.tuned.config.name in ("cems", "cems-unlabelled")
     assert "With, in hindsight" in all_html(unlabelled) and "Without judgments:" in captions(unlabelled)

@@ -4,8 +4,9 @@ A page's state is one frozen dataclass under the page's name: what it remembers 
 `<page>:<name>`. Other modules access either only through functions of the page's `state` module. Store and models are shared by all
 sessions, as are the last few evidence sets and labelled batches.
 
-The user is the signed-in name if `st.login` is configured, otherwise a name typed once. With sign-in configured, nothing is shown before
-it and no name can be typed: the author is the provider's identity, and the role belongs to that identity (`jobs.access`).
+The user is the signed-in name if `st.login` is configured, otherwise a name typed once, which the browser keeps. With sign-in configured,
+nothing is shown before it and no name can be typed: the author is the provider's identity, and the role belongs to that identity
+(`jobs.access`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from urllib.parse import unquote
 
 import streamlit as st
 from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ctx
@@ -31,7 +33,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
-from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.html import plain, write_script
 
 if TYPE_CHECKING:
     from cems_workbench.jobs.background import BackgroundChroma
@@ -101,7 +103,8 @@ def _batch(key: Hashable, _make: Callable[[], Any]) -> Any:
     return _make()
 
 
-NAME = "reviewer:name"
+NAME, COOKIE = "reviewer:name", "cems_workbench_reviewer"
+"""Keys of the typed name: in the session, and in the browser, where `assets/reviewer.js` keeps it."""
 
 
 def _user() -> dict[str, Any]:
@@ -124,8 +127,13 @@ def signed_in() -> str | None:
 
 def reviewer() -> str | None:
     """The name that labels and configs are saved under; None until it is known."""
-    name = signed_in() if sign_in_configured() else st.session_state.get(NAME)
+    name = signed_in() if sign_in_configured() else st.session_state.setdefault(NAME, _kept_name())
     return name.strip() or None if isinstance(name, str) else None
+
+
+def _kept_name() -> str:
+    kept = st.context.cookies.get(COOKIE)
+    return unquote(kept).strip() if isinstance(kept, str) else ""  # under AppTest it is a mock
 
 
 def gate() -> None:
@@ -165,6 +173,8 @@ def ask() -> None:
     if not sign_in_configured():
         help = "Keeps the labels of reviewers apart. If sign-in is configured, the signed-in name is used."
         hint: Any = {"placeholder": "saved with every label", "persist_state": "session", "max_chars": 120}
+        write_script("reviewer")
+        st.session_state.setdefault(NAME, _kept_name())
         st.text_input("Your name", key=NAME, help=help, **hint)
         return
     who = signed_in()

@@ -49,7 +49,7 @@ from cems_workbench.ui.kit import session, widgets
 from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.session import for_all_sessions, require, reviewer, sign_in_configured
 from cems_workbench.ui.kit.tables import HELP, Column, draw_values, pick_row
-from cems_workbench.ui.tune.state import outdated, page
+from cems_workbench.ui.tune.state import learned, outdated, page
 
 LANGUAGES = {"yaml": "yaml", "json": "json", "toml": "toml", "python": "python"}
 """Of the forms of a config, for highlighting; bash for the others."""
@@ -181,7 +181,7 @@ def _cached_rankings(result: SearchResult, export: Export, own: LabelledEvidence
     """The rankings by both configs, computed once per result, hold-out look and exported config."""
     there = None if own is None else own.batch
     key = ("export", result.tuned.looks, export.config, export.read, own and own.key)
-    return page.get().learned(key, lambda: measured_proposal(result, export, there))
+    return learned(key, lambda: measured_proposal(result, export, there))
 
 
 def _rankings(rankings: Sequence[ExportedRanking]) -> None:

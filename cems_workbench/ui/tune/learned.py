@@ -22,7 +22,7 @@ from cems_workbench.ui.kit.html import plain, tick
 from cems_workbench.ui.kit.tables import HELP, draw_values
 from cems_workbench.ui.kit.widgets import progress_bar, remembered
 from cems_workbench.ui.tune.search import label
-from cems_workbench.ui.tune.state import page
+from cems_workbench.ui.tune.state import learned
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -79,7 +79,7 @@ def _computed(key: Hashable, compute: Callable[[Progress], Computed]) -> Compute
         with progress_bar() as progress:
             return compute(progress)
 
-    return page.get().learned(key, with_progress)
+    return learned(key, with_progress)
 
 
 def _curve(result: SearchResult, ranked: list[str], names: Mapping[str, str], measure: str) -> None:

@@ -31,8 +31,8 @@ from cems_workbench.ui.kit.html import announce, plain, render
 from cems_workbench.ui.kit.session import for_all_sessions, may, reviewer
 from cems_workbench.ui.kit.tables import Column, pick_row
 from cems_workbench.ui.kit.widgets import draw_bundled_notice, offer_job, switch
-from cems_workbench.ui.tune.search import label, start
-from cems_workbench.ui.tune.state import VIEW, page
+from cems_workbench.ui.tune.search import label
+from cems_workbench.ui.tune.state import VIEW, replace_result, start
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -109,7 +109,7 @@ def _holdout(result: SearchResult, resources: Resources) -> None:
 
     def open_them() -> None:
         if may("reviewer"):
-            page.update(result=open_holdout(result, looks_at(planned.data, resources.store, reviewer() or "")))
+            replace_result(open_holdout(result, looks_at(planned.data, resources.store, reviewer() or "")))
 
     label, icon = f"Open the sealed hold-out (look {looks + 1})", ":material/lock_open:"
     with st.popover(label, key=f"tune:seal:{looks}", icon=icon):
@@ -248,7 +248,7 @@ def offer_judgments(result: SearchResult, resources: Resources) -> None:
             return lambda done, total, best: progress(f"{name}, with judgments", done, total)
 
         relevant_from = resources.store.query_sets.relevant_from(planned.data.query_set)
-        page.update(result=by_judgments(result, judged, settings, relevant_from, watch))
+        replace_result(by_judgments(result, judged, settings, relevant_from, watch))
 
     message = (
         f"{len(judged.batch.queries)} of these queries are judged. Validate the proposal on them, and compare it with one tuned "

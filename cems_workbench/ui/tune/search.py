@@ -34,7 +34,7 @@ from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import HELP, draw_values
 from cems_workbench.ui.kit.widgets import duration, errors_shown, remembered, time_left, watch_work
-from cems_workbench.ui.tune.state import page, scorer_for, store_result
+from cems_workbench.ui.tune.state import last_search, page, scorer_for, start
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -195,10 +195,10 @@ def _range(whole: Axis, box: DeltaGenerator, spec: FieldSpec | None) -> Axis:
     numbers = []
     kind, form = (int, "%d") if whole.whole else (float, "%g")
     parts = {"from": whole.low, "to": whole.high, "step": whole.step}
-    for (part, start), place in zip(parts.items(), box.columns(3), strict=True):
+    for (part, first), place in zip(parts.items(), box.columns(3), strict=True):
         common: dict[str, Any] = {"step": kind(whole.step), "format": form, "label_visibility": "collapsed"}
         common |= remembered(f"tune:{part}:{whole.path}")
-        numbers.append(place.number_input(f"{whole.path} {part}", value=kind(start), **common))
+        numbers.append(place.number_input(f"{whole.path} {part}", value=kind(first), **common))
     low, high, step = numbers
     axis = parse_axis(f"{whole.path}={low!r}:{high!r}:{step!r}")
     if spec is not None and spec.cost == "deepen" and high > whole.high:
@@ -376,11 +376,6 @@ def effort(planned: PlannedSearch) -> str:
     )
 
 
-def start(planned: PlannedSearch) -> None:
-    """Start a search, or resume an identical one."""
-    page.update(running=BackgroundSearch(planned).start())
-
-
 def draw_start(planned: PlannedSearch) -> None:
     """Draw the planned effort and the start button."""
     left, right = st.columns([1, 3], vertical_alignment="center")
@@ -404,15 +399,15 @@ def draw_start(planned: PlannedSearch) -> None:
 
 
 def draw_running() -> bool:
-    """Draw the running search, if any; True while it runs. A finished one stores its result and shows it."""
-    at_work = page.get().running
-    if at_work is None:
+    """Draw the running search of the store, if any; True while it runs. The result of one that was watched is opened."""
+    at_work = last_search()
+    if at_work is None or at_work.over:
+        if at_work is not None and page.get().watched is at_work:
+            own = at_work.result is not None and at_work.result.planned is at_work.planned
+            page.update(watched=None, problem=at_work.problem, next_view="Result" if own else None)
+            st.rerun()
         return False
-    if at_work.over:
-        page.update(running=None, problem=at_work.problem or page.get().problem)
-        if at_work.result is not None:
-            store_result(at_work.result)
-        st.rerun()
+    page.update(watched=at_work)
     text, more = partial(_progress_text, at_work), partial(_best_so_far, at_work)
     with st.container(key="tune-panel"):
         watch_work(lambda: {"search": at_work}, "search", "tune:stop", text, "Stop", "Tried configs are kept.", more)

@@ -1,12 +1,12 @@
-"""State of the Tune page: the running search and its result, scorers, and the view to open next.
+"""State of the Tune page: the last search of the store, running or over, scorers, and the view to open next.
 
-A scorer is cached for the session, and its scores in a file next to the evidence: a stopped search can be resumed, and a repeated one
-is free.
+A search belongs to the store: a reload, another tab and another person see it, with its progress and Stop, or its result. A scorer is
+cached for the session, and its scores in a file next to the evidence: a stopped search can be resumed, and a repeated one is free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import streamlit as st
 
 from cems_workbench.jobs.factory import RecentCache
-from cems_workbench.jobs.tuning import SearchResult, TuningData, scored_queries
+from cems_workbench.jobs.tuning import PlannedSearch, SearchResult, TuningData, scored_queries
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.tuning.objective import Scored
 from cems_workbench.tuning.scorer import BatchScorer
-from cems_workbench.ui.kit.session import PageState
+from cems_workbench.ui.kit.session import PageState, Value, kept, resources
 
 if TYPE_CHECKING:
     from cems_workbench.jobs.background import BackgroundSearch
@@ -28,39 +28,65 @@ MAX_SCORERS = 3
 MAX_CURVES = 64
 
 
-_scorers, _curves = partial(RecentCache, MAX_SCORERS), partial(RecentCache, MAX_CURVES)
-
-
 @dataclass(frozen=True, eq=False)
 class TuneState:
     """What the page remembers between reruns, besides widget values."""
 
-    running: BackgroundSearch | None = None
-    """The running search."""
+    watched: BackgroundSearch | None = None
+    """The search that this session saw running: its result is opened once it is over."""
     problem: str = ""
     """Why the last search ended without a result; cleared once shown."""
-    result: SearchResult | None = None
-    """The result of the last search."""
     next_view: str | None = None
     """The view that the next rerun opens."""
     saved_id: int | None = None
     """The config saved to the history last."""
-    scorers: RecentCache = field(default_factory=_scorers)
-    learned: RecentCache = field(default_factory=_curves)
-    """Cached importance, curves and maps of the last search."""
+    scorers: RecentCache = field(default_factory=partial(RecentCache, MAX_SCORERS))
 
 
 page = PageState("tune", TuneState)
 
 
-def store_result(result: SearchResult) -> None:
-    """Store a search's result, and open it on the next rerun of the page."""
-    page.update(result=result, learned=_curves(), next_view="Result")
+@st.cache_resource(show_spinner=False)
+def searches() -> dict[str, BackgroundSearch]:
+    """The last search of each store by its id, shared by all sessions; the result of the one before stays until it has its own."""
+    return {}
 
 
-def outdated(result: SearchResult, resources: Resources) -> str | None:
+def last_search() -> BackgroundSearch | None:
+    """The last search of the open store, running or over."""
+    return searches().get(resources().store.identity)
+
+
+def start(planned: PlannedSearch) -> None:
+    """Start a search, or resume an identical one, unless one is running."""
+    from cems_workbench.jobs.background import BackgroundSearch
+
+    last = last_search()
+    if last is None or last.over:
+        searches()[resources().store.identity] = BackgroundSearch(planned, last_result()).start()
+
+
+def last_result() -> SearchResult | None:
+    """The result of the last search; None without one."""
+    return None if (last := last_search()) is None else last.result
+
+
+def replace_result(result: SearchResult) -> None:
+    """Replace the result of the last search by one that knows more."""
+    if (last := last_search()) is not None:
+        last.result = result
+
+
+def learned(key: Hashable, make: Callable[[], Value]) -> Value:
+    """A value computed from the last result, cached for the session."""
+    result = last_result()
+    cache = kept("tune:learned", result and result.planned, partial(RecentCache, MAX_CURVES))
+    return cache(key, make)
+
+
+def outdated(result: SearchResult, opened: Resources) -> str | None:
     """One line if the store has changed since the search; else None."""
-    header, store = result.planned.data.evidence.header, resources.store
+    header, store = result.planned.data.evidence.header, opened.store
     if header.store_id != store.identity:
         return "This result belongs to another store than the open one."
     if header.content_version != store.content_version:
