@@ -27,7 +27,7 @@ from typing import Any
 
 from cems_workbench import formats
 from cems_workbench.config import PipelineConfig, with_values
-from cems_workbench.config.forms.targets import read_env
+from cems_workbench.config.forms.targets import preset_behind, read_env
 from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.evaluate import number
 from cems_workbench.evaluation.evidence_file import EvidenceSet
@@ -439,6 +439,10 @@ def setting_for(
     if recording.own_settings.get("insertion_order") == "created" and config.lists.fts5.rows == "store":
         config = with_values(config, {"lists.fts5.rows": "created"}, recording.name)
         applied["insertion_order"] = "created"
+    if recording.own_settings.get("dated") == "False" and preset_behind(config) == "engram_search":
+        # engram's isEvergreen: of notes whose file name does not begin with a date no score falls.
+        config = with_values(config, {"adjust.time_decay.mode": "none"}, recording.name)
+        applied["dated"] = "False"
     mapping = list_map(recording, config, chosen_lists)
     if which_lists == "recorded":
         none = () if mapping.sources else ("the recording has no lists: they are ours",)

@@ -446,3 +446,11 @@ def test_rows_of_an_engram_store_count_in_the_order_of_insertion_that_the_record
     recording = parse_recording(json.dumps(stated), "engram.json")
     assert preset("engram_head").config.lists.fts5.rows == "store"
     assert setting_for(recording, preset("engram_head").config).config.lists.fts5.rows == rows
+
+
+@pytest.mark.parametrize(("dated", "decay"), [(True, "exponential"), (False, "none")])
+def test_scores_of_engrams_notes_fall_with_age_where_files_are_named_by_date(dated: bool, decay: str) -> None:
+    answers = [{"query": "roof", "results": [{"id": "m1", "score": 1.0}]}]
+    stated = {"engine": "engram 10a2fe6", "config": {"path": "search", "dated": dated}, "answers": answers}
+    setting = setting_for(parse_recording(json.dumps(stated), "engram.json"), preset("engram_search").config)
+    assert setting.config.adjust.time_decay.mode == decay
