@@ -29,7 +29,8 @@ named lists have where no candidate reached the floor, otherwise those that no o
 (score - least) / (largest - least) over all candidates for the score, and `mmr_characters` compares the first characters of the texts.
 
 Where the chunks of a memory are separate candidates (`lists.units: chunks`), each takes a place within the limit; the memory is a
-result once, in the place and with the score of the first of them, and costs its whole content once, whichever chunk is chosen first.
+result once, in the place and with the score of the first of them, and costs its whole content once, whichever chunk is chosen first; with
+`text: version` it costs each chosen chunk, as the program returns them all (OpenClaw).
 
 With `min_vector_score`, results with a lower score in the vector list are dropped after all this, and nobody moves up (engram's
 recollection: a cosine of 0.25 among the first three). The score is the best in the vector lists that take part, within their depth and
@@ -261,6 +262,14 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
         dropped = c in picked.skipped or c in picked.left_out or (floor is not None and floor[q, c])
         return not dropped and not (c != pieces[q, c] and c in picked.chosen) and not (low[q, c] and c in picked.chosen)
 
+    def costs(q: int) -> Ints:
+        tokens: Ints = pool.tokens[q].copy()
+        if version is not None and (pieces[q] != np.arange(table.shape[1])).any():
+            taken = [c for c in selection(q).chosen if not low[q, c]]
+            tokens[pieces[q, taken]] = 0
+            np.add.at(tokens, pieces[q, taken], pool.tokens[q, taken])
+        return tokens
+
     def parts(q: int) -> list[PartColumn]:
         looked_at = selection(q).mmr
         if not looked_at:
@@ -311,7 +320,7 @@ def apply_assembly(given: StageInput) -> StageArrays[AssemblyRow, AssemblyFields
         after=chosen_in_order(alive, score, chosen),
         row=rows_of(
             AssemblyRow,
-            lambda q: pool.tokens[q].tolist(),
+            lambda q: costs(q).tolist(),
             lambda q: [selection(q).mmr.get(c) for c in range(table.shape[1])],
             lambda q: [c in selection(q).skipped for c in range(table.shape[1])],
         ),

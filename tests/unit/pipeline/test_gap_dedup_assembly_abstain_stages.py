@@ -272,6 +272,9 @@ def test_a_memory_costs_its_whole_content_once_whichever_of_its_chunks_is_chosen
     assert trace(subject, values).tokens_used == 120
     first = {**values, "assembly.limit": 1, "assembly.max_tokens": 50}  # the chunk's 40 bytes would fit
     assert [row.memory_id for row in trace(subject, first).results] == ["b"]
+    chunks = trace(subject, {**values, "assembly.text": "version"})  # each chosen text is given
+    assert [(row.memory_id, row.tokens) for row in chunks.results] == [("a", 70), ("b", 30), ("d", 25), ("c", 10)]
+    assert chunks.tokens_used == 135
 
 
 def test_results_below_the_vector_floor_leave_and_nobody_moves_up() -> None:
