@@ -327,7 +327,9 @@ def reindex_command(
         for memory_id in memory_ids or ():
             require_stored(memory_id, resources.store)
         named = mismatched_memories(resources.store, resources.embedder, progress) if mismatched else []
-        resources.store.sources.re_embed([*(memory_ids or ()), *named])
+        named = [*(memory_ids or ()), *named]
+        resources.store.sources.re_embed(named)
+        elsewhere = len(resources.store.sources.addresses(named))
         report = resources.embed_anew(progress)
         indexes, embedder = resources.store.indexes, resources.embedder.model_id
         late = indexes.renew_chroma(embedder, progress, hnsw) if chroma else indexes.catch_up_chroma(embedder, progress)
@@ -339,11 +341,15 @@ def reindex_command(
         notes=[
             *(note for note in (report.notes if report else ()) if note not in told),
             *([late] if late else []),
+            *([f"the source of {elsewhere} keeps their vectors: {OWN_UPDATE}"] if elsewhere else []),
             f"{total} memories in the store, {embedded} texts embedded now by {embedder}",
         ],
         values={"embedder": embedder, "memories_in_store": total, "embedded": embedded, "chroma": late or None},
     )
     cli.present(found, as_json, to_search)
+
+
+OWN_UPDATE = "no script re-embeds there, its own update does, as mem0's Memory.update(ID, text=TEXT)"
 
 
 class ConnectCommand(TyperCommand):

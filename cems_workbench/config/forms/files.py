@@ -80,6 +80,8 @@ def _set_null(values: dict[str, Any], path: str, source: str) -> None:
 
 
 CALL = "config_from"
+NEEDS = "Needs the package cems-workbench, which does the ranking: this states its settings."
+"""The first line of an export as Python."""
 
 
 def dump_python(config: PipelineConfig) -> str:
@@ -116,8 +118,9 @@ def export_config(config: PipelineConfig, form: Form, card: EvidenceCard | None 
     if form == "toml":
         return yaml_form.commented(head) + dump_toml(config)
     if form == "python":
-        return yaml_form.commented(head) + dump_python(config)
-    title = f"Config {config.name} of CEMS Workbench for {targets.TARGET_TITLES[form]}"
+        return yaml_form.commented(f"{NEEDS}\n{head}") + dump_python(config)
+    system = targets.BY_FORM[form]
+    title = f"Config {config.name} of CEMS Workbench for {system.title}, {system.version}"
     if form == "mem0":
         return targets.dump_mem0(config, f"{title}\n{head}")
     dump = targets.dump_listed if form in targets.LISTED else targets.export_env

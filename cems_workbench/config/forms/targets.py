@@ -425,7 +425,7 @@ def export_env(config: PipelineConfig, target: Target, header: str = "") -> str:
     meaning = f"\n{_MEANING}" if target == "env" else ""
     parts = [
         commented(header),
-        commented(f"Read by {title}, {BY_FORM[target].version}{meaning}") + _assignments(sheet.values),
+        commented(f"Read by {title}{meaning}") + _assignments(sheet.values),
     ]
     parts.append(commented(leftover(config, target, sheet, "variable")))
     return "\n".join(part for part in parts if part)
@@ -537,7 +537,7 @@ def dump_mem0(config: PipelineConfig, header: str = "") -> str:
         f'memory = Memory.from_config({CONSTRUCTOR})\nanswer = memory.search("…", filters={{"user_id": "…"}}, **{SEARCH})\n'
     )
     rest = leftover(config, "mem0", sheet, "argument")
-    return "\n".join([commented(header), snippet, commented(f"{BY_FORM['mem0'].version}. {NOT_A_SETTING}\n\n{rest}")])
+    return "\n".join([commented(header), snippet, commented(f"{NOT_A_SETTING}\n\n{rest}")])
 
 
 def read_mem0(text: str, present: PipelineConfig, source: str = "mem0.py") -> Reading:
@@ -595,7 +595,7 @@ def dump_listed(config: PipelineConfig, target: Target, header: str = "") -> str
         f"{name} = {text}" + (f"   # {usual[name]} at {system.version}" if usual.get(name, text) != text else "")
         for name, text in sheet.values.items()
     ]
-    about = system.head or f"{system.title}, {system.version}: {system.set_in}: NAME = VALUE"
+    about = system.head or f"{system.set_in}: NAME = VALUE"
     rest = leftover(config, target, sheet, "setting")
     return "\n".join([commented(f"{header}\n{about}"), "\n".join(lines) + "\n", commented(rest)])
 
