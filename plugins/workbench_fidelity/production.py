@@ -237,5 +237,5 @@ def _verdict(production: Production, ours: list[str], same: bool) -> str:
 
 
 VIEW = View(
-    state.PRODUCTION, 100, draw, "Where do these results differ from the live system’s, and what would explain it?"
+    state.PRODUCTION, 18, draw, "Where do these results differ from the live system’s, and what would explain it?"
 )

@@ -351,4 +351,4 @@ def _draw_choices(context: InspectContext, swept: sweeps.Sweep) -> None:
         )
 
 
-VIEW = View("Sensitivity", 70, draw, "Where in the range of a parameter, or of two, do the first results change?")
+VIEW = View("Sensitivity", 20, draw, "Where in the range of a parameter, or of two, do the first results change?")

@@ -97,7 +97,7 @@ def test_compare_has_means_within_their_intervals_and_differences_with_wins_and_
     picture = page.get("plotly_chart")[0]
     bars = json.loads(picture.proto.spec)["data"][0]
     assert len(bars["hovertext"]) == found["wins"] + found["losses"]
-    (said,) = (text.value for text in page.markdown if " against cems" in text.value)
+    (said,) = (text.value.replace("\\", "") for text in page.markdown if " against cems" in text.value)
     assert f"{found['wins']} better, {found['losses']} worse, {found['ties']} the same" in said
 
 

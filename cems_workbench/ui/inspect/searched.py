@@ -75,6 +75,14 @@ SECTIONS = "what-happened"
 """Anchor of the sections, linked above the results."""
 
 
+SIX, MORE = 30, "inspect:more"
+"""The tools before this place stand in the row, the others under More."""
+
+
+def _choose_more() -> None:
+    st.session_state[state.TOOL] = st.session_state[MORE]
+
+
 def _offered(where: str, context: InspectContext) -> Mapping[str, View]:
     """The views or tools that can read the trace."""
     views = views_in(where)
@@ -95,7 +103,11 @@ def draw_sections(context: InspectContext) -> None:
         first = next(iter(tools))
         if st.session_state.get(state.TOOL) not in tools:
             st.session_state[state.TOOL] = first
-        name = st.pills("Tool", tuple(tools), key=state.TOOL, required=True, label_visibility="collapsed")
+        shown = [title for title, tool in tools.items() if tool.place < SIX or title == st.session_state[state.TOOL]]
+        with st.container(horizontal=True, gap="xsmall", vertical_alignment="center"):
+            name = st.pills("Tool", shown, key=state.TOOL, required=True, label_visibility="collapsed", width="content")
+            if rest := [title for title in tools if title not in shown]:
+                st.menu_button("More", rest, key=MORE, type="tertiary", on_click=_choose_more)
         chosen = tools[name or first]
     if chosen.question and not context.trace.external:  # no change is searched for there
         st.caption(chosen.question)

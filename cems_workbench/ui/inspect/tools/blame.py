@@ -106,8 +106,8 @@ def draw_across(context: InspectContext) -> None:
 
 
 VIEW = (
-    View("Blame", 17, draw_blame, "Which memories does the agent’s answer rest on, and what became of them?"),
+    View("Blame", 12, draw_blame, "Which memories does the agent’s answer rest on, and what became of them?"),
     View(
-        "Across queries", 15, draw_across, "Which judged queries want, return or lose this memory, and at which stage?"
+        "Across queries", 16, draw_across, "Which judged queries want, return or lose this memory, and at which stage?"
     ),
 )

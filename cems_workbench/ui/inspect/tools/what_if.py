@@ -206,7 +206,7 @@ def _try(stored: Memory, keys: Mapping[str, str]) -> None:
 
 VIEW = View(
     "What if it were different?",
-    20,
+    14,
     draw,
     "What would another text, date or priority of one memory change, its absence, or a new memory?",
 )
