@@ -5,8 +5,10 @@ come a task later, behind the drawing of the rest of the page. Only rows in view
 there are; the followed row always is, and sticks to the edge of the view that it would leave. Everything is set as text, never as HTML:
 memories are untrusted. A row is kept by its memory's id, so that a moved slider changes cells in place, and neither the scroll position
 nor the focus is lost. No part of the layout is read while a new ranking is drawn, since the browser would lay out the page twice. */
-const ROW = 46, HEAD = 40, SPARE = 4, MEMORY = [150, 260], NARROW = 620;
+const ROW = 46, HEAD = 40, SPARE = 4, MEMORY = [200, 260], NARROW = 620;
 const WIDTHS = {final: 84, memory: 0, list: 96, fusion: 160, rerank: 210, factors: 170, judge: 130, stage: 96};
+/* In a narrow view the memory's words and the last ranks stay in sight; the rest of a cell is said below the table. */
+const NARROW_WIDTHS = {final: 60, memory: 0, list: 54, fusion: 80, rerank: 80, factors: 80, judge: 80, stage: 64};
 const DIRECTIONS = {1: 'ascending', '-1': 'descending'};
 const FINAL = {key: 'final', kind: 'final', title: 'Rank'}, MEMORY_COLUMN = {key: 'memory', kind: 'memory', title: 'Memory'};
 /* What a reader chose: it outlives a redraw of the page, and a visit to the cards. */
@@ -144,14 +146,16 @@ class SideBySide {
 
   /* The columns' widths: all are fixed but the memory's, which takes what is left. */
   measure() {
-    const widths = this.shown.map(column => WIDTHS[column.kind] ?? WIDTHS.stage);
+    const narrow = this.wide < NARROW, of = narrow ? NARROW_WIDTHS : WIDTHS;
+    const widths = this.shown.map(column => of[column.kind] ?? of.stage);
     const others = widths.reduce((sum, width) => sum + width, 0) - widths[1];
-    widths[1] = Math.max(this.wide < NARROW ? MEMORY[0] : MEMORY[1], this.wide - others);
+    widths[1] = Math.max(MEMORY[narrow ? 0 : 1], this.wide - others);
     if (String(this.widths) !== String(widths)) {
       this.widths = widths;
       this.columns.replaceChildren(...widths.map(width => { const col = make('col'); col.style.width = width + 'px'; return col; }));
       this.table.style.width = others + widths[1] + 'px';
     }
+    this.root.classList.toggle('wb-sbs-narrow', narrow);
     this.root.classList.toggle('wb-sbs-wider', others + widths[1] > this.wide);
     if (this.boxWide !== this.wide) {
       this.boxWide = this.wide;
