@@ -7,7 +7,7 @@ memories are untrusted. A row is kept by its memory's id, so that a moved slider
 nor the focus is lost. No part of the layout is read while a new ranking is drawn, since the browser would lay out the page twice. */
 const ROW = 46, HEAD = 40, SPARE = 4, MEMORY = [200, 260], NARROW = 620;
 const WIDTHS = {final: 84, memory: 0, list: 96, fusion: 160, rerank: 210, factors: 170, judge: 130, stage: 96};
-/* In a narrow view the memory's words and the last ranks stay in sight; the rest of a cell is said below the table. */
+/* In a narrow view the memory and the last ranks remain visible; the rest of a cell is below the table. */
 const NARROW_WIDTHS = {final: 60, memory: 0, list: 54, fusion: 80, rerank: 80, factors: 80, judge: 80, stage: 64};
 const DIRECTIONS = {1: 'ascending', '-1': 'descending'};
 const FINAL = {key: 'final', kind: 'final', title: 'Rank'}, MEMORY_COLUMN = {key: 'memory', kind: 'memory', title: 'Memory'};

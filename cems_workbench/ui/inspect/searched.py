@@ -76,7 +76,7 @@ SECTIONS = "what-happened"
 
 
 SIX, MORE = 30, "inspect:more"
-"""The tools before this place stand in the row, the others under More."""
+"""The tools before this place are in the row, the others under More."""
 
 
 def _choose_more() -> None:
