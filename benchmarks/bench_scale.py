@@ -41,7 +41,7 @@ from playwright.sync_api import Browser
 
 from benchmarks.bench_label import graded
 from benchmarks.bench_paint import painted
-from benchmarks.bench_slider import measure
+from benchmarks.bench_slider import BLEND, measure, window
 from benchmarks.scale_lexical import size_of
 from benchmarks.scale_lists import Engines, PreparedVectors, changes, lists
 from benchmarks.scale_memories import BLOCK, memories, memory_id
@@ -238,7 +238,7 @@ def label_and_slider(stores: dict[Path, Figures], rounds: int) -> None:
                         at_rest(pid)
                         continue
                     keys[place] += [one["shown"] - one["key"] for one in graded(browser, url, cards)]
-                    found = measure(browser, url, moves, questions(place)[0])
+                    (found,) = measure([window(browser, url, False, questions(place)[0])], BLEND, moves)
                     moved[place] += [one["painted"] - one["release"] for one in found]
         for place, figures in stores.items():
             figures.label_ms, figures.slider_ms = summary(keys[place])[1], summary(moved[place])[1]

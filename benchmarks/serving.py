@@ -29,11 +29,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def sample_store(folder: Path) -> Path:
-    """The sample data, imported into a new store."""
+def sample_store(folder: Path, tree: Path = ROOT) -> Path:
+    """The sample data, imported into a new store by a checkout."""
     store = folder / "store"
     command = [sys.executable, "-m", "cems_workbench", "import", "sample_data", "--store", str(store)]
-    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(command, cwd=tree, check=True, stdout=subprocess.DEVNULL)
     return store
 
 

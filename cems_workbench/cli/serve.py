@@ -149,8 +149,9 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 (told apart, not bound to)
 """Values that name no single address: the default, localhost, or all addresses."""
 MAX_PORT = 65535
-PRELOADED = ("cems_workbench.config", "cems_workbench.ui.inspect.page", "duckdb")
-"""Imports of the first page, in its order; loaded while the browser fetches the page's scripts."""
+STORE_MODULES = ("cems_workbench.config", "duckdb", "cems_workbench.ui.kit.session")
+PRELOADED = ("cems_workbench.ui.inspect.page", "cems_workbench.ui.inspect.controls")
+"""Imports of the first page, in its order; loaded while the browser fetches the page's scripts. After the first the store is opened."""
 
 
 def app_command(store: cli.StoreOption = None, port: int = 8501, headless: bool = False) -> None:
@@ -167,8 +168,12 @@ def app_command(store: cli.StoreOption = None, port: int = 8501, headless: bool 
     exit_code = [0]
     atexit.register(_exit_process, exit_code)  # first in, last out: after the cleanup of the server and the models
     start_up.pause()  # imports create no garbage worth collecting; `_preload` ends the pause
+    from streamlit import delta_generator
     from streamlit.runtime.pages_manager import PagesManager
     from streamlit.web import cli as streamlit
+
+    # Else the first element looks for an interactive interpreter by inspect.stack(), which resolves the path of every loaded module.
+    delta_generator._use_warning_has_been_displayed = True
 
     # A folder called pages/ switches Streamlit's older way of paging on until app.py has run once, so that a link straight
     # to a page, opened first, would miss the app's frame.
@@ -221,10 +226,22 @@ def _preload(port: int) -> None:
             with contextlib.suppress(OSError), socket.create_connection((_host(os.environ), port), timeout=1):
                 break
             time.sleep(0.02)
+        for name in STORE_MODULES:
+            importlib.import_module(name)
+        threading.Thread(target=_open_store, name="open-store", daemon=True).start()  # DuckDB works beside the imports
         for name in PRELOADED:
             importlib.import_module(name)
     finally:
         start_up.freeze()
+
+
+def _open_store() -> None:
+    """Open the store for the pages; what fails is met again by the first page, which shows it."""
+    from cems_workbench.store import Store
+
+    with contextlib.suppress(Exception):
+        if Store.exists(cli.settings_for(None).store):
+            importlib.import_module(STORE_MODULES[-1]).resources()
 
 
 def doctor_command(

@@ -105,7 +105,9 @@ def open_page(
         held.update(settings)
         test = AppTest.from_file(str(ROOT / "app.py"), default_timeout=60)
         test.session_state["inspect:form"] = form  # the grid is drawn in the browser, where AppTest sees nothing
-        test.session_state["inspect:controls"], test.session_state["inspect:group:fusion"] = "All", True
+        test.session_state["inspect:controls"] = "All"
+        for opened in ("inspect:group:fusion", "inspect:scope"):
+            test.session_state[opened] = True
         return test.run()
 
     yield start

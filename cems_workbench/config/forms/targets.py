@@ -112,7 +112,11 @@ def system_named(name: str) -> System | None:
 
 def preset_behind(config: PipelineConfig) -> str | None:
     """The preset that a config was made from, by its name ("mem0_keyword-tuned", "mem0 (kept 2)"); None of another name."""
-    found = [name for name in preset_names() if re.match(rf"{name}(?!\w)", config.name)]
+    found = [
+        name
+        for name in preset_names()
+        if config.name.startswith(name) and not re.match(r"\w", config.name[len(name) :])
+    ]
     return max(found, key=len, default=None)
 
 
@@ -149,8 +153,8 @@ def base(target: Target, config: PipelineConfig) -> PipelineConfig:
 
 def completed(config: PipelineConfig, runs: SavedTarget | None) -> PipelineConfig:
     """The config with what is known of the installation that a store's target is, where it is as its preset leaves it."""
-    name = preset_behind(config)
     system = None if runs is None else SYSTEMS.get(runs.target)
+    name = None if system is None else preset_behind(config)
     if runs is None or system is None or name is None or name not in system.presets:
         return config
     usual = preset(name).config

@@ -111,7 +111,7 @@ def draw_controls(
 
     view = switch("Parameters", (BASIC, ALL), "inspect:controls", width="stretch")
     hint: Any = {"placeholder": "Find a parameter", "label_visibility": "collapsed", "icon": ":material/search:"}
-    words = st.text_input("Find a parameter", key="inspect:find", type="search", live="300ms", **hint)
+    words = st.text_input("Find a parameter", key="inspect:find", type="search", live=True, **hint)
     if words and words.strip():
         found = found_parameters(words)
         for title in dict.fromkeys(GROUPS[spec.section] for spec in found[:MAX_FOUND]):

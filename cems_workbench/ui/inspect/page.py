@@ -7,21 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.pipeline.effects import Effect, as_of_effect, idle_parameters, project_effect
-from cems_workbench.pipeline.list_sources import cosine_remarks
 from cems_workbench.settings import saved_target
 from cems_workbench.ui.inspect import baseline, start, state
-from cems_workbench.ui.inspect.controls import draw_changed, draw_controls, draw_presets
 from cems_workbench.ui.inspect.share import ADDRESS, draw_share
 from cems_workbench.ui.inspect.toolbar import draw_dictionary, draw_picker, draw_transfer, draw_typos
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.address import followed
 from cems_workbench.ui.kit.html import begin_page, plain
-from cems_workbench.ui.kit.widgets import remembered
+from cems_workbench.ui.kit.widgets import opened_popover, remembered
 
 if TYPE_CHECKING:
     from streamlit.delta_generator import DeltaGenerator
 
+    from cems_workbench.pipeline.effects import Effect
     from cems_workbench.pipeline.evidence import Request
     from cems_workbench.pipeline.resources import Resources
 
@@ -67,6 +65,11 @@ def _draw(resources: Resources, started: float) -> None:
 
 def _draw_sidebar(resources: Resources) -> None:
     """Draw the preset, its notes, and the controls of every stage."""
+    # Imported below the query box, which is painted meanwhile: the stages, by which the controls are grouped, take a tenth of a second.
+    from cems_workbench.pipeline.effects import idle_parameters
+    from cems_workbench.pipeline.list_sources import cosine_remarks
+    from cems_workbench.ui.inspect.controls import draw_changed, draw_controls, draw_presets
+
     present = state.present()
     inert = idle_parameters(present.config)
     if resources.engine() is None:
@@ -106,9 +109,11 @@ def _draw_query(resources: Resources) -> DeltaGenerator:
         return toolbar
     # The label must not change: it identifies the popover, and a new one starts closed.
     about = "Project and date of the query, and their effect under these settings"
-    popover: Any = {"icon": ":material/folder:", "key": "inspect:scope", "type": "tertiary", "help": about}
-    with toolbar.popover("Project and date", **popover):
-        _draw_scope(resources)
+    with toolbar:
+        box = opened_popover("Project and date", "inspect:scope", ":material/folder:", about, type="tertiary")
+    if box is not None:
+        with box:
+            _draw_scope(resources)
     _draw_given()
     expansion = state.present_config().expansion
     if expansion.backend == "manual":
@@ -119,6 +124,8 @@ def _draw_query(resources: Resources) -> DeltaGenerator:
 
 
 def _draw_scope(resources: Resources) -> None:
+    from cems_workbench.pipeline.effects import as_of_effect, project_effect
+
     config = state.present_config()
     project = st.selectbox(
         "Project",
@@ -153,13 +160,16 @@ def _draw_given() -> None:
         help = "Search the text in the box, with typo correction and expansion as configured."
         button.button("Search the query itself", key="inspect:forget_given", help=help, **forget)
     parts = []
+    if request.project is None and request.as_of is None:
+        return
+    from cems_workbench.pipeline.effects import as_of_effect, project_effect
+
     if request.project is not None:
         effect = _words(project_effect(config, request.only_project))
         parts.append(f"{'only ' if request.only_project else ''}project **{plain(request.project)}**: {effect}")
     if request.as_of is not None:
         parts.append(f"as of **{request.as_of.date().isoformat()}**: {_words(as_of_effect(config))}")
-    if parts:
-        st.caption(" · ".join(parts))
+    st.caption(" · ".join(parts))
 
 
 def _words(effect: Effect) -> str:

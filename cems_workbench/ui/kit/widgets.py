@@ -18,7 +18,6 @@ from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.errors import WorkbenchError
-from cems_workbench.pipeline.effects import as_of_effect, project_effect, several_effects
 from cems_workbench.platform.atomic_write import safe_stem
 from cems_workbench.progress import Progress
 from cems_workbench.results import Table, as_text
@@ -151,6 +150,8 @@ def draw_effects(configs: Mapping[str, PipelineConfig], only_project: bool = Fal
     """Draw how the chosen configs use each query's project and date; nothing without configs."""
     if not configs:
         return
+    from cems_workbench.pipeline.effects import as_of_effect, project_effect, several_effects
+
     project = several_effects({name: project_effect(config, only_project) for name, config in configs.items()})
     moment = several_effects({name: as_of_effect(config) for name, config in configs.items()})
     st.caption(f"**Project of a query** · {plain(project)}. **Date of a query** · {plain(moment)}.")
