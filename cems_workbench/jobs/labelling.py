@@ -18,8 +18,9 @@ from cems_workbench.evaluation.labelling import pooling
 from cems_workbench.evaluation.labelling.judge_calibration import judge_name
 from cems_workbench.evaluation.labelling.queue import decisive_first, make_queue
 from cems_workbench.formats.base.records import derived_id
+from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.jobs.query_grades import stored_query
-from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence
+from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, read_evidence
 from cems_workbench.jobs.traced_sets import traced_header
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request
@@ -70,18 +71,37 @@ def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent)
     for name, config in plan.configs.items():
         step = partial(lambda under, _, done, total: progress(under, done, total), name)
         found = ensure_evidence(config, plan.selection, judgments, resources, step, since=begun)
-        results = {qid: replay(evidence, config).results for qid, evidence in found.evidences.items()}
-        rankings[name] = {qid: tuple(row.memory_id for row in rows[: plan.depth]) for qid, rows in results.items()}
-        evidences[name] = found.evidences
-    pairs = pooling.pool(rankings, plan.depth)
-    if plan.leave_out_judged:
-        pairs = pooling.without_judged(pairs, judgments)
-        if not pairs:
-            raise InputError("people have judged every result of these configs within this depth")
+        rankings[name], evidences[name] = _ranked(found.evidences, config, plan.depth), found.evidences
+    pairs = _pooled(rankings, plan, judgments)
+    if not pairs and plan.leave_out_judged:
+        raise InputError("people have judged every result of these configs within this depth")
     settings = {"query_set": plan.selection.query_set, "configs": list(plan.configs), "depth": plan.depth}
     settings |= {"only_project": plan.selection.only_project, "ready_made": plan.ready_made}
     ordered = _ordered(pairs, plan, evidences, judgments)
     return make_queue(plan.name, ordered, plan.strategy, plan.overlap, plan.seed, settings, rankings)
+
+
+def expected_pairs(plan: QueuePlan, resources: Resources, cache: Cache = uncached) -> tuple[int, bool]:
+    """How many pairs the queue of a plan will have, and whether that is exact: otherwise they are at most so many, since
+    the evidence of a config must be gathered first, or only pairs that decide are dealt."""
+    rankings: dict[str, pooling.Ranked] = {}
+    for name, config in plan.configs.items():
+        if (found := read_evidence(config, plan.selection, resources, cache)) is None:
+            return len(plan.selection.queries) * plan.depth * len(plan.configs), False
+        rankings[name] = _ranked(found.evidences, config, plan.depth)
+    return len(_pooled(rankings, plan, resources.store.judgments.read())), plan.strategy != "decisive"
+
+
+def _ranked(evidences: Mapping[str, Evidence], config: PipelineConfig, depth: int) -> pooling.Ranked:
+    results = {qid: replay(evidence, config).results for qid, evidence in evidences.items()}
+    return {qid: tuple(row.memory_id for row in rows[:depth]) for qid, rows in results.items()}
+
+
+def _pooled(
+    rankings: Mapping[str, pooling.Ranked], plan: QueuePlan, judgments: Sequence[Judgment]
+) -> list[pooling.PooledPair]:
+    pairs = pooling.pool(rankings, plan.depth)
+    return pooling.without_judged(pairs, judgments) if plan.leave_out_judged else pairs
 
 
 def _ordered(

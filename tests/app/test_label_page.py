@@ -31,11 +31,12 @@ from cems_workbench.store import Store
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.label.card import card_html, dates_text, help_text, mark_words
+from cems_workbench.ui.label.page import judgments_file
 from tests.app.conftest import ROOT, release
 from workbench_supersession.review import marked_parts
 
 from .inspect_page import config_of, state_of
-from .pages import OpenPage, captions, checked, press, table_with
+from .pages import OpenPage, captions, checked, markdown, press, table_with
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def labels() -> list[Judgment]:
 def card(page: AppTest) -> str:
     """The current card, without its number and the progress above it."""
     found = next(text for text in (str(one.proto.body) for one in page.get("html")) if 'class="wb-card-query"' in text)
-    return re.sub(r' data-card="\d+"', "", found[found.index('<div class="wb-card"') :])
+    return re.sub(r' data-card="-?\d+"', "", found[found.index('<div class="wb-card"') :])
 
 
 def test_a_store_without_queues_gets_a_ready_made_one_of_what_inspect_ranks_first(
@@ -141,17 +142,78 @@ def test_the_card_tells_no_rank_score_config_or_grade(page: AppTest) -> None:
     assert not [word for word in ("cems", "rank", "score", "grade") if word in card(page).casefold()]
 
 
-def test_agreement_needs_two_people(page: AppTest) -> None:
+def graded_by_two() -> list[tuple[str, str]]:
+    """The pairs of the queue, of which two people disagree on all but the first."""
     store = session.resources().store
-    for judge, grade in (("bo", 3), ("cy", 0)):
-        for qid, memory_id in store.queues.pairs("four"):
+    pairs = list(store.queues.pairs("four"))
+    for place, (qid, memory_id) in enumerate(pairs):
+        for judge, grade in (("bo", 3), ("cy", 3 if place == 0 else 0)):
             store.labels.give(Judgment(qid, memory_id, grade, judge))
+    return pairs
+
+
+def test_agreement_needs_two_people(page: AppTest) -> None:
+    graded_by_two()
     page.session_state["label:view"] = "Agreement"
     checked(page.run())
-    shown = page.dataframe[0].value.set_index("reviewers").loc["bo and cy"]
-    said = pairwise_kappa(label_table(store.judgments.read(kind="human")))["bo", "cy"]
+    shown = table_with(page, "reviewers").set_index("reviewers").loc["bo and cy"]
+    said = pairwise_kappa(label_table(session.resources().store.judgments.read(kind="human")))["bo", "cy"]
     assert (shown["coefficient"], shown["read as"]) == (str(said), kappa_reading(said))  # as the command says it
-    assert len(page.dataframe[2].value) >= 4
+    checked(page.selectbox(key="label:agreement:of").select("four").run())
+    assert table_with(page, "reviewers").set_index("reviewers").loc["bo and cy"]["pairs"] == 4
+
+
+def test_a_conflict_is_decided_as_a_card_and_leaves(page: AppTest) -> None:
+    graded_by_two()
+    page.session_state["label:view"] = "Agreement"
+    page.session_state["label:agreement:of"] = "four"
+    checked(page.run())
+
+    def left() -> str:
+        found = re.search(
+            r"wb-card-progress.*?<b>(\d+)</b> left", " ".join(str(one.proto.body) for one in page.get("html"))
+        )
+        assert found is not None
+        return found[1]
+
+    assert left() == "3"
+    first = card(page)
+    press(page, "label:skip")
+    assert card(page) != first and left() == "3", "a skipped one comes last"
+    second = card(page)
+    press(page, "label:grade:2")
+    assert card(page) != second and left() == "2"
+    (decision,) = session.resources().store.decisions.read()
+    assert (decision.grade, decision.decided_by) == (2, "ada")
+    press(page, "label:undo")
+    assert (card(page), left(), session.resources().store.decisions.read()) == (second, "3", [])
+    for _ in range(3):
+        press(page, "label:grade:1")
+    assert left() == "0" and "All conflicts are decided." in captions(page)
+
+
+def test_a_queue_that_is_done_shows_its_agreement_and_exports_its_own_rows(page: AppTest) -> None:
+    pairs = graded_by_two()
+    queues = session.resources().store.queues
+    queues.save(
+        make_queue("four", [PooledPair(*pair, {"cems": 1}) for pair in pairs], "top", 2, 0, {"query_set": "judged"})
+    )
+    page.text_input(key="reviewer:name").set_value("bo").run()
+    checked(page)
+    button = next(one for one in page.get("download_button") if one.proto.label.startswith("Export"))
+    assert button.proto.label == "Export its 8 judgments"
+    assert judgments_file("judged-four", "judgments-jsonl").startswith(f"judged-four-{datetime.now(UTC):%Y-%m-%d}.")
+    assert "Krippendorff’s alpha" in markdown(page) and len(page.get("plotly_chart")) == 1
+    press(page, "label:end:decide")
+    assert page.session_state["label:view"] == "Agreement" and page.session_state["label:agreement:of"] == "four"
+
+
+def test_the_name_of_a_reviewer_is_the_one_that_the_browser_keeps(
+    open_page: OpenPage, queue_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_kept_name", lambda: "Zoë")
+    opened = checked(open_page(queue_store).switch_page("pages/label.py").run())
+    assert opened.text_input(key="reviewer:name").value == "Zoë" and card(opened)
 
 
 def test_words_of_the_query_are_marked_and_markup_stays_text() -> None:
@@ -314,7 +376,7 @@ def test_people_and_judge_compares_every_labelled_pair_and_keeps_no_judgment(few
     assert f"{len(scores.scores)} pairs graded by people and by" in " ".join(one.value for one in few.caption)
     assert [one.label.split(",")[0].split(":")[0] for one in few.metric] == ["Agreement now", "Best"]
     assert session.resources().store.judgments.read(kind="model") == []
-    assert "wb-confusion" in " ".join(str(one.proto.body) for one in few.get("html"))
+    assert "Matrix of people’s grades" in str(few.get("plotly_chart")[0].proto)
 
 
 def test_the_best_threshold_is_applied_to_the_config_and_can_be_undone(few: AppTest) -> None:
@@ -356,6 +418,7 @@ def queued(few: AppTest) -> AppTest:
     few.toggle(key="label:new:fresh").set_value(False)
     checked(few.run())
     few.text_input(key="label:new:name").set_value("made").run()
+    assert "At most 20 pairs, at most 3 minutes per reviewer at 10 s a card." in captions(few)
     return press(few, "label:new:make")
 
 
@@ -368,6 +431,13 @@ def test_a_queue_is_made_is_at_work_and_keeps_what_its_configs_returned(queued: 
     assert {len(results) for results in rankings["ace_a"].values()} == {5}
     pooled = {(qid, key) for by_qid in rankings.values() for qid, results in by_qid.items() for key in results}
     assert set(queues.pairs("made")) <= pooled
+    queued.session_state["label:new"] = True
+    checked(queued.run())
+    queued.multiselect(key="label:new:configs").set_value(["recollection", "ace_a"])
+    queued.number_input(key="label:new:depth").set_value(5)
+    queued.toggle(key="label:new:fresh").set_value(False)
+    checked(queued.run())
+    assert f"{len(pooled)} pairs, " in captions(queued), "gathered by now, so the number is exact"
     assert any("wb-card-query" in str(one.proto.body) for one in queued.get("html"))
 
 

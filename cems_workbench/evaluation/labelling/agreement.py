@@ -342,13 +342,21 @@ class Chosen:
 
 
 def choose_judgments(
-    store: Store, qids: Collection[str], judge: str | None = None, kind: str = "human", rule: Rule | None = None
+    store: Store,
+    qids: Collection[str],
+    judge: str | None = None,
+    kind: str = "human",
+    rule: Rule | None = None,
+    pairs: Collection[tuple[str, str]] | None = None,
 ) -> Chosen:
-    """The judgments of the queries `qids`; by a rule of adjudication one per pair. Raises InputError for an unknown judge or kind."""
+    """The judgments of the queries `qids`, or of these of their pairs; by a rule of adjudication one per pair. Raises InputError for an
+    unknown judge or kind."""
     if kind not in get_args(Kind):
         raise InputError(f"kind: {kind!r} is not one of {', '.join(get_args(Kind))}")
     every = store.judgments.read(kind=None if kind == "all" else kind)
     found = [label for label in every if label.qid in qids and judge in (None, label.judge)]
+    if pairs is not None:
+        found = [label for label in found if (label.qid, label.memory_id) in pairs]
     if judge is not None and not found:
         known = sorted({label.judge for label in store.judgments.read()})
         raise InputError(
@@ -356,7 +364,11 @@ def choose_judgments(
         )
     if rule is None:
         return Chosen(tuple(found))
-    decisions = [one for one in store.decisions.read() if one.qid in qids]
+    decisions = [
+        one
+        for one in store.decisions.read()
+        if one.qid in qids and (pairs is None or (one.qid, one.memory_id) in pairs)
+    ]
     verdicts = adjudicate(found, rule, decisions)
     still_open = tuple(
         f"{one.qid} {one.memory_id}: {', '.join(f'{who} {grade}' for who, grade in one.labels.items())}"

@@ -28,7 +28,7 @@ from cems_workbench.evaluation.report import read_comparison
 from cems_workbench.formats import log_format, logs, read
 from cems_workbench.formats.logs import askings, not_recorded
 from cems_workbench.jobs.access import allowed_path
-from cems_workbench.jobs.catalogue import PRESENT_NAME, file_name, sample_figures
+from cems_workbench.jobs.catalogue import file_name, sample_figures
 from cems_workbench.jobs.evaluation import EvaluationReport
 from cems_workbench.jobs.importing import upload as saved
 from cems_workbench.jobs.query_set_evidence import (
@@ -60,6 +60,7 @@ from cems_workbench.ui.evaluate.state import (
     page,
     read_file,
     set_widgets,
+    usual_configs,
 )
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit import session, widgets
@@ -150,8 +151,6 @@ def _rejected(errors: Sequence[RowError]) -> None:
 
 
 DEFAULT_MEASURES = ("hit@1", "hit@5", "recall@5", "MRR", "nDCG@10", "Judged@10")
-FAST_PRESET = "recollection"
-"""A preset without rerank or expansion models, so that a first comparison is fast."""
 
 
 def choose(resources: Resources) -> Choice | None:
@@ -244,10 +243,9 @@ def _traced(query_set: str, resources: Resources) -> tuple[tuple[str, PipelineCo
 
 
 def _configs(resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
-    """The chosen configs; at first the preset and the config as set in Inspect, or, while unchanged, another preset."""
-    options, preset = config_options(resources).configs, state.present().preset
-    other = PRESENT_NAME if state.changed_parameters() else FAST_PRESET if preset != FAST_PRESET else "cems"
-    names = st.multiselect("Configs", list(options), default=[preset, other], **widgets.remembered("evaluate:configs"))
+    """The chosen configs, at first `usual_configs`."""
+    options = config_options(resources).configs
+    names = st.multiselect("Configs", list(options), usual_configs(), **widgets.remembered("evaluate:configs"))
     return tuple((name, options[name]) for name in names)
 
 

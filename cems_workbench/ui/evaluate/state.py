@@ -192,6 +192,16 @@ def config_names() -> list[str]:
     return list(catalogue(session.resources().store, state.present_config(), page.get().file_configs).configs)
 
 
+FAST_PRESET = "recollection"
+"""A preset without rerank or expansion models, so that a first comparison is fast."""
+
+
+def usual_configs() -> list[str]:
+    """The preset of Inspect and the config as set there, or, while unchanged, another preset."""
+    preset = state.present().preset
+    return [preset, PRESENT_NAME if state.changed_parameters() else FAST_PRESET if preset != FAST_PRESET else "cems"]
+
+
 def as_set_in_inspect(names: Callable[[], Collection[str] | None]) -> Part:
     """The part of an address with the settings of Inspect, while they are among the configs of these names."""
     return Part(

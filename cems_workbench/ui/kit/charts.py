@@ -141,6 +141,30 @@ def intervals(means: Sequence[float], low: Sequence[float], high: Sequence[float
     return {"type": "data", "symmetric": False, "color": colour, "thickness": 1.5, "array": over, "arrayminus": under}
 
 
+def heatmap(counts: Sequence[Sequence[int]], down: Sequence[str], across: Sequence[str], y: str, x: str) -> Figure:
+    """Counts as cells with their numbers, tinted by their share of the row; `y` and `x` are the titles of rows and columns."""
+    import plotly.graph_objects as go
+
+    shares = [[100 * count / (sum(row) or 1) for count in row] for row in counts]
+    names, columns = [f"{tick(name)} " for name in down], [f"{tick(name)} " for name in across]
+    scale = [(0, "rgba(0,114,178,0)"), (1, "rgba(0,114,178,0.6)")]  # on the page's own ground, in both schemes
+    shown = {"colorscale": scale, "zmin": 0, "zmax": 100, "showscale": False, "xgap": 2, "ygap": 2, "text": counts}
+    figure = go.Figure(
+        go.Heatmap(z=shares, x=columns, y=names, **shown, hovertemplate=hover("%{text}", "%{z:.0f} % of the row"))
+    )
+    cells = [
+        (column, name, count)
+        for name, row in zip(names, counts, strict=True)
+        for column, count in zip(columns, row, strict=True)
+    ]
+    xs, ys, texts = zip(*cells, strict=True)
+    figure.add_scatter(x=xs, y=ys, text=texts, mode="text", hoverinfo="skip")  # a heatmap's own text is dark on dark
+    rows = {"title": y, "autorange": "reversed", "type": "category", **NO_GRID}
+    top = {"title": x, "side": "top", "type": "category", **NO_GRID}
+    figure.update_layout(layout(64 + 38 * len(down), top, rows, margin={"t": 56}))
+    return figure
+
+
 def reliability_chart(
     points: Sequence[tuple[float, float, float, float]],
     hovertext: Sequence[str],

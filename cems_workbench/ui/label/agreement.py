@@ -1,13 +1,14 @@
-"""Agreement of reviewers, and of people and a model judge: kappa, conflicts and how they are resolved, and the best threshold."""
+"""Agreement of reviewers, and of people and a model judge: kappa, conflicts decided card by card, and the best threshold."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
-from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import PipelineConfig
@@ -16,6 +17,7 @@ from cems_workbench.evaluation.grades import Grades, agreed_grades
 from cems_workbench.evaluation.labelling import agreement
 from cems_workbench.evaluation.labelling import judge_calibration as calibration
 from cems_workbench.evaluation.labelling.pooling import Pair, PairScores, score_pairs
+from cems_workbench.evaluation.labelling.queue import Card
 from cems_workbench.formats.base.judgments import of_memories
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import JUDGE
@@ -24,48 +26,126 @@ from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import DEFAULT_SCALE, JudgeScale, Judgment, Memory, Query
 from cems_workbench.store import LabelEvent
 from cems_workbench.ui.inspect import state as inspect_state
-from cems_workbench.ui.kit.charts import draw_chart, hover, layout, lines, reliability_chart
-from cems_workbench.ui.kit.html import excerpt, plain, render
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.charts import draw_chart, heatmap, hover, layout, lines, reliability_chart
+from cems_workbench.ui.kit.html import excerpt, plain, tick, write_script
 from cems_workbench.ui.kit.session import kept, reviewer
 from cems_workbench.ui.kit.tables import HELP, Column, draw_values, pick_row
-from cems_workbench.ui.kit.widgets import cancellable, errors_shown, remembered, switch
+from cems_workbench.ui.kit.widgets import cancellable, remembered
 from cems_workbench.ui.label import state
-from cems_workbench.ui.label.card import split_meaning
+from cems_workbench.ui.label.card import CARD_WIDTH_PX, draw_grades, drawn_card, progress_bar, split_meaning, with_key
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 
-RULES: dict[str, agreement.Rule] = {"Majority": "majority", "Strictest": "strictest"}
 CALIBRATION = "label:judge:calibration"
+WHOLE_STORE = "the whole store"
 
 
 def draw(resources: Resources) -> None:
-    """Agreement coefficients, the conflicts, and the form to decide the selected one."""
-    every = resources.store.judgments.read(kind="human")
+    """Agreement coefficients of the store or a queue, the conflicts as cards, and who gave which grade."""
+    write_script("label_keys")
+    queues = [queue.name for queue in resources.store.queues.read()]
+    of = st.selectbox("Labels of", [WHOLE_STORE, *queues], **remembered(state.OF))
+    every = resources.store.judgments.read(kind="human") if of == WHOLE_STORE else resources.store.queues.labels(of)
     labels, of_store = of_memories(every)
     relevant_from = resources.store.query_sets.relevant_from_of([judgment.qid for judgment in of_store])
     if whole_queries := str(agreement.no_answer_agreement(every, relevant_from)):
         st.caption(f"{whole_queries}.")
     table = agreement.label_table(labels)
-    whole = agreement.alpha(table) if labels else None
-    if whole is None or not whole.pairs:
-        st.info(
-            "Agreement needs two reviewers who graded the same pairs. Create a queue with more than one reviewer per pair."
-        )
+    if not draw_summary(table):
         return
-    st.markdown(
-        f"{agreement.ALPHA_NAME} over all: **{whole}**, {agreement.alpha_reading(whole)}.", help=HELP["label:alpha"]
-    )
+    queries = {query.qid: query for query in resources.store.queries.read()}
+    draw_conflicts(labels, queries, resources, reviewer())
+    draw_matrix(table, "label:matrix")
     st.markdown(f"## {agreement.KAPPA_NAME}, weighted, per pair of reviewers", help=HELP["label:kappa"])
     pairs = {" and ".join(both): kappa for both, kappa in agreement.pairwise_kappa(table).items()}
     _estimates("reviewers", pairs, agreement.kappa_reading, "label:kappa")
-    queries = {query.qid: query for query in resources.store.queries.read()}
     types = agreement.alpha_by_type(labels, {qid: query.type or "" for qid, query in queries.items()})
     st.markdown(f"## {agreement.ALPHA_NAME} by query type", help=HELP["label:alpha"])
     by_type = {kind or "(no type)": estimate for kind, estimate in types.items()}
     _estimates("type", by_type, agreement.alpha_reading, "label:alpha", most=8)
-    _conflicts(resources, labels, queries)
+
+
+def draw_summary(table: agreement.LabelTable) -> bool:
+    """Draw the agreement of all reviewers in a line; False, with what it needs, where no two graded the same pair."""
+    whole = agreement.alpha(table) if len(table.reviewers) > 1 else None
+    if whole is None or not whole.pairs:
+        needed = "Create a queue with more than one reviewer per pair."
+        st.info(f"Agreement needs two reviewers who graded the same pairs. {needed}")
+        return False
+    st.markdown(f"{agreement.ALPHA_NAME}: **{whole}**, {agreement.alpha_reading(whole)}.", help=HELP["label:alpha"])
+    return True
+
+
+def draw_matrix(table: agreement.LabelTable, key: str) -> None:
+    """Draw how often each grade of one reviewer met each of another, of the two with most pairs or chosen ones."""
+    found = {both: agreement.confusions(table, *both).sum(0) for both in combinations(range(len(table.reviewers)), 2)}
+    found = {both: counts for both, counts in found.items() if counts.sum()}
+    if not found:
+        return
+    st.markdown("## Grade by grade")
+    both = max(found, key=lambda both: float(found[both].sum()))
+    if len(found) > 1:
+        key_of: Any = {
+            "key": f"{key}:of",
+            "format_func": lambda both: f"{table.reviewers[both[0]]} and {table.reviewers[both[1]]}",
+        }
+        both = st.selectbox("Reviewers", list(found), list(found).index(both), **key_of)
+    first, second = (table.reviewers[place] for place in both)
+    grades = [f"{grade:g}" for grade in table.values]
+    counts = found[both].astype(int).tolist()
+    draw_chart(
+        heatmap(counts, grades, grades, tick(first), tick(second)),
+        key=key,
+        alt=f"Matrix of grades by {first} (rows) and {second} (columns).",
+        table=lambda: [
+            {first: grade} | dict(zip(grades, row, strict=True)) for grade, row in zip(grades, counts, strict=True)
+        ],
+        width=120 + 96 * len(grades),
+    )
+
+
+@st.fragment
+def draw_conflicts(
+    labels: Sequence[Judgment], queries: Mapping[str, Query], resources: Resources, name: str | None
+) -> None:
+    """Draw the next conflict that nobody has decided as a card, which a key decides, or that none is left."""
+    if name is None:
+        session.ask()
+        st.caption("Enter your name to decide conflicts.")
+        return
+    decided = {(one.qid, one.memory_id) for one in resources.store.decisions.read()}
+    conflicts, shown = agreement.disagreements(labels), state.present()
+    left = [one for one in conflicts if (one.qid, one.memory_id) not in decided]
+    left.sort(key=lambda one: shown.put_off.index(pair) if (pair := (one.qid, one.memory_id)) in shown.put_off else -1)
+    parts = [f"{len(conflicts) - len(left)} of {counted(len(conflicts), 'conflicts')} decided"]
+    bar = progress_bar(100 * (1 - len(left) / max(1, len(conflicts))), f"{len(left)}", "left", parts)
+    with st.container(width=CARD_WIDTH_PX):
+        if shown.problem:
+            st.error(plain(shown.problem), icon=":material/block:")
+        query, memory = (
+            (queries.get(left[0].qid), resources.store.memories.get(left[0].memory_id)) if left else (None, None)
+        )
+        card = None if query is None or memory is None else Card("conflicts", query, memory)
+        st.html(bar + (drawn_card(card, shown.conflict_no, resources) if card is not None else ""))
+        if left:
+            pair = left[0].qid, left[0].memory_id
+            who = ", ".join(f"{plain(judge)} **{grade}**" for judge, grade in sorted(left[0].grades.items()))
+            st.markdown(who if card is not None else f"{who}. Its query or memory no longer exists: skip it.")
+            press = partial(state.decide, resources, name, shown.conflict_no, pair)
+            if card is not None:
+                draw_grades(resources.store.query_sets.scale_of(pair[0]), shown.conflict_no, press)
+        else:
+            st.caption("All conflicts are decided." if conflicts else "No two reviewers disagree.")
+        box = st.container(horizontal=True, vertical_alignment="center")
+        undo: Any = {"on_click": state.undo_decision, "args": (resources, name), "disabled": not shown.decided}
+        box.button(with_key("Undo", "U"), "label:undo", icon=":material/undo:", **undo)
+        if left:
+            skip: Any = {"on_click": press, "args": ("skip",), "icon": ":material/skip_next:"}
+            box.button(with_key("Skip", "S"), f"label:skip:{shown.conflict_no}", **skip)
+        box.caption(shown.message)
 
 
 def _estimates(
@@ -77,44 +157,6 @@ def _estimates(
 ) -> None:
     rows = [(name, str(one), one.pairs, reading(one)) for name, one in estimates.items() if one.pairs]
     draw_values((first, "coefficient", "pairs", "read as"), rows, key=key, help=HELP["label:estimates"], **options)
-
-
-def _conflicts(resources: Resources, labels: list[Judgment], queries: Mapping[str, Query]) -> None:
-    """The pairs with different grades, and the grade that the rule or a person's decision gives each."""
-    conflicts = agreement.disagreements(labels)
-    st.markdown(f"## {counted(len(conflicts), 'conflicts')}")
-    if not conflicts:
-        st.caption("No two reviewers disagree.")
-        return
-    rule = switch("Rule", list(RULES), "label:rule", "Majority", labelled=True)
-    decisions = resources.store.decisions.read()
-    verdicts = {(one.qid, one.memory_id): one for one in agreement.adjudicate(labels, RULES[rule], decisions)}
-    memories = resources.store.memories.read([conflict.memory_id for conflict in conflicts])
-
-    def verdict(one: agreement.Disagreement) -> agreement.Verdict:
-        return verdicts[one.qid, one.memory_id]
-
-    columns: list[Column[agreement.Disagreement]] = [
-        Column("spread", lambda one: one.spread),
-        Column(
-            "grades", lambda one: ", ".join(f"{name} {grade}" for name, grade in sorted(verdict(one).labels.items()))
-        ),
-        Column("settled", lambda one: "open" if verdict(one).grade is None else f"{verdict(one).grade}"),
-        Column("query", lambda one: _query(one.qid, queries)),
-        Column("memory", lambda one: _content(one.memory_id, memories)),
-    ]
-    picked = pick_row(conflicts, columns, key="label:conflicts", most=10)
-    name = reviewer()
-    if picked is None or name is None:
-        how = "Select a conflict to decide it." if name else "Enter your name in the Label view to decide conflicts."
-        st.caption(how)
-    elif _draw_in_full(picked.qid, picked.memory_id, queries, resources) is not None:
-        box, pair = st.container(horizontal=True), (picked.qid, picked.memory_id)
-        for grade, meaning in resources.store.query_sets.scale_of(picked.qid).grades:
-            if box.button(str(grade), key=f"label:decide:{grade}", help=plain(meaning)):
-                with errors_shown():
-                    resources.store.decisions.decide(*pair, grade, name)
-                    st.rerun()
 
 
 def _query(qid: str, queries: Mapping[str, Query]) -> str:
@@ -337,7 +379,17 @@ def _charts(
 ) -> None:
     meanings = {grade: meaning.partition(":")[0].split(",")[0] for grade, meaning in DEFAULT_SCALE.grades}
     st.markdown("## Grades of people and bands of the judge")
-    st.html(confusion_html(calibration.band_confusion(pairs, scale), meanings))
+    confusion = calibration.band_confusion(pairs, scale)
+    people = [f"{grade} {meanings.get(grade, '')}" for grade in confusion]
+    counts = [list(row) for row in confusion.values()]
+    draw_chart(
+        heatmap(counts, people, BANDS, "people", "judge"),
+        key="label:judge:bands",
+        alt="Matrix of people’s grades (rows) and the judge’s bands (columns).",
+        table=lambda: [
+            {"people": name} | dict(zip(BANDS, row, strict=True)) for name, row in zip(people, counts, strict=True)
+        ],
+    )
     left, right = st.columns(2)
     with left:
         st.markdown("## Agreement by threshold", help=HELP["label:judge:best"])
@@ -372,11 +424,6 @@ def _charts(
             alt="Reliability chart: share called relevant by people, by the judge's probability in bins.",
             table=lambda: [asdict(one) for one in bins],
         )
-
-
-def confusion_html(confusion: Mapping[int, Sequence[int]], meanings: Mapping[int, str]) -> Markup:
-    """Grades as rows, bands as columns; each cell shows its share of the row and is tinted by it."""
-    return render("label/confusion.html", bands=BANDS, confusion=confusion, meanings=meanings)
 
 
 def agreement_figure(found: calibration.Calibration, present: float) -> Figure:

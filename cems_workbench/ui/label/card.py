@@ -36,8 +36,8 @@ OTHERS_HOLD = (
 
 
 @st.fragment
-def draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
-    """Draw the current card with its buttons and keys, or that none is left."""
+def draw(queue: LabelQueue, resources: Resources, reviewer: str, draw_end: Callable[[LabelQueue], None]) -> None:
+    """Draw the current card with its buttons and keys, or that none is left, and then what `draw_end` does."""
     with FOREGROUND.foreground_work(), st.container(width=CARD_WIDTH_PX):
         if state.present().problem:
             st.error(plain(state.present().problem), icon=":material/block:")
@@ -50,17 +50,16 @@ def draw(queue: LabelQueue, resources: Resources, reviewer: str) -> None:
         shown = state.present()
         progress = queue.progress(reviewer, snapshot)
         # One element, so that the browser never shows a new count with an old card.
-        spoken = resources.store.language.current
-        now = datetime.now(UTC)
-        drawn = "" if card is None else card_html(card, shown.card_no, now, spoken, _standing(card, resources, now))
-        st.html(progress_html(progress) + drawn)
+        st.html(progress_html(progress) + ("" if card is None else drawn_card(card, shown.card_no, resources)))
         if card is not None:
-            _draw_grades(queue.scale(card.query.qid), resources, reviewer, shown.card_no)
+            answer = partial(state.answer, resources, reviewer, shown.card_no)
+            draw_grades(queue.scale(card.query.qid), shown.card_no, answer)
         elif progress.left:
             st.info(OTHERS_HOLD)
         else:
             done = f"{progress.graded} graded, {progress.skipped} skipped"
             st.success(f"Nothing is left for you in this queue: {done}.", icon=":material/task_alt:")
+            draw_end(queue)
         _draw_other_buttons(card, queue, resources, reviewer)
         if shown.help_open:
             draw_help(
@@ -74,11 +73,13 @@ def draw_lost_connection(error: WorkbenchError, key: str) -> None:
     st.button("Try again", key=key, icon=":material/refresh:")
 
 
-def _standing(card: Card, resources: Resources, now: datetime) -> str:
-    """By which memory this one was superseded when the query was asked, or when it had expired; no rank, so the card stays blind."""
-    relations = resources.store.relations
+def drawn_card(card: Card, card_no: int, resources: Resources) -> Markup:
+    """`card_html` now, with the memory that superseded this one when the query was asked, or when it had expired: no rank, so the card
+    stays blind."""
+    relations, now = resources.store.relations, datetime.now(UTC)
     edges = relations.superseding([card.memory.id]) if relations.has_superseding() else []
-    return stored_standings([card.memory], edges, card.query.as_of or now).get(card.memory.id, "")
+    standing = stored_standings([card.memory], edges, card.query.as_of or now).get(card.memory.id, "")
+    return card_html(card, card_no, now, resources.store.language.current, standing)
 
 
 def card_html(card: Card, card_no: int, now: datetime, language: str = ENGLISH, standing: str = "") -> Markup:
@@ -170,7 +171,7 @@ def progress_bar(share: float, count: str, of: str, parts: Sequence[str]) -> Mar
     return render("label/progress.html", share=f"{share:.1f}", count=count, of=of, parts=parts)
 
 
-def _draw_grades(scale: GradeScale, resources: Resources, reviewer: str, card_no: int) -> None:
+def draw_grades(scale: GradeScale, card_no: int, press: Callable[[int], None]) -> None:
     """One button per grade, with its meaning; its key is the grade, Shift and the digit for a negative one, 0 for 10."""
     columns = st.container(key="label:grades").columns(len(scale.grades))
     for column, (grade, meaning) in zip(columns, scale.grades, strict=True):
@@ -179,8 +180,8 @@ def _draw_grades(scale: GradeScale, resources: Resources, reviewer: str, card_no
             f"**{grade}** {plain(name)}",
             key=f"label:grade:{grade}:{card_no}",
             width="stretch",
-            on_click=state.answer,
-            args=(resources, reviewer, card_no, grade),
+            on_click=press,
+            args=(grade,),
         )
         column.caption(plain(capital(rest)))
 

@@ -10,32 +10,35 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.evaluation.labelling.agreement import Rule, choose_judgments
+from cems_workbench.errors import counted
+from cems_workbench.evaluation.labelling.agreement import Rule, choose_judgments, disagreements, label_table
 from cems_workbench.evaluation.labelling.pooling import QueryCoverage, Strategy, coverage, mean_judged, score_pairs
-from cems_workbench.evaluation.labelling.queue import LabelQueue
+from cems_workbench.evaluation.labelling.queue import LabelQueue, pace
 from cems_workbench.formats import FORMATS, judgment_writers, write_judgments
 from cems_workbench.formats.judgments import counts, feedback_of
 from cems_workbench.jobs.background import BackgroundQueue, ready_plan
 from cems_workbench.jobs.importing import FileImport, import_files
-from cems_workbench.jobs.labelling import QueuePlan, assemble
+from cems_workbench.jobs.labelling import QueuePlan, assemble, expected_pairs
 from cems_workbench.jobs.query_set_evidence import QuerySelection, judged_selection
 from cems_workbench.jobs.store_status import team_status
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import JUDGE
+from cems_workbench.platform.atomic_write import safe_stem
 from cems_workbench.platform.bidi import neutralise
-from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
+from cems_workbench.ui.evaluate.state import chosen_comparison, config_options, usual_configs
 from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit import session, widgets
-from cems_workbench.ui.kit.address import followed, widget
+from cems_workbench.ui.kit.address import followed, link, widget
 from cems_workbench.ui.kit.forms import draw_lines, draw_options, draw_report
 from cems_workbench.ui.kit.html import begin_page, plain, write_script
-from cems_workbench.ui.kit.session import require
+from cems_workbench.ui.kit.session import kept, require
 from cems_workbench.ui.kit.tables import HELP, Column, draw_table, draw_values
 from cems_workbench.ui.kit.views import View, views_in
 from cems_workbench.ui.kit.widgets import cancellable, download, draw_effects, errors_shown, remembered, switch
@@ -45,6 +48,7 @@ MAX_ROWS = 500
 JUDGMENTS = 3
 """The order of formats that bring judgments."""
 AUTO, ALL_QUERIES, ANY_JUDGE = "recognise", "all queries", "anybody"
+QUEUE_OF, SET_OF = "queue", "set"
 KINDS = {"People": "human", "Models": "model", "Both": "all"}
 RULES: dict[str, Rule | None] = {
     "All judges": None,
@@ -96,8 +100,14 @@ def _descriptions(formats: Iterable[str]) -> str:
 def _export(resources: Resources) -> None:
     """Draw the choice of judgments and format, and their export. Raises InputError."""
     boxes, store = st.columns(5, vertical_alignment="bottom"), resources.store
-    sets = [ALL_QUERIES, *sorted(known.name for known in store.query_sets.latest())]
-    query_set = boxes[0].selectbox("Query set", sets, key="label:out:set")
+    queues = [queue.name for queue in store.queues.read()]
+    sets = sorted(known.name for known in store.query_sets.latest())
+    options = [*((QUEUE_OF, name) for name in queues), *((SET_OF, name) for name in sets), (ALL_QUERIES, "")]
+    first = next(
+        (i for i, option in enumerate(options) if option[1] == st.session_state.get(state.QUEUE)), len(options) - 1
+    )
+    of: Any = {"format_func": " ".join, "key": "label:out:of"}
+    part, name = boxes[0].selectbox("Judgments of", options, first, **of)
     kind = KINDS[boxes[1].selectbox("Judged by", list(KINDS), key="label:out:kind")]
     judgments = store.judgments.read(kind=None if kind == "all" else kind)
     names = sorted({judgment.judge for judgment in judgments})
@@ -106,17 +116,16 @@ def _export(resources: Resources) -> None:
     forms = list(judgment_writers())
     form = boxes[4].selectbox("Format", forms, key="label:out:form", help=_descriptions(forms))
     queries = {query.qid: query for query in store.queries.read()}
-    qids = set(queries)
-    if query_set != ALL_QUERIES:
-        qids = {query.qid for query in store.query_sets.queries(query_set)}
-    chosen = choose_judgments(store, qids, None if judge == ANY_JUDGE else judge, kind, rule)
+    qids = {query.qid for query in store.query_sets.queries(name)} if part == SET_OF else set(queries)
+    pairs = set(store.queues.pairs(name)) if part == QUEUE_OF else None
+    chosen = choose_judgments(store, qids, None if judge == ANY_JUDGE else judge, kind, rule, pairs)
     written = write_judgments(form, chosen.judgments, queries)
     left_out = (*chosen.still_open, *written.left_out)
     line, button, feedback_box = st.columns([2.4, 1, 1.2], vertical_alignment="center")
     more = f"; {len(left_out):,} are left out, listed below." if left_out else "."
     total = len(chosen.judgments) + len(chosen.still_open)
     line.caption(f"{written.rows:,} of {total:,} judgments can be exported{more}")
-    file, text = f"{form}{FORMATS[form].suffixes[0]}", written.text.encode()
+    file, text = judgments_file(name or ALL_QUERIES, form), written.text.encode()
     off = not written.rows
     download("Download", text, file, "label:out:get", button, type="primary", width="stretch", disabled=off)
     feedback, icon = feedback_of(chosen.judgments), ":material/thumbs_up_down:"
@@ -138,6 +147,34 @@ def _export(resources: Resources) -> None:
         draw_lines([*left_out[:MAX_ROWS], *cut])
     with st.expander("Preview"):
         st.code("\n".join(written.text.splitlines()[:12]) or "(nothing)", language=None)
+
+
+def judgments_file(of: str, form: str) -> str:
+    """The name of a file of judgments: whose they are, the day, and the ending of its format."""
+    return f"{safe_stem(f'{of}-{datetime.now(UTC):%Y-%m-%d}', 'judgments', 100)}{FORMATS[form].suffixes[0]}"
+
+
+def draw_end(resources: Resources, queue: LabelQueue) -> None:
+    """Draw what a queue that is done gave: the agreement of its reviewers, its conflicts, and its export."""
+    name, labels = queue.record.name, resources.store.queues.labels(queue.record.name)
+    table = label_table(labels)
+    if queue.record.overlap > 1 or len(table.reviewers) > 1:
+        agreement.draw_summary(table)
+    form = next(iter(judgment_writers()))
+    written = write_judgments(form, labels, {query.qid: query for query in resources.store.queries.read()})
+    query_set = str(queue.record.settings.get("query_set") or "")
+    file = judgments_file(name if query_set in name else f"{query_set}-{name}", form)
+    with st.container(horizontal=True):
+        download(
+            f"Export its {counted(written.rows, 'judgments')}", written.text, file, "label:end:get", type="primary"
+        )
+        if conflicts := len(disagreements(labels)):
+            label = f"Decide {counted(conflicts, 'conflicts')}"
+            if st.button(
+                label, "label:end:decide", icon=":material/balance:", on_click=state.show_conflicts, args=(name,)
+            ):
+                st.rerun()
+    agreement.draw_matrix(table, "label:end:matrix")
 
 
 @st.cache_resource(show_spinner=False)
@@ -265,22 +302,43 @@ def _form(resources: Resources) -> QueuePlan | None:
     def size(name: str) -> str:
         return f"{neutralise(name)} · {sets[name].size} queries"
 
-    query_set = st.selectbox("Query set", sorted(sets), key="label:new:set", format_func=size)
-    usual = [name for name in ("cems", "recollection") if name in options]
+    left, right = st.columns(2)
+    query_set = left.selectbox("Query set", sorted(sets), key="label:new:set", format_func=size)
+    order_help = "  \n".join(f"{name}: {about}" for name, (_, about) in ORDERS.items())
+    order = right.selectbox("Order", list(ORDERS), key="label:new:order", help=order_help)
+    usual = usual_configs()
     configs = st.multiselect("Configs", list(options), usual, key="label:new:configs", help=HELP["label:new:configs"])
-    draw_effects({config: options[config] for config in configs})
-    depth = st.number_input("Depth", 1, 100, 10, key="label:new:depth", help=HELP["label:new:depth"])
-    help = "  \n".join(f"{name}: {about}" for name, (_, about) in ORDERS.items())
-    order = st.selectbox("Order", list(ORDERS), key="label:new:order", help=help)
-    overlap = st.number_input("Reviewers per pair", 1, 10, 1, key="label:new:overlap", help=HELP["label:new:overlap"])
+    chosen = {config: options[config] for config in configs}
+    draw_effects(chosen)
+    left, right = st.columns(2)
+    depth = left.number_input("Depth", 1, 100, 10, key="label:new:depth", help=HELP["label:new:depth"])
+    overlap = right.number_input(
+        "Reviewers per pair", 1, 10, 1, key="label:new:overlap", help=HELP["label:new:overlap"]
+    )
     fresh = st.toggle("Leave out pairs that people have already judged", value=overlap == 1, key="label:new:fresh")
     hint, help = f"{query_set}-{ORDERS[order][0]}", "A queue of the same name is replaced; labels stay."
-    name = st.text_input("Name", key="label:new:name", max_chars=120, placeholder=hint, help=help)
-    if not st.button("Create queue", key="label:new:make", type="primary", width="stretch"):
-        return None
+    name = st.text_input("Name", key="label:new:name", max_chars=120, placeholder=hint, help=help).strip() or hint
     selection = QuerySelection(query_set, tuple(resources.store.query_sets.queries(query_set)))
-    chosen = {config: options[config] for config in configs}
-    return QueuePlan(name.strip() or hint, selection, chosen, int(depth), ORDERS[order][0], int(overlap), bool(fresh))
+    plan = QueuePlan(name, selection, chosen, int(depth), ORDERS[order][0], int(overlap), bool(fresh))
+    st.caption(_size_line(plan, resources))
+    made = st.button("Create queue", key="label:new:make", type="primary", width="stretch", disabled=not configs)
+    return plan if made else None
+
+
+USUAL_PACE_S = 10.0
+"""Seconds per card of a reviewer whose pace is not known yet."""
+
+
+def _size_line(plan: QueuePlan, resources: Resources) -> str:
+    """How many pairs the queue will have, and how long they take one reviewer."""
+    key = (plan, str(resources.store.path), resources.store.content_version)
+    pairs, exact = kept("label:new:size", key, lambda: expected_pairs(plan, resources, session.for_all_sessions))
+    mine = [label for label in resources.store.judgments.read(kind="human") if label.judge == session.reviewer()]
+    seconds = pace(mine)
+    at = f"at your {seconds:.0f} s a card" if seconds else f"at {USUAL_PACE_S:.0f} s a card"
+    minutes = max(1, round(pairs * (seconds or USUAL_PACE_S) / 60))
+    most = "" if exact else "at most "
+    return f"{most}{counted(pairs, 'pairs')}, {most}{counted(minutes, 'minutes')} per reviewer {at}.".capitalize()
 
 
 def _draw_settings(queue: LabelQueue) -> None:
@@ -292,6 +350,7 @@ def _draw_settings(queue: LabelQueue) -> None:
     source = f" from query set {plain(str(settings['query_set']))}" if settings.get("query_set") else ""
     pooled = f", the first {settings['depth']} of {configs}" if configs and settings.get("depth") else ""
     by_whom = "Created by the app: " if settings.get("ready_made") else ""
+    st.code(link(*ADDRESS), language=None)  # for a colleague
     st.caption(f"{by_whom}{len(queue.pairs):,} pairs{source}{pooled}; {order.lower()}; created {created}.")
     snapshot = queue.snapshot()
     reviewers = sorted({label.judge for label in snapshot.labels})
@@ -411,7 +470,7 @@ def draw_label(resources: Resources) -> None:
         how = "Sign in" if session.sign_in_configured() else "Enter your name"
         st.info(f"{how} above to start.", icon=":material/badge:")
         return
-    card.draw(state.open_queue(resources, queue), resources, name)
+    card.draw(state.open_queue(resources, queue), resources, name, partial(draw_end, resources))
 
 
 def draw_queue(resources: Resources) -> None:
@@ -436,9 +495,14 @@ VIEWS = (
 )
 
 
+def _queue_names() -> list[str]:
+    return [queue.name for queue in session.resources().store.queues.read()]
+
+
 ADDRESS = (
     widget("view", state.VIEW, choices=lambda: views_in("label", *VIEWS), usual=VIEWS[0].title),
-    widget("queue", state.QUEUE, choices=lambda: [queue.name for queue in session.resources().store.queues.read()]),
+    widget("queue", state.QUEUE, choices=_queue_names),
+    widget("of", state.OF, choices=_queue_names, usual=agreement.WHOLE_STORE),
 )
 """What the page shows: the view and the queue."""
 

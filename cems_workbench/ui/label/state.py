@@ -11,7 +11,7 @@ from typing import Literal
 import streamlit as st
 
 from cems_workbench.errors import WorkbenchError, counted
-from cems_workbench.evaluation.labelling.pooling import PairScores
+from cems_workbench.evaluation.labelling.pooling import Pair, PairScores
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueSnapshot
 from cems_workbench.jobs.importing import FileImport
 from cems_workbench.jobs.labelling import give_grade, give_no_answer
@@ -21,6 +21,8 @@ from cems_workbench.ui.kit.session import PageState, require
 
 VIEW, QUEUE, NEW_QUEUE, NOTE = "label:view", "label:chosen", "label:new", "label:note"
 """Keys of widgets set from elsewhere: the view, the open queue, the form of a new one, the note of the next label."""
+OF = "label:agreement:of"
+"""Key of the queue whose agreement is shown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +35,12 @@ class LabelState:
     """The reviewer of the current card, and the card."""
     card_no: int = 0
     """Number of the current card, part of its buttons' keys, so that a late press cannot reach another card."""
+    conflict_no: int = -1
+    """Number of the current conflict, below 0: no key that was pressed for a card reaches it, nor the reverse."""
+    decided: tuple[Pair, ...] = ()
+    """The conflicts decided in this session, the latest last, for Undo."""
+    put_off: tuple[Pair, ...] = ()
+    """The conflicts skipped in this session: they come last."""
     message: str = ""
     """Outcome of the last press."""
     problem: str = ""
@@ -124,6 +132,38 @@ def _write(store: Store, card: Card, reviewer: str, press: Press) -> str:
     if relevant:
         return f"Recorded, but the query has {counted(len(relevant), 'memories')} judged relevant, which still counts."
     return "Recorded: nothing answers the query."
+
+
+def show_conflicts(queue: str) -> None:
+    """Open the conflicts of a queue."""
+    st.session_state[VIEW], st.session_state[OF] = "Agreement", queue
+    update(message="")
+
+
+def decide(resources: Resources, reviewer: str, number: int, pair: Pair, press: int | Literal["skip"]) -> None:
+    """Decide the conflict that a press was made for, or put it off; the next one is shown once it is on disk."""
+    state = present()
+    if state.conflict_no != number:
+        return
+    with guarded("reviewer"):
+        if press != "skip":
+            resources.store.decisions.decide(*pair, press, reviewer)
+            update(decided=(*state.decided, pair), problem="", message=f"Decided: {press}.")
+        else:
+            update(put_off=(*(one for one in state.put_off if one != pair), pair), message="Skipped.")
+    update(conflict_no=number - 1)
+
+
+def undo_decision(resources: Resources, reviewer: str) -> None:
+    """Revoke the last decision of this session, and show its conflict first."""
+    state = present()
+    with guarded("reviewer"):
+        if not state.decided:
+            update(message="There is nothing to undo.")
+            return
+        resources.store.decisions.decide(*state.decided[-1], None, reviewer)
+        put_off = tuple(pair for pair in state.put_off if pair != state.decided[-1])
+        update(decided=state.decided[:-1], put_off=put_off, conflict_no=state.conflict_no - 1, message="Undone.")
 
 
 def undo(resources: Resources, queue: LabelQueue, reviewer: str) -> None:

@@ -41,7 +41,6 @@ from cems_workbench.ui.inspect.views.query import corrections_html, probe_html, 
 from cems_workbench.ui.inspect.views.rerank import model_html
 from cems_workbench.ui.kit import tables
 from cems_workbench.ui.kit.html import render
-from cems_workbench.ui.label.agreement import confusion_html
 from cems_workbench.ui.label.card import card_html
 from cems_workbench.ui.memories.detail import facts_html
 from cems_workbench.ui.memories.store import exact_html, indexes_html, near_html
@@ -221,7 +220,6 @@ LABEL_AND_MEMORIES: dict[str, Callable[[str], str]] = {
     "card": lambda text: card(text, "Zq"),
     "superseded": superseded,
     "query of a card": lambda text: card_html(Card("queue", Query("q1", text), Memory("m1", "0")), 7, NOW),
-    "confusion": lambda text: confusion_html({3: [1, 2, 3, 4]}, {3: text}),
     "facts": lambda text: facts_html(memory(text)),
     "title": lambda text: render("memories/title.html", id=text, title=text),
     "text": lambda text: render("memories/text.html", content=text),
