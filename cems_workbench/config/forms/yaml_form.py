@@ -217,7 +217,9 @@ def assigned_value(value: Any) -> str:
 
 def difference(old: PipelineConfig, new: PipelineConfig) -> list[tuple[str, Any, Any]]:
     """The parameters in which two configs differ, as (path, old value, new value), in the order of docs/internals/specification.md."""
-    pairs = ((spec.path, old.get(spec.path), new.get(spec.path)) for spec in field_specs())
+    both = ((name, getattr(old, name), getattr(new, name)) for name in PipelineConfig.model_fields)
+    sections = {name for name, was, now in both if was is not now and was != now}  # most are shared with the preset
+    pairs = ((spec.path, old.get(spec.path), new.get(spec.path)) for spec in field_specs() if spec.section in sections)
     return [(path, was, now) for path, was, now in pairs if was != now]
 
 

@@ -28,7 +28,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.address import go
-from cems_workbench.ui.kit.html import plain, render
+from cems_workbench.ui.kit.html import excerpt, plain, render
 from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.widgets import errors_shown, opened_popover
 from cems_workbench.ui.memories.state import open_in_memories
@@ -131,8 +131,15 @@ def _draw_buttons(step: NextStep, context: InspectContext) -> None:
         view, label, icon = VIEWS[step.place]
         _button("view", label, icon, None, state.open_view, view, type="primary")
     elif step.place == "label":
-        help = "Follows the first result; the grades are in the bar at the bottom of the page."
-        _button("grade", "Grade the first result", "grade", help, state.follow, step.memory_id)
+        help = "Saves a label of yours, as on the Label page."
+        box = opened_popover("Grade the first result", "inspect:next:grade", ":material/grade:", help)
+        if box is not None and step.memory_id is not None:
+            with box:
+                st.caption(plain(excerpt(context.trace.evidence.memories[step.memory_id].content)))
+                if session.reviewer() is None:
+                    session.ask()
+                else:
+                    _draw_grades(context, step.memory_id, "inspect:next:grade")
     elif step.place == "evaluate":
         help = "Opens Evaluate: where the judged queries lose relevant memories."
         if _button("evaluate", "All judged queries", "bar_chart", help):
@@ -190,17 +197,21 @@ def draw_rows(context: InspectContext) -> None:
             st.code(memory_id, language=None, width="content")
             why: Any = {"icon": ":material/help:", "on_click": state.explain, "args": (memory_id,)}
             st.button("Why is it here?", key="inspect:row_why", help="Opens the tool that explains its rank.", **why)
-            _draw_grades(context, memory_id)
+            _draw_grades(context, memory_id, "inspect:row_grade")
             if st.button("Open in Memories", key="inspect:row_open", icon=":material/open_in_new:"):
                 open_in_memories(memory_id)
 
 
-def _draw_grades(context: InspectContext, memory_id: str) -> None:
+def _draw_grades(context: InspectContext, memory_id: str, key: str) -> None:
     """Draw the grades of the query's scale, with this reviewer's marked; or a box for the reviewer's name."""
     who, store = session.reviewer(), context.resources.store
     if who is None:
-        with st.popover("Grade", icon=":material/grade:", help="Asks for your name once; Label uses the same."):
-            session.ask()
+        box = opened_popover(
+            "Grade", f"{key}:name", ":material/grade:", "Asks for your name once; Label uses the same."
+        )
+        if box is not None:
+            with box:
+                session.ask()
         return
     query = stored_query(context.request, store)
     scale = store.query_sets.scale_of("" if query is None else query.qid)
@@ -209,7 +220,7 @@ def _draw_grades(context: InspectContext, memory_id: str) -> None:
     for grade, meaning in scale.grades:
         st.button(
             f"Grade {grade}",
-            key=f"inspect:row_grade:{grade}",
+            key=f"{key}:{grade}",
             type="primary" if grade == own else "secondary",
             on_click=_grade,
             args=(context.request, memory_id, grade, who, context.resources),

@@ -156,9 +156,11 @@ def draw_transfer(resources: Resources) -> None:
         st.caption("Export", help=help)
         buttons = st.container(horizontal=True)
         lost: list[str] = []
-        for form in offered_forms(state.present_config()):
-            export = exported(state.present_config(), form)
-            name = file_name(state.present_config(), form)
+        config = state.present_config()
+        if config.name == state.present().preset and state.changed_parameters():
+            config = config.model_copy(update={"name": f"{config.name}-changed"})
+        for form in offered_forms(config):
+            export, name = exported(config, form), file_name(config, form)
             download(FORM_TITLES[form], export.text, name, f"inspect:export:{form}", box=buttons)
             if export.lost:
                 lost.append(f"{counted(len(export.lost), 'parameters')} for {export.reader}")
