@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 from markupsafe import Markup
@@ -22,15 +23,13 @@ from cems_workbench.store import Duplicates, IndexState, Statistics
 from cems_workbench.store.chunks import ChunkStatistics
 from cems_workbench.store.text_rule import MAX_FIRST_TOKENS, known_text_rule
 from cems_workbench.ui.kit import html, session, widgets
-from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, layout
-from cems_workbench.ui.kit.html import plain, tick
-from cems_workbench.ui.kit.tables import HELP
+from cems_workbench.ui.kit.charts import LIST_COLOURS
+from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.tables import HELP, Column, draw_table
 from cems_workbench.ui.memories import across, sources, state
 from cems_workbench.ui.memories.sources import language_name, title_box
 
 if TYPE_CHECKING:
-    from plotly.graph_objects import Figure
-
     from cems_workbench.store.search.chroma_collection import ChromaState
 
 
@@ -231,8 +230,7 @@ def _vector_model(resources: Resources) -> tuple[str | None, str]:
     return model, ""
 
 
-COLUMN_HEIGHT_PX = 230
-MAX_BARS = 12
+MAX_COUNTS = 12
 COLOUR = LIST_COLOURS[0]
 MAX_EXACT_GROUPS = 30
 MAX_EXACT_IDS = 20
@@ -242,7 +240,7 @@ HUBS = "memories:hubs"
 
 
 def draw_statistics(resources: Resources, place: DeltaGenerator) -> None:
-    """Draw numbers, charts and duplicates."""
+    """Draw numbers, counts and duplicates."""
     memories = resources.store.memories
     statistics, duplicates, duplicated = session.kept(
         "memories:counted",
@@ -256,24 +254,29 @@ def draw_statistics(resources: Resources, place: DeltaGenerator) -> None:
     undated = f" Without a date, and not shown: {statistics.undated:,}." if statistics.undated else ""
     months = [(f"{month:%Y-%m}", count) for month, count in statistics.months]
     half = f"Characters of the content; half have at most {statistics.median_length:,}."
-    categories, projects = (first_and_rest(counts, "(none)") for counts in (statistics.categories, statistics.projects))
-    charts: list[tuple[str, str, Sequence[tuple[str, int]]]] = [
+    categories, projects = (
+        [("(none)" if name is None else name, count) for name, count in counts]
+        for counts in (statistics.categories, statistics.projects)
+    )
+    tables: list[tuple[str, str, Sequence[tuple[str, int]]]] = [
         ("Categories", "Memories of each category.", categories),
         ("Projects", "Memories of each project; (none) belongs to no project.", projects),
         ("Created", f"Memories by month of creation.{undated}", months),
         ("Length", half, statistics.lengths),
     ]
-    for i, (title, caption, counts) in enumerate(charts):
+    for i, (title, caption, counts) in enumerate(tables):
         if i % 2 == 0:
             places = st.columns(2, gap="large")
         with places[i % 2]:
             st.markdown(f"## {title}")
             st.caption(caption)
-            draw_chart(
-                (columns if title == "Created" else bars)(counts),
-                key=f"memories:chart:{title}",
-                alt=caption,
-                table=lambda of=title, counts=counts: [{of: name, "memories": count} for name, count in counts],  # type: ignore[misc]
+            most = max((count for _, count in counts), default=1)
+            shown = Column[tuple[str, int]]("memories", itemgetter(1), "medium", "localized", bar=most, colour=COLOUR)
+            draw_table(
+                counts,
+                [Column(title.lower(), itemgetter(0), "medium"), shown],
+                key=f"memories:counts:{title}",
+                most=MAX_COUNTS,
             )
     with places[1]:
         _exact(duplicates, duplicated)
@@ -359,45 +362,3 @@ def near_html(near: NearDuplicates) -> Markup:
     """Pairs side by side, with their cosine."""
     pairs = [(cosine, near.memories[first], near.memories[second]) for first, second, cosine in near.closest.pairs]
     return html.render("memories/near_duplicates.html", pairs=pairs, meaning=HELP["memories:near"])
-
-
-def first_and_rest(counts: Sequence[tuple[str | None, int]], none: str, most: int = MAX_BARS) -> list[tuple[str, int]]:
-    """The `most` largest as (label, count), and the others as one entry; `none` labels a missing value."""
-    shown = [(none if name is None else name, count) for name, count in counts[:most]]
-    rest = counts[most:]
-    return [*shown, (f"{len(rest)} others", sum(count for _, count in rest))] if rest else shown
-
-
-def bars(counts: Sequence[tuple[str, int]]) -> Figure:
-    """Horizontal bars with counts, in the given order from the top."""
-    values = [count for _, count in counts]
-    return bar_chart(
-        [name for name, _ in counts],
-        values,
-        [f"{value:,}" for value in values],
-        {"visible": False, "range": [0, max([*values, 1]) * 1.04]},
-        marker={"color": COLOUR},
-        **_hover(counts),
-    )
-
-
-def columns(counts: Sequence[tuple[str, int]], ticks: int = 8) -> Figure:
-    """Vertical bars in the given order, with about `ticks` labels at most."""
-    import plotly.graph_objects as go
-
-    places = list(range(len(counts)))
-    every = max(1, -(-len(counts) // ticks))
-    figure = go.Figure()
-    figure.add_bar(x=places, y=[count for _, count in counts], marker={"color": COLOUR}, **_hover(counts))
-    small = {"tickfont": {"size": 11}}
-    labels = [tick(name) for name, _ in counts][::every]
-    x = {"tickvals": places[::every], "ticktext": labels, "showgrid": False} | small
-    y = {"nticks": 4, "tickformat": ",d", "rangemode": "tozero"} | small
-    figure.update_layout(layout(COLUMN_HEIGHT_PX, x, y, margin={"r": 8, "t": 8}, bargap=0.18))
-    return figure
-
-
-def _hover(counts: Sequence[tuple[str, int]]) -> dict[str, Any]:
-    total = sum(count for _, count in counts) or 1
-    texts = [f"{tick(name, 80)}: {count:,} memories ({count / total:.1%})" for name, count in counts]
-    return {"hovertext": texts, "hovertemplate": HOVERTEXT}

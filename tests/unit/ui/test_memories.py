@@ -29,7 +29,6 @@ from cems_workbench.ui.kit.tables import ROW_HEIGHT_PX, Column, arrow_table, dra
 from cems_workbench.ui.kit.widgets import progress_text
 from cems_workbench.ui.memories.detail import LABELS, facts_html
 from cems_workbench.ui.memories.page import COLUMNS, columns
-from cems_workbench.ui.memories.store import first_and_rest
 from cems_workbench.ui.tune.result import axes_html, gains_html
 
 MEMORY = Memory(
@@ -81,14 +80,6 @@ def test_a_bare_address_is_no_link(address):
     assert link.search(address)
     assert not link.search(plain(address).replace("\\", ""))
     assert plain(address).replace("\\", "").replace(JOINER, "") == address
-
-
-def test_what_does_not_fit_in_a_chart_is_one_more_bar():
-    assert first_and_rest([("a", 5), (None, 3), ("b", 2), ("c", 1)], "(none)", 2) == [
-        ("a", 5),
-        ("(none)", 3),
-        ("2 others", 3),
-    ]
 
 
 def names(*of):
