@@ -41,10 +41,11 @@ from typing import Any
 
 import numpy as np
 
-from cems_workbench.analysis.why.trial import LINE_TOLERANCE, LINEAR, crossings, roots
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.model import changed
 from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.evidence import VARIANT_KINDS
+from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.replay import run, single_table
 from cems_workbench.pipeline.stages import ABSTAIN, ADJUST, ASSEMBLY, DEDUP, FILTER, FUSION, GAP, LISTS, RERANK
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES, FeatureKind
@@ -52,6 +53,19 @@ from cems_workbench.pipeline.stages.assembly import best_cosines, on_scale
 from cems_workbench.pipeline.stages.fusion import FusionArrays, linear_in_weights
 from cems_workbench.pipeline.stages.stage import AnyStage, PipelineRun, StageInput
 from cems_workbench.pipeline.table import Bools, Floats
+
+LINEAR = frozenset(
+    {
+        # Another system's fused list takes no part at all at weight 0, so its line has a step there.
+        *(f"lists.{source.name}.weight" for source in LIST_SOURCES if not source.engine_fusion),
+        *(f"variants.{kind}_weight" for kind in VARIANT_KINDS),
+        "fusion.top_rank_bonus.rank1",
+        "fusion.top_rank_bonus.rank2_3",
+        "fusion.multi_list_boost",
+    }
+)
+LINE_TOLERANCE = 1e-13
+"""Lines that differ by less than this share of the largest score count as one line without a crossing."""
 
 
 class ParameterSweep:
@@ -488,3 +502,28 @@ def similarity_samples(turned: ParameterSweep, low: float, high: float) -> list[
         samples |= {value, last}
         value = float(np.nextafter(last, np.inf))
     return sorted(samples)
+
+
+def crossings(first: Floats, last: Floats) -> Iterator[float]:
+    """Shares of the range at which another line becomes the highest."""
+    slope = last - first
+    leader = int(np.lexsort((-slope, -first))[0])
+    share = 0.0
+    while True:
+        steeper = slope - slope[leader]
+        at = np.divide(first[leader] - first, steeper, out=np.full(len(slope), np.inf), where=steeper > 1e-15)
+        at = np.where(at > share + 1e-12, at, np.inf)
+        share = float(at.min())
+        if share >= 1:
+            return
+        yield share
+        leader = int(np.lexsort((-slope, at))[0])
+
+
+def roots(difference: Floats, size: float | None = None) -> Iterator[float]:
+    """Shares at which lines (2, N) are 0, those that are 0 throughout left out."""
+    first, last = difference
+    size = float(np.abs(difference).max(initial=0.0)) if size is None else size
+    apart = np.maximum(np.abs(first), np.abs(last)) > LINE_TOLERANCE * max(size, LINE_TOLERANCE)
+    crossing = apart & (first * last <= 0) & (first != last)
+    yield from (first[crossing] / (first[crossing] - last[crossing])).tolist()

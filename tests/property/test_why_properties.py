@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -18,9 +17,8 @@ from cems_workbench.analysis.why.counterfactual import PRECISION, span
 from cems_workbench.analysis.why.first_fix import standing_of
 from cems_workbench.analysis.why.path import cause, memory_path
 from cems_workbench.analysis.why.report import explain
-from cems_workbench.analysis.why.trial import LINEAR, LabelledSet, Trials, rank_intervals, solvable
+from cems_workbench.analysis.why.trial import LabelledSet, Trials
 from cems_workbench.config import PipelineConfig, field_spec, parse_assignment, with_values
-from cems_workbench.config.model import changed
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import evaluate
@@ -28,8 +26,7 @@ from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.evaluation.verdict import verdict_of
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.list_sources import ordinal
-from cems_workbench.pipeline.stages import ADJUST, FUSION, candidate_stages
-from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
+from cems_workbench.pipeline.stages import candidate_stages
 from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.records import Query
 from tests.thoroughly import EXAMPLES
@@ -83,40 +80,6 @@ def test_the_path_agrees_with_the_trace(evidence, config, k, data):
     assert memory_id in sentence and sentence.endswith(".") and "\n" not in sentence
     if path.lost_at is not None:
         assert path.lost_at in sentence
-
-
-@given(evidences(), configs(fusion__method="rrf", dedup__enabled=False), st.sampled_from(sorted(LINEAR)), st.data())
-def test_a_solved_cell_has_the_rank_of_its_replay(evidence, config, path, data):
-    config = with_values(
-        config,
-        {
-            "rerank.backend": "none",
-            "filter.min_score": None,
-            "filter.percentile": 0.0,
-            "gap.ratio": 0.0,
-            "assembly.limit": None,
-            "assembly.max_tokens": None,
-            "assembly.min_vector_score": None,
-            "assembly.strategy": "greedy",
-            "query.raw": False,
-            **{kind.path: None for kind in CONFIDENCE_FEATURES.values()},
-        },
-    )
-    assume(solvable(config, path))
-    trials = Trials(evidence, candidate(data, evidence), 1)
-    for cell in rank_intervals(trials, config, path, 0.0, 3.0):
-        if cell.high - cell.low < 1e-6:
-            continue
-        middle = (cell.low + cell.high) / 2
-        stages = trials.stages(changed(config, path, middle))
-        if _too_close(stages.of(FUSION).after.score[0]) or _too_close(stages.of(ADJUST).after.score[0]):
-            continue  # nearer than the lines are known
-        assert trials.outcome(changed(config, path, middle)).rank == cell.rank
-
-
-def _too_close(score: np.ndarray) -> bool:
-    gaps = np.diff(np.sort(score))
-    return bool(((gaps > 0) & (gaps < 1e-9)).any())
 
 
 LISTS = st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8)

@@ -3,10 +3,9 @@
 values tried   the slider's range, walked outwards from the current value: numbers at growing distances on either side (all of them where
                they are few whole numbers), choices and switches one by one. A distance is a share of the slider's range; another
                choice is a whole range away.
-one parameter  the nearest value that succeeds. Weights of the fusion are solved (`linear`), a threshold of abstain is the value of its
-               signal (several that refuse are lowered together); everything else is walked until a replay
-               succeeds, and the breakpoint then bisected between the last failure and that success. A walk can step over an island
-               of success narrower than its steps; a solved weight cannot.
+one parameter  the nearest value that succeeds. A threshold of abstain is the value of its signal (several that refuse are lowered
+               together); everything else is walked until a replay succeeds, and the breakpoint then bisected between the last failure
+               and that success. A walk can step over an island of success narrower than its steps.
 two            only when none alone succeeds, in a bounded number of replays. The parameters that alone bring the memory's score nearest
                to the k-th are set to their best values, and under each of them every other parameter is searched as if it were
                single. A pair that succeeds is made as small as it can be: both numbers move back towards the current values, by
@@ -22,7 +21,6 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from cems_workbench.analysis.why import trial
 from cems_workbench.analysis.why.trial import UNMOVED, LabelledEffect, LabelledSet, SideEffects, Trials, side_effects
 from cems_workbench.config import FieldSpec, PipelineConfig, assigned_value, field_spec, field_specs, with_values
 from cems_workbench.config.model import changed as fresh
@@ -135,7 +133,6 @@ def ends(spec: FieldSpec, config: PipelineConfig, gathered: Mapping[str, Any] = 
 
 PRECISION = 1e-9
 """Precision of breakpoints of real numbers, in slider ranges."""
-VERIFIED_CELLS = 6
 ROUNDING_STEPS = (1, 10, 100, 1000)
 
 
@@ -235,9 +232,7 @@ def nearest_value(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> Ch
     """The nearest value of this parameter that succeeds, None if none does."""
     found = []
     if spec.type in (int, float):
-        if trial.solvable(config, spec.path):
-            found += _solved(trials, config, spec)
-        elif spec.path in THRESHOLDS:
+        if spec.path in THRESHOLDS:
             found += _answering(trials, config, [spec])
         if not found:
             walked = acting_walks(trials, config, spec)
@@ -292,23 +287,6 @@ def _middle(spec: FieldSpec, fails: Any, success: Any) -> Any:
         return None
     middle = (fails + success) // 2 if whole else (fails + success) / 2
     return None if middle in (fails, success) else middle
-
-
-def _solved(trials: Trials, config: PipelineConfig, spec: FieldSpec) -> list[Change]:
-    """The nearest solved cell that a replay confirms; None if replays disagree with the lines."""
-    low, high = slider(spec, config)
-    start = origin(spec, config)
-    good = [cell for cell in trial.rank_intervals(trials, config, spec.path, low, high) if cell.rank <= trials.k]
-    good.sort(key=lambda cell: max(cell.low - start, start - cell.high, 0.0))
-    tiny = PRECISION * span(spec) / 2
-    for cell in good[:VERIFIED_CELLS]:
-        edge, sign = (cell.low, 1) if cell.low >= start else (cell.high, -1)
-        inside = edge + sign * min(tiny, (cell.high - cell.low) / 2)
-        point = Breakpoint(edge - sign * tiny, inside)
-        verified = [trials.succeeds(changed(config, spec.path, value)) for value in (point.fails, point.succeeds)]
-        if low <= point.fails <= high and verified == [False, True]:
-            return [_found(trials, config, spec, point, solved=True)]
-    return []
 
 
 def _answering(trials: Trials, config: PipelineConfig, specs: Sequence[FieldSpec]) -> list[Change]:
@@ -490,7 +468,7 @@ def single_counterfactuals(
 def counterfactual_of(trials: Trials, config: PipelineConfig, found: Sequence[Change]) -> Counterfactual:
     """The counterfactual of these values together, replayed and measured."""
     one = measured(Counterfactual(tuple(found)), trials, trials, config)
-    return replace(one, needs=max(0, trials.needs(one.config(config)) - trials.needs(config)))
+    return replace(one, needs=max(0, trials.outcome(one.config(config)).needs - trials.outcome(config).needs))
 
 
 def measured(one: Counterfactual, trials: Trials, inner: Trials, config: PipelineConfig) -> Counterfactual:

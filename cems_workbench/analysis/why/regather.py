@@ -389,25 +389,26 @@ def gather_counterfactuals(
     tries: Sequence[Counterfactual],
     progress: Progress = silent,
 ) -> tuple[list[Counterfactual], list[Missed]]:
-    """Those of `tries` that succeed, and those that do not. The reranker reads the memory; the others only if without
-    them it is among the first k, which they cannot raise."""
+    """Those of `tries` that succeed, and those that do not. The reranker reads the memory; the others, where they can only
+    lower it, not unless it is among the first k without them."""
     counterfactuals: list[Counterfactual] = []
     missed: list[Missed] = []
     for i, attempt in enumerate(tries):
         progress("gathering again", i, len(tries))
         evidence = searched(attempt, config, request, resources, trials.evidence)
         after = attempt.config(config)
-        inner = with_own_score(trials.on(evidence), after, resources)
-        if inner.column is None:
+        if trials.memory_id not in evidence.candidate_ids:
             missed.append(Missed(attempt, evidence, read=False))
             continue
-        hoped = [inner.outcome(one) for one in {after, hope(after)}]
-        if others_only_lower(after) and not any(in_reach(one.stood, trials.k) for one in hoped):
-            place = min((one.stood for one in hoped if one.stood), default=None)
-            missed.append(Missed(replace(attempt, place=place), inner.evidence, read=False))
-            continue
-        evidence = gather_scores(inner.evidence, after, resources, only="rerank", switched_off=trials.switched_off)
-        inner = inner if evidence is inner.evidence else trials.on(evidence)
+        if others_only_lower(after):
+            inner = with_own_score(trials.on(evidence), after, resources)
+            evidence, hoped = inner.evidence, [inner.outcome(one) for one in {after, hope(after)}]
+            if not any(in_reach(one.stood, trials.k) for one in hoped):
+                place = min((one.stood for one in hoped if one.stood), default=None)
+                missed.append(Missed(replace(attempt, place=place), evidence, read=False))
+                continue
+        inner = trials.on(_read(evidence, after, trials, resources))
+        evidence = inner.evidence
         if attempt.values and attempt.values.keys() <= NEARER:
             inner.now = (
                 None  # Where a graph missed every near memory, the right results share none with the present ones.
@@ -428,13 +429,19 @@ def nearest_missed(
     while (unread := next((i for i, one in enumerate(found[:count]) if not one.read), None)) is not None:
         one = found.pop(unread)
         after = one.change.config(config)
-        evidence = gather_scores(one.evidence, after, resources, only="rerank", switched_off=trials.switched_off)
+        evidence = _read(one.evidence, after, trials, resources)
         inner = trials.on(evidence)
         if inner.succeeds(after):
             good.append(measured(_least(one.change, inner, config), trials, inner, config))
         else:
             found = sorted([*found, Missed(measured(one.change, trials, inner, config), evidence)], key=_nearness)
     return found, good
+
+
+def _read(evidence: Evidence, config: PipelineConfig, trials: Trials, resources: Resources) -> Evidence:
+    """The evidence with the reranker's score of the memory, and those that the config needs."""
+    also = [trials.memory_id] if trials.memory_id in evidence.candidate_ids else []
+    return gather_scores(evidence, config, resources, only="rerank", switched_off=trials.switched_off, also=also)
 
 
 def _nearness(one: Missed) -> tuple[bool, bool, int]:
@@ -465,10 +472,7 @@ def with_own_score(trials: Trials, config: PipelineConfig, resources: Resources)
     """The trials with the reranker's score of the memory, whether or not the rule of reading wants it."""
     if trials.column is None or RERANK.is_off(config):
         return trials
-    first = changed(hope(config), "rerank.depth", 1)
-    evidence = gather_scores(
-        trials.evidence, first, resources, only="rerank", switched_off=trials.switched_off, also=[trials.memory_id]
-    )
+    evidence = _read(trials.evidence, changed(hope(config), "rerank.depth", 1), trials, resources)
     return trials if evidence is trials.evidence else trials.on(evidence)
 
 

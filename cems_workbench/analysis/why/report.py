@@ -186,7 +186,7 @@ def read_further(
         if before.rank > config.rerank.depth and others_only_lower(deeper):
             own = with_own_score(trials, config, resources)
             limits = limits if in_reach(own.outcome(deeper).stood, trials.k) else {}
-    if not limits or trials.needs(deeper) > MAX_READ:
+    if not limits or trials.outcome(deeper).needs > MAX_READ:
         deeper, limits = config, {}
     known, key = trials.evidence, model_key(config.rerank)
     evidence = gather_scores(

@@ -4,29 +4,16 @@ A memory that is level with others counts as the last of them, so that no change
 half as many results, or fewer than half as many different scores among them, or replaces them all, removes what ranks instead of moving
 the memory: no fix.
 
-Breakpoints of a fusion weight are solved instead of searched: every candidate's raw fused score is a straight line in a list weight, a
-variant weight, a top-rank bonus or the boost. With minmax the final numerator of candidate c,
-
-    g_c(w) = factors_c · [(1 - blend)·(raw_c(w) - lowest(w)) + blend·best_c·(highest(w) - lowest(w))],
-
-is a straight line wherever the same candidates are lowest and highest, so all weights at which the memory and a rival change
-places are roots of straight lines. Between two roots the order is fixed. The lines are read off two replays, so the formula
-of a stage stays in its stage; what comes after adjust (budget, diversity) is not solved, so every answer is verified by replay.
-
 Other results are compared by tau and rbo (`analysis.ranks`) without the memory; the one that it displaces does not count as gone. Judged
 queries are replayed as one batch, with the measures, grades and verdict (nDCG@10) of `evaluate`.
-
-Source: RRF is linear in the list weights (Cormack et al. 2009); docs/internals/specification.md, "fusion" and "adjust".
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import groupby, pairwise
-from operator import itemgetter
 from typing import cast
 
 import numpy as np
@@ -34,29 +21,24 @@ import numpy as np
 from cems_workbench.analysis.ranks import kendall, rbo
 from cems_workbench.analysis.stage_mistakes import KnownMistake, StageMistakes
 from cems_workbench.config import PipelineConfig
-from cems_workbench.config.model import changed
 from cems_workbench.evaluation.metrics import GradedRankings, Measure, ideal_grades, relevance_words
 from cems_workbench.evaluation.verdict import Verdict, verdict_of_values
-from cems_workbench.pipeline.evidence import VARIANT_KINDS, Evidence
-from cems_workbench.pipeline.fusion_methods import fusion_method
-from cems_workbench.pipeline.list_sources import LIST_SOURCES
+from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.missing_evidence import gathered_parameters
 from cems_workbench.pipeline.replay import run, single_table, table_against, to_table
 from cems_workbench.pipeline.stages import (
-    ADJUST,
     ASSEMBLY,
     CANDIDATE_STAGES,
-    DEDUP,
     FUSION,
     RERANK,
     STAGES,
-    SUPERSESSION,
     stages_in_order,
 )
-from cems_workbench.pipeline.stages.fusion import FusionArrays, linear_in_weights
+from cems_workbench.pipeline.stages.fusion import FusionArrays
+from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow
 from cems_workbench.pipeline.stages.stage import PipelineRun
 from cems_workbench.pipeline.sweep import sweep
-from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking
+from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, Ranking, chosen_in_order
 
 _TO_SURVIVE = CANDIDATE_STAGES[: CANDIDATE_STAGES.index(ASSEMBLY)]
 """The stages that can lose a memory before assembly."""
@@ -68,7 +50,8 @@ class Outcome:
 
     `stood` is that rank, otherwise the one with which the memory reached assembly (None: it did not). `distance` compares
     outcomes, lower is nearer: the number of stages after its drop, then the share of the k-th score that it lacks before assembly.
-    `levels` are the different scores among the results, or before normalisation those of fusion if they are fewer.
+    `levels` are the different scores among the results, or before normalisation those of fusion if they are fewer. `needs`: scores of
+    the reranker that the config lacks; its outcome may change with them.
     """
 
     rank: int | None
@@ -77,6 +60,7 @@ class Outcome:
     results: tuple[str, ...]
     scores: bytes
     levels: int
+    needs: int = field(default=0, compare=False)
 
 
 MANY = 3
@@ -140,34 +124,32 @@ class Trials:
     def _swept(self, configs: Sequence[PipelineConfig]) -> list[Outcome]:
         """The outcomes of configs that have their stages in one order."""
         self.count += len(configs)
-        survived, before = np.zeros(len(configs), dtype=np.int64), None
+        survived, needs, before = np.zeros(len(configs), dtype=np.int64), [0] * len(configs), None
         for now in sweep(self.table, configs, self.switched_off):
             if now.stage is FUSION:
-                fused = [cast(FusionArrays, arrays).raw[row] for arrays, row in now.arrays]
+                fused = [(cast(FusionArrays, arrays).raw, row) for arrays, row in now.arrays]
+            if now.stage is RERANK:
+                needs = [_lacking(arrays, row) for arrays, row in now.arrays]
             if now.stage is ASSEMBLY:
                 break
             if self.column is not None and now.stage in _TO_SURVIVE:
                 survived += now.after.alive[now.at, self.column]
             before = now
         assert before is not None
-        order, ids = now.after.leading(self.table.shape[1]), self.table.ids[0]
-        orders = [row[row >= 0] for row in order]
-        names = [tuple([ids[c] for c in row.tolist()]) for row in orders]
-        rounded, raw = np.round(now.after.score, SCORE_DECIMALS), np.round(fused, SCORE_DECIMALS)
-        first, found = before.after.leading(self.k), list[Outcome]()
-        for i, (at, reached) in enumerate(zip(now.at.tolist(), before.at.tolist(), strict=True)):
-            scores = now.after.score[at, orders[at]]
-            levels = min([len(set(values[orders[at]].tolist())) for values in (rounded[at], raw[i])])
-            if self.column is None:
-                found.append(Outcome(None, None, (len(STAGES), 1.0), names[at], b"", levels))
-                continue
-            rank = int(now.after.rank[at, self.column]) or None
-            stood = rank or int(before.after.rank[reached, self.column]) or None
-            distance = (
-                len(_TO_SURVIVE) - int(survived[i]),
-                self._lacks(before.after, self.column, first[reached], reached),
-            )
-            found.append(Outcome(rank, stood, distance, names[at], scores.tobytes(), levels))
+        both = [(one.after, one.after.leading(self.table.shape[1])) for one in (now, before)]
+        known: dict[Hashable, Outcome] = {}
+        found = list[Outcome]()
+        for *places, (raw, row), kept, lacking in zip(
+            now.at.tolist(), before.at.tolist(), fused, survived.tolist(), needs, strict=True
+        ):
+            key = *places, id(raw), row, kept, lacking
+            if key not in known:
+                results, reached = (
+                    chosen_in_order(ranking.alive[at, None], ranking.score[at, None], lead[at, None])
+                    for (ranking, lead), at in zip(both, places, strict=True)
+                )
+                known[key] = self._outcome(self.table, self.column, results, reached, raw[row], kept, lacking)
+            found.append(known[key])
         return found
 
     def outcome(self, config: PipelineConfig) -> Outcome:
@@ -209,36 +191,46 @@ class Trials:
                 return result
         return None
 
-    def needs(self, config: PipelineConfig) -> int:
-        """How many scores of the reranker this config lacks; its outcome may change with them."""
-        if RERANK.is_off(config):
-            return 0
-        return sum(len(need.memory_ids) for need in self.stages(config).of(RERANK).needs(0))
-
     def _replayed(self, table: CandidateTable, column: int | None, config: PipelineConfig) -> Outcome:
         self.count += 1
         stages = run(table, config, self.switched_off)
         assembly = stages.of(ASSEMBLY)
-        results, before = assembly.after, assembly.before
+        kept = sum(bool(stages.of(stage).after.alive[0, column]) for stage in _TO_SURVIVE) if column is not None else 0
+        fused, lacking = stages.of(FUSION).raw[0], _lacking(stages.of(RERANK), 0)
+        return self._outcome(table, column, assembly.after, assembly.before, fused, kept, lacking)
+
+    def _outcome(
+        self,
+        table: CandidateTable,
+        column: int | None,
+        results: Ranking,
+        before: Ranking,
+        fused: Floats,
+        survived: int,
+        needs: int,
+    ) -> Outcome:
+        """Of rankings of the one query: the results, and before assembly; `survived` stages kept the memory."""
         order = _first(results, table.shape[1])
         names = tuple([table.ids[0][c] for c in order.tolist()])
         scores = results.score[0, order]
-        fused = stages.of(FUSION).raw[0, order]
-        levels = min([len(set(np.round(values, SCORE_DECIMALS).tolist())) for values in (scores, fused)])
+        levels = min([len(set(np.round(values, SCORE_DECIMALS).tolist())) for values in (scores, fused[order])])
         if column is None:
-            return Outcome(None, None, (len(STAGES), 1.0), names, b"", levels)
+            return Outcome(None, None, (len(STAGES), 1.0), names, b"", levels, needs)
         rank = int(results.rank[0, column]) or None
         stood = rank or int(before.rank[0, column]) or None
-        survived = sum(bool(stages.of(stage).after.alive[0, column]) for stage in _TO_SURVIVE)
-        distance = len(_TO_SURVIVE) - survived, self._lacks(before, column, _first(before, self.k))
-        return Outcome(rank, stood, distance, names, scores.tobytes(), levels)
+        distance = len(_TO_SURVIVE) - survived, self._lacks(before, column)
+        return Outcome(rank, stood, distance, names, scores.tobytes(), levels, needs)
 
-    def _lacks(self, before: Ranking, column: int, first: Ints, row: int = 0) -> float:
+    def _lacks(self, before: Ranking, column: int) -> float:
         """1 - own score / score of the last of the first k; 1 if the memory is absent."""
-        if not before.alive[row, column]:
+        if not before.alive[0, column]:
             return 1.0
-        wanted = float(before.score[row, first[first >= 0][-1]])
-        return 1 - float(before.score[row, column]) / wanted if wanted > 0 else 1.0
+        wanted = float(before.score[0, _first(before, self.k)[-1]])
+        return 1 - float(before.score[0, column]) / wanted if wanted > 0 else 1.0
+
+
+def _lacking(arrays: StageArrays[StageRow, StageFields], q: int) -> int:
+    return sum(len(need.memory_ids) for need in arrays.needs(q))
 
 
 def _first(ranking: Ranking, count: int) -> Ints:
@@ -246,145 +238,6 @@ def _first(ranking: Ranking, count: int) -> Ints:
     lead = ranking.leading(count)[0]
     found: Ints = lead[lead >= 0]
     return found
-
-
-LINEAR = frozenset(
-    {
-        # Another system's fused list takes no part at all at weight 0, so its line has a step there.
-        *(f"lists.{source.name}.weight" for source in LIST_SOURCES if not source.engine_fusion),
-        *(f"variants.{kind}_weight" for kind in VARIANT_KINDS),
-        "fusion.top_rank_bonus.rank1",
-        "fusion.top_rank_bonus.rank2_3",
-        "fusion.multi_list_boost",
-    }
-)
-
-
-LINE_TOLERANCE = 1e-13
-"""Lines that differ by less than this share of the largest score count as one line without a crossing."""
-
-
-@dataclass(frozen=True, eq=False)
-class Lines:
-    """(C) per living candidate: raw = intercept + slope·w, best list score, product of the factors; `target` is the memory."""
-
-    intercept: Floats
-    slope: Floats
-    best: Floats
-    factor: Floats
-    target: int
-
-    def raw(self, weight: float) -> Floats:
-        """(C) raw scores at a weight."""
-        return self.intercept + self.slope * weight
-
-
-@dataclass(frozen=True, slots=True)
-class RankInterval:
-    """An interval of weights without a change of ranks; `rank` is the memory's in it."""
-
-    low: float
-    high: float
-    rank: int
-
-
-def solvable(config: PipelineConfig, path: str) -> bool:
-    """Whether scores are linear after fusion, and only factors change them before assembly."""
-    return (
-        path in LINEAR
-        and linear_in_weights(config.fusion)
-        and fusion_method(config.fusion).reads == "ranks"
-        and RERANK.is_off(config)
-        and DEDUP.is_off(config)
-        and SUPERSESSION.is_off(config)
-        and (not path.endswith("multi_list_boost") or config.fusion.normalize in ("none", "minmax"))
-    )
-
-
-def rank_intervals(trials: Trials, config: PipelineConfig, path: str, low: float, high: float) -> list[RankInterval]:
-    """The cells of the range low..high in ascending order; empty if the memory is not in fusion."""
-    lines = _lines(trials, config, path)
-    if lines is None or high <= low:
-        return []
-    bounds, shares, minmax = {low, high}, {0.0, 1.0}, config.fusion.normalize == "minmax"
-    if minmax:
-        first, last = lines.raw(low), lines.raw(high)
-        shares |= {*crossings(first, last), *crossings(-first, -last)}
-    for start, end in pairwise(low + share * (high - low) for share in sorted(shares)):
-        middle = lines.raw((start + end) / 2)
-        spread = (int(middle.argmin()), int(middle.argmax())) if minmax else (None, None)
-        values, top = _numerators(lines, config, np.array([start, end]), *spread)
-        rivals = [*(values - values[lines.target]), *([top - values[lines.target]] if config.adjust.clamp else [])]
-        bounds |= {start, end, *(start + share * (end - start) for share in roots(np.array(rivals).T))}
-    edges = np.array(sorted(bounds))
-    middles = (edges[:-1] + edges[1:]) / 2
-    ranks = [_rank(lines, config, float(middle)) for middle in middles]
-    cells = zip(edges[:-1].tolist(), edges[1:].tolist(), ranks, strict=True)
-    joined = [list(same) for _, same in groupby(cells, key=itemgetter(2))]
-    return [RankInterval(same[0][0], same[-1][1], same[0][2]) for same in joined]
-
-
-def _lines(trials: Trials, config: PipelineConfig, path: str) -> Lines | None:
-    at = (0.0, 1.0)
-    first, second = (trials.stages(changed(config, path, value)) for value in at)
-    fusions = [stages.of(FUSION) for stages in (first, second)]
-    alive = np.flatnonzero(fusions[0].after.alive[0])
-    target = np.flatnonzero(alive == trials.column)
-    if not len(target) or not np.array_equal(alive, np.flatnonzero(fusions[1].after.alive[0])):
-        return None
-    raw = [fusion.raw[0, alive] for fusion in fusions]
-    best, factor = fusions[0].best_list_score[0, alive], first.of(ADJUST).product()[0, alive]
-    return Lines(raw[0], raw[1] - raw[0], best, factor, int(target[0]))
-
-
-def crossings(first: Floats, last: Floats) -> Iterator[float]:
-    """Shares of the range at which another line becomes the highest."""
-    slope = last - first
-    leader = int(np.lexsort((-slope, -first))[0])
-    share = 0.0
-    while True:
-        steeper = slope - slope[leader]
-        at = np.divide(first[leader] - first, steeper, out=np.full(len(slope), np.inf), where=steeper > 1e-15)
-        at = np.where(at > share + 1e-12, at, np.inf)
-        share = float(at.min())
-        if share >= 1:
-            return
-        yield share
-        leader = int(np.lexsort((-slope, at))[0])
-
-
-def roots(difference: Floats, size: float | None = None) -> Iterator[float]:
-    """Shares at which lines (2, N) are 0, those that are 0 throughout left out."""
-    first, last = difference
-    size = float(np.abs(difference).max(initial=0.0)) if size is None else size
-    apart = np.maximum(np.abs(first), np.abs(last)) > LINE_TOLERANCE * max(size, LINE_TOLERANCE)
-    crossing = apart & (first * last <= 0) & (first != last)
-    yield from (first[crossing] / (first[crossing] - last[crossing])).tolist()
-
-
-def _numerators(
-    lines: Lines, config: PipelineConfig, at: Floats, lowest: int | None, highest: int | None
-) -> tuple[Floats, Floats]:
-    """(C, W) numerators at W weights, and (W) what a score of 1 is in them."""
-    raw = lines.intercept[:, None] + lines.slope[:, None] * at
-    blend = config.fusion.score_blend
-    if lowest is None or highest is None:
-        return lines.factor[:, None] * ((1 - blend) * raw + blend * lines.best[:, None]), np.ones(len(at))
-    spread = raw[highest] - raw[lowest]
-    inside = (1 - blend) * (raw - raw[lowest]) + blend * lines.best[:, None] * spread
-    return lines.factor[:, None] * inside, spread
-
-
-def _rank(lines: Lines, config: PipelineConfig, weight: float) -> int:
-    raw = lines.raw(weight)
-    ends = (int(raw.argmin()), int(raw.argmax())) if config.fusion.normalize == "minmax" else (None, None)
-    if config.fusion.normalize == "minmax" and raw.min() == raw.max():  # all equal: each normalises to 1
-        lines, ends = replace(lines, intercept=np.ones(len(raw)), slope=np.zeros(len(raw))), (None, None)
-    values, top = _numerators(lines, config, np.array([weight]), *ends)
-    score = np.minimum(values[:, 0], top[0]) if config.adjust.clamp else values[:, 0]
-    own = score[lines.target]
-    before = (score > own) | ((score == own) & (np.arange(len(score)) < lines.target))
-    return 1 + int(before.sum())
 
 
 @dataclass(frozen=True, slots=True)
