@@ -20,8 +20,7 @@ Source: Rasmussen & Williams, Gaussian Processes for Machine Learning, 2006, sec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from copy import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,8 +51,10 @@ class Reading:
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """The H candidates that may be read of R queries, (R, H) in the order of their ranks; a unit makes the score `base + share * unit`."""
+    """The candidates that may be read of R queries, (R, H) in the order of their ranks, the `inside` of each first; a unit makes the score
+    `base + share * unit`."""
 
+    inside: Bools
     base: Floats
     share: Floats
     cost: Floats
@@ -84,31 +85,31 @@ def kernel(of_cosines: Floats, fused: Floats) -> Floats:
 
 
 class _Estimate:
-    """What is known of the units of R queries by those read: L⁻¹ and L⁻¹ k, L the Cholesky factor of their covariances, a row each."""
+    """What is known of the units of R queries by those read: L⁻¹ and L⁻¹ k, L the Cholesky factor of their covariances, a row each.
+    Of `taken`, (R, n), those are read that are `there`; the others make rows of 0."""
 
     def __init__(self, covariances: Floats) -> None:
         rows, _, width = covariances.shape
         self.covariances, self.taken = covariances, np.zeros((rows, 0), dtype=np.int64)
+        self.there = np.zeros((rows, 0), dtype=bool)
         self.inverse, self.across = np.zeros((rows, 0, 0)), np.zeros((rows, 0, width))
         self.variance = covariances.diagonal(axis1=1, axis2=2) + NUGGET
 
-    def rows(self, chosen: Ints) -> _Estimate:
-        """Those of some of the queries, ascending."""
-        if len(chosen) == len(self.taken):
-            return self
-        some = copy(self)
-        for name, values in vars(self).items():
-            setattr(some, name, values[chosen])
-        return some
+    def keep(self, rows: Bools) -> None:
+        """Go on with some of the queries."""
+        if not rows.all():
+            for name, values in vars(self).items():
+                setattr(self, name, values[rows])
 
-    def add(self, places: Ints) -> None:
-        """Read these (R, m) too."""
+    def add(self, places: Ints, there: Bools) -> None:
+        """Read those of (R, m) that are there too."""
         (rows, m), n = places.shape, self.taken.shape[1]
         own_rows, columns = np.arange(rows)[:, None], np.arange(m)
-        covariances = self.covariances[own_rows, places]
-        shared = self.across.swapaxes(1, 2)[own_rows, places]
-        among = covariances[own_rows[:, :, None], columns[:, None], places[:, None]] - shared @ shared.swapaxes(1, 2)
-        among[:, columns, columns] += NUGGET
+        covariances = np.where(there[:, :, None], self.covariances[own_rows, places], 0.0)
+        shared = np.where(there[:, :, None], self.across.swapaxes(1, 2)[own_rows, places], 0.0)
+        among = covariances[own_rows[:, :, None], columns[:, None], places[:, None]]
+        among = np.where(there[:, None], among, 0.0) - shared @ shared.swapaxes(1, 2)
+        among[:, columns, columns] += np.where(there, NUGGET, 1.0)
         own = np.linalg.inv(np.linalg.cholesky(among))
         added = own @ (covariances - shared @ self.across)
         inverse = np.zeros((rows, n + m, n + m))
@@ -116,14 +117,14 @@ class _Estimate:
         self.inverse, self.across = inverse, np.concatenate([self.across, added], axis=1)
         self.variance = self.variance - (added * added).sum(axis=1)
         self.taken = np.concatenate([self.taken, places], axis=1)
+        self.there = np.concatenate([self.there, there], axis=1)
 
     def of(self, unit: Floats) -> tuple[Floats, Floats]:
         """(R, H) expected units, and their variances, where those read have `unit`."""
-        n = self.taken.shape[1]
-        seen = along(unit, self.taken)
-        mean = seen.sum(axis=1, keepdims=True) / n
-        off = (self.inverse @ (seen - mean)[:, :, None]).swapaxes(1, 2)
-        spread = (off * off).sum(axis=2) / max(n - 1, 1)
+        seen, count = np.where(self.there, along(unit, self.taken), 0.0), self.there.sum(axis=1, keepdims=True)
+        mean = seen.sum(axis=1, keepdims=True) / count
+        off = (self.inverse @ np.where(self.there, seen - mean, 0.0)[:, :, None]).swapaxes(1, 2)
+        spread = (off * off).sum(axis=2) / np.maximum(count - 1, 1)
         return mean + (off @ self.across)[:, 0], spread * self.variance
 
 
@@ -133,56 +134,45 @@ def read_promising(
     """The reading of queries by the rule of this module, (R, H) each; `raw` is NaN for a score that failed, `known` has
     those too. (R) each are the number of results, `rerank.expected_misses` and `rerank.read_step`. If every score of
     the first step of a query failed, nothing can be estimated and all are read."""
-    width = raw.shape[1]
     read, wanted, skipped = (np.zeros(raw.shape, dtype=bool) for _ in range(3))
-    failed, groups = np.isnan(raw), list[tuple[Ints, Ints, int, _Estimate]]()
-    for limit in np.unique(limits).tolist():
-        first, own = np.arange(width), np.flatnonzero(limits == limit)
-        if width > limit + LOWEST:
-            first = np.concatenate([first[:limit], first[-LOWEST:]])
-        groups.append((own, np.broadcast_to(first, (len(own), len(first))), 0, _Estimate(head.kernel[own])))
-    # Queries that read as many at a step go on together.
-    while groups:
-        every, chosen, taken, before = groups.pop()
-        at = every[:, None], chosen
-        there, good = known[at], ~failed[at]
-        taken += chosen.shape[1]
-        read[at], wanted[at] = there, ~there
-        for count, some in _by_count(good, np.all(there, axis=1)):
-            own, estimate = every[some], before.rows(some)
-            if count:
-                estimate.add(chosen[some][good[some]].reshape(-1, count))
-            if taken >= width:
-                continue
-            if not estimate.taken.shape[1]:
-                read[own], wanted[own] = known[own], ~known[own]
-                continue
-            unit = to_unit(raw[own], read[own] & ~failed[own], read[own] & failed[own])
-            chance = _chances(head.base[own], head.share[own], estimate, unit, int(limits[own[0]]))
-            chance[read[own]] = 0.0
-            decided: Bools = chance.sum(axis=1) < misses[own]
-            skipped[own[decided]] = ~read[own[decided]]
-            promise = chance / np.sqrt(head.cost[own])
-            most = np.maximum(steps[own], taken // STEP_SHARE)[:, None]
-            order = np.argsort(-promise, axis=1, kind="stable")[:, : most.max()]
-            likely = (along(promise, order) > 0) & (np.arange(order.shape[1]) < most)
-            for more, alike in _by_count(likely, ~decided):
-                groups.append((own[alike], order[alike, :more], taken, estimate.rows(alike)))
+    failed, places = np.isnan(raw), np.arange(raw.shape[1])
+    last = head.inside.sum(axis=1, keepdims=True) - LOWEST
+    first = head.inside & ((places < limits[:, None]) | (places >= last))
+    chosen = np.argsort(~first, axis=1, kind="stable")[:, : first.sum(axis=1).max()]
+    own, at, estimate = along(first, chosen), np.arange(len(raw)), _Estimate(head.kernel)
+    while len(at):
+        cells = at[:, None], chosen
+        read[cells] |= own & known[cells]
+        wanted[cells] |= own & ~known[cells]
+        go = (known[cells] | ~own).all(axis=1)
+        estimate.keep(go)
+        at, chosen, own = at[go], chosen[go], own[go]
+        estimate.add(chosen, own & ~failed[at[:, None], chosen])
+        blind = at[~estimate.there.any(axis=1)]
+        read[blind], wanted[blind] = head.inside[blind] & known[blind], head.inside[blind] & ~known[blind]
+        unread = head.inside[at] & ~read[at] & ~wanted[at]
+        go = unread.any(axis=1)
+        estimate.keep(go)
+        at, unread = at[go], unread[go]
+        unit = to_unit(raw[at], read[at] & ~failed[at], read[at] & failed[at])
+        chance = np.where(unread, _chances(head.base[at], head.share[at], estimate, unit, limits[at]), 0.0)
+        decided: Bools = chance.sum(axis=1) < misses[at]
+        skipped[at[decided]] = unread[decided]
+        promise = chance / np.sqrt(head.cost[at])
+        most = np.maximum(steps[at], read[at].sum(axis=1) // STEP_SHARE)[:, None]
+        chosen = np.argsort(-promise, axis=1, kind="stable")[:, : most.max(initial=0)]
+        own = (along(promise, chosen) > 0) & (np.arange(chosen.shape[1]) < most)
+        go = ~decided & own.any(axis=1)
+        estimate.keep(go)
+        at, chosen, own = at[go], chosen[go], own[go]
     return Reading(read, wanted, skipped)
 
 
-def _by_count(which: Bools, among: Bools) -> Iterator[tuple[int, Ints]]:
-    """Some of the rows (R), those with as many true (R, m) together."""
-    counts = which.sum(axis=1)
-    for count in set(counts[among].tolist()):
-        yield count, np.flatnonzero(among & (counts == count))
-
-
-def _chances(base: Floats, share: Floats, estimate: _Estimate, unit: Floats, limit: int) -> Floats:
-    """(R, H) by candidate the chance to enter the results, for those that have no `unit` yet."""
+def _chances(base: Floats, share: Floats, estimate: _Estimate, unit: Floats, limits: Ints) -> Floats:
+    """(R, H) by candidate the chance to enter the first of `limits` (R), for those that have no `unit` yet."""
     expected, variance = estimate.of(unit)
-    score = np.where(np.isnan(unit), -np.inf, base + share * unit)
-    over = np.partition(score, -limit, axis=1)[:, -limit, None] - base
+    score = np.sort(np.where(np.isnan(unit), -np.inf, base + share * unit), axis=1)
+    over = along(score, (score.shape[1] - limits)[:, None]) - base
     needed = np.divide(over, share, out=np.where(over > 0, np.inf, -np.inf), where=share > 0)
     return _normal((expected - needed) / np.sqrt(np.maximum(variance, TINY)))
 

@@ -206,7 +206,7 @@ _NOT_ASKED = re.compile("(refused: )?(not asked, (since )?)?(refused: )?")
 
 GOOD, FAILED = 1, 2
 _BY_ROW = ("depth", "score_window", "expected_misses", "read_step")
-READINGS_KEPT = 64
+READINGS_KEPT = 1024
 """Readings of one query that a table keeps."""
 FEW_HEADS, MOST_COVARIANCES = 4, 4_000_000
 """Heads of a query from which a table keeps the covariances of all its candidates, and how many it keeps at most: 32 MB."""
@@ -324,7 +324,7 @@ def _reading(
 
     def reading(model: ModelTable) -> Reading:
         out = read_all(head, model.state != 0)
-        lacking: dict[int, list[tuple[int, Hashable]]] = {}
+        lacking: list[tuple[int, Hashable]] = []
 
         def put(q: int, found: Sequence[Bools]) -> None:
             at = columns(q)
@@ -342,24 +342,26 @@ def _reading(
             if known is not None:
                 put(q, known)
             else:
-                lacking.setdefault(len(at), []).append((q, key))
-        for width, rows in lacking.items():
-            most = max(1, COVARIANCES_AT_ONCE // width**2)
-            for start in range(0, len(rows), most):
-                some = rows[start : start + most]
-                own = np.array([row for row, _ in some])
-                places, at_rows = np.stack([columns(row) for row, _ in some]), own[:, None]
-                states, covariances = (
-                    model.state[at_rows, places],
-                    _covariances(table, before.score[at_rows, places], own, places),
-                )
-                raw = np.where(states == GOOD, model.raw[at_rows, places], np.nan)
-                ahead = Head(base[at_rows, places], share[at_rows, places], cost[at_rows, places], covariances)
-                rules = limits[own].astype(np.int64), misses[own], steps[own]
-                made = read_promising(ahead, raw, states != 0, partial(_units, config), *rules)
-                for i, (row, named) in enumerate(some):
-                    found = made.read[i], made.wanted[i], made.skipped[i]
-                    put(row, memoized(single.memo, f"reading {_own(table, row)}", named, partial(tuple, found), slots))
+                lacking.append((q, key))
+        # Heads of about one length together: shorter ones are padded.
+        lacking.sort(key=lambda one: -len(columns(one[0])))
+        while lacking:
+            most = max(1, COVARIANCES_AT_ONCE // len(columns(lacking[0][0])) ** 2)
+            some, lacking = lacking[:most], lacking[most:]
+            each, own = [columns(row) for row, _ in some], np.array([row for row, _ in some])
+            inside = np.arange(len(each[0])) < np.array([[len(at)] for at in each])
+            places = np.zeros(inside.shape, dtype=np.int64)
+            places[inside] = np.concatenate(each)
+            cells = own[:, None], places
+            states = np.where(inside, model.state[cells], 0)
+            raw = np.where(states == GOOD, model.raw[cells], np.nan)
+            covariances = _covariances(table, before.score[cells], own, each, inside)
+            ahead = Head(inside, base[cells], share[cells], cost[cells], covariances)
+            rules = limits[own].astype(np.int64), misses[own], steps[own]
+            made = read_promising(ahead, raw, states != 0, partial(_units, config), *rules)
+            for i, (row, named) in enumerate(some):
+                found = [which[i, inside[i]] for which in (made.read, made.wanted, made.skipped)]
+                put(row, memoized(single.memo, f"reading {_own(table, row)}", named, partial(tuple, found), slots))
         return out
 
     return reading
@@ -376,11 +378,15 @@ def _units(config: RerankConfig, raw: Floats, good: Bools, failed: Bools) -> Flo
     return np.where(failed, config.neutral_unit, unit) if config.on_error == "neutral" else unit
 
 
-def _covariances(table: CandidateTable, score: Floats, queries: Ints, at: Ints) -> Floats:
-    """(R, H, H) covariances of the units of heads, (R, H) candidates `at` of queries (R), by `reading.kernel`."""
-    low, high = score.min(axis=1, keepdims=True), score.max(axis=1, keepdims=True)
+def _covariances(table: CandidateTable, score: Floats, queries: Ints, heads: Sequence[Ints], inside: Bools) -> Floats:
+    """(R, H, H) covariances of the units of heads, the `inside` first of each of queries (R), by `reading.kernel`."""
+    low = np.where(inside, score, np.inf).min(axis=1, keepdims=True)
+    high = np.where(inside, score, -np.inf).max(axis=1, keepdims=True)
     fused = np.divide(score - low, high - low, out=np.zeros_like(score), where=high > low)
-    return kernel(np.stack([_alike(table, q, own) for q, own in zip(queries.tolist(), at, strict=True)]), fused)
+    similar = np.zeros((*score.shape, score.shape[1]))
+    for row, (q, own) in enumerate(zip(queries.tolist(), heads, strict=True)):
+        similar[row, : len(own), : len(own)] = _alike(table, q, own)
+    return kernel(similar, fused)
 
 
 def _alike(table: CandidateTable, q: int, at: Ints) -> Floats:
