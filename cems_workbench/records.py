@@ -232,7 +232,7 @@ class Query:
     `answerable` is False if it was judged that nothing in the store answers it, True if something does, None if nobody judged that. It does
     not depend on judgments of memories. `searched` and `engine_queries` are taken as given, as a recording of another system has them:
     the text that is searched instead of the query, and what the engine of a list got, by list source. `wordings` are further forms of the
-    query, searched as variants.
+    query, searched as variants. `answer` is the right one as a person wrote it; no search reads it, so it makes no other query.
     """
 
     qid: str
@@ -244,6 +244,7 @@ class Query:
     searched: str | None = field(default=None, repr=False)
     engine_queries: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
     wordings: tuple[str, ...] = field(default=(), repr=False)
+    answer: str | None = field(default=None, repr=False, compare=False)
 
     @property
     def given(self) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, Query, RowError
 
 REQUIRED = ("qid", "query")
-KNOWN = (*REQUIRED, "project", "as_of", "type", "answerable", "searched", "engine_queries", "queries", "note")
-COLUMNS = ("project", "as_of", "type", "answerable", "searched")
+KNOWN = (*REQUIRED, "project", "as_of", "type", "answerable", "searched", "engine_queries", "queries", "answer", "note")
+COLUMNS = ("project", "as_of", "type", "answerable", "searched", "answer")
 """Of a table, besides the two that it must have."""
 TEXTS = (*WORDS, "question", "text")
 
@@ -48,6 +48,7 @@ def parse_query(row: Mapping[str, Any]) -> Query:
         searched=fields.text(row, "searched"),
         engine_queries=fields.texts_by_name(row, "engine_queries"),
         wordings=tuple(dict.fromkeys(others)),
+        answer=fields.text(row, "answer"),
     )
 
 

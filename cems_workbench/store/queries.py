@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COLUMNS = ("query", "project", "as_of", "type", "answerable", "given")
-"""Of a query besides its qid. `given` is `Query.given` as JSON with sorted keys, null when it is empty."""
+"""Of a query besides its qid. `given` is `Query.given` with the `answer` as JSON with sorted keys, null when it is empty."""
 
 
 class Queries:
@@ -45,8 +45,9 @@ def from_row(row: Sequence[Any]) -> Query:
 
 
 def given_text(query: Query) -> str | None:
-    """`Query.given` as it is stored: JSON with sorted keys, None when it is empty."""
-    return json.dumps(query.given, ensure_ascii=False, sort_keys=True) if query.given else None
+    """`Query.given` and the answer as they are stored: JSON with sorted keys, None without any."""
+    values = query.given | ({"answer": query.answer} if query.answer else {})
+    return json.dumps(values, ensure_ascii=False, sort_keys=True) if values else None
 
 
 def given_from(text: str | None) -> dict[str, Any]:

@@ -192,7 +192,7 @@ def _read_question(reading: _Reading, ability: str, number: int, item: dict[str,
     given = map(_whole_id, within(item.get("source_chat_ids"), lambda node: _whole_id(node) is not None))
     ids = [number for number in dict.fromkeys(given) if number is not None]
     query = Query(qid, question, reading.project(), reading.last, ability, False if abstains else None)
-    reading.add_query(query, [f"{reading.name}/{turn}" for turn in ids if reading.times_seen[turn] == 1])
+    reading.add_query(query, [f"{reading.name}/{turn}" for turn in ids if reading.times_seen[turn] == 1], row=item)
     if not ids and not abstains:
         reading.counted["unjudged"].append(qid)
     for turn in ids:

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ TIME_FORMS = "'1:56 pm on 8 May, 2023', '2023/05/20 (Sat) 02:21' or 2023-05-20T0
 """The times that `said_at` reads, as an error names them."""
 FORMS: Mapping[str, Mapping[str, Any]] = data_beside(__file__, "conversations.json")
 """By format its notes by what was counted, in their order, and the fields that each kind of its rows may have."""
+ANSWERS = ("answer", "ideal_answer", "ideal_response", "ideal_summary")
+"""Names of the right answer of a question, likelier ones first."""
 SHOWN = 3
 """Names that a note lists."""
 Rows = Iterable[tuple[int, Any]]
@@ -91,9 +93,15 @@ class Reading:
         project = self.project(conversation)
         self.memories.append(Memory(name, text, project=project, session=session, author=role, **more))
 
-    def add_query(self, query: Query, answering: Iterable[str], without: str = "") -> None:
-        """Add a question with the memories that answer it; one without any is counted as `without`."""
-        self.queries.append(query)
+    def add_query(
+        self, query: Query, answering: Iterable[str], without: str = "", row: Mapping[str, Any] | None = None
+    ) -> None:
+        """Add a question with the memories that answer it, and the answer that its row has; one without any is counted as `without`."""
+        said = [(row or {}).get(name) for name in ANSWERS]
+        answer = next(
+            (str(each).strip() for each in said if isinstance(each, str | int | float) and str(each).strip()), None
+        )
+        self.queries.append(replace(query, answer=answer))
         labels = [Judgment(query.qid, memory_id, 1) for memory_id in dict.fromkeys(answering)]
         self.judgments += labels
         if without and not labels:

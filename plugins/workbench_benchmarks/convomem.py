@@ -135,7 +135,7 @@ def _read_item(
     answerable = None if ABSTENTION not in (category or "").lower() else False
     query = Query(where, question, reading.project(case), None, category, answerable)
     if answerable is False:
-        reading.add_query(query, (), "unanswerable")
+        reading.add_query(query, (), "unanswerable", item)
         return
     judged: dict[str, None] = {}
     given = item.get("message_evidences")
@@ -144,7 +144,7 @@ def _read_item(
         judged.update(dict.fromkeys(found))
         if reason:
             reading.report(row, f"{where}.message_evidences[{place}]", reason)
-    reading.add_query(query, judged, "unjudged")
+    reading.add_query(query, judged, "unjudged", item)
 
 
 def _own(item: dict[str, Any], said: dict[str | None, list[_Message]]) -> list[_Message]:

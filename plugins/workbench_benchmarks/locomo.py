@@ -42,7 +42,7 @@ FIELDS: Mapping[str, Sequence[str]] = conversations.FORMS[NAME]["fields"]
 NAMES, ASKED, NUMBERS = (FIELDS[each] for each in ("names", "asked", "numbers"))
 TURN_IDS, SPEAKERS, TEXTS = (FIELDS[each] for each in ("turn_ids", "speakers", "texts"))
 QUESTION_IDS, CATEGORIES = FIELDS["question_ids"], FIELDS["categories"]
-QUESTION_FIELDS = (*QUESTION_IDS, *CATEGORIES, "question", "evidence")
+QUESTION_FIELDS = (*QUESTION_IDS, *CATEGORIES, "question", "answer", "evidence")
 WRAPPERS = ("data", "samples", "conversations")
 NOT_READ: Mapping[str, Sequence[str]] = conversations.FORMS[NAME]["not_read"]
 """What is known of the benchmark's files and is neither a turn nor a question."""
@@ -332,7 +332,7 @@ def _read_question(reading: _Reading, given: Any, number: int, where: str) -> No
     if not _is_conversation(row):
         reading.see("questions", row)
     turns = _evidence(reading, row.get("evidence"), number, f"{where}.evidence")
-    reading.add_query(query, [f"{reading.name}/{turn_id}" for turn_id in turns], "unanswered")
+    reading.add_query(query, [f"{reading.name}/{turn_id}" for turn_id in turns], "unanswered", row)
 
 
 def _qid(reading: _Reading, row: dict[str, Any], place: int) -> str:

@@ -90,7 +90,6 @@ def _read_question(reading: conversations.Reading, number: int, qid: str, row: d
         kind = text(row, "question_type")
     abstains = qid.endswith("_abs") or kind == ABSTENTION
     reading.unknown["questions"].see(row)
-    reading.counted["answers"] += [qid] * ("answer" in row)
     asked = row.get("question_date")
     as_of = conversations.said_at(asked)
     if as_of is None and conversations.is_said(asked):
@@ -102,7 +101,7 @@ def _read_question(reading: conversations.Reading, number: int, qid: str, row: d
     sessions = list(_read_sessions(reading, number, qid, row))
     answers = [session for session in sessions if session.answering]
     if abstains:
-        reading.add_query(query, ())
+        reading.add_query(query, (), row=row)
         reading.counted["not judged"] += chain.from_iterable(session.answering for session in answers)
         return
     gold = _named_sessions(reading, number, row, sessions)
@@ -113,7 +112,7 @@ def _read_question(reading: conversations.Reading, number: int, qid: str, row: d
         *chain.from_iterable(session.answering for session in answers),
         *chain.from_iterable(one.turns for one in whole),
     ]
-    reading.add_query(query, judged, "unanswered")
+    reading.add_query(query, judged, "unanswered", row)
     reading.counted["by session"] += [qid] * bool(whole)
 
 

@@ -595,12 +595,10 @@ def dump_listed(config: PipelineConfig, target: Target, header: str = "") -> str
     """The settings of a target, a line each. `header` (name, evidence card) comes first, as comments."""
     sheet, system, there = filled(config, target, _targets_written), BY_FORM[target], base(target, config)
     usual = filled(there, target, _targets_written).values
-    known, lines = _by_name(target), []
-    for name, text in sheet.values.items():
-        was = f"{usual[name]} at {system.version}" if usual.get(name, text) != text else ""
-        place = known[name][1].where.replace(f"{name.partition(':')[0]}:", "line ")
-        about = "; ".join(part for part in (was, place) if part)
-        lines.append(f"{name} = {text}" + (f"   # {about}" if about else ""))
+    lines = [
+        f"{name} = {text}" + (f"   # {usual[name]} at {system.version}" if usual.get(name, text) != text else "")
+        for name, text in sheet.values.items()
+    ]
     about = system.head or f"{system.set_in}: NAME = VALUE"
     rest = leftover(config, target, sheet, "setting")
     return "\n".join([commented(f"{header}\n{about}"), "\n".join(lines) + "\n", commented(rest)])

@@ -274,11 +274,9 @@ def test_a_tuned_engram_is_exported_as_constants_and_where_they_are() -> None:
     tuned = with_values(preset("engram_head").config, changes)
     text = export_config(tuned, "engram", CARD)
     file = "processor/recollection-writer.ts"
-    assert f"{file}: K = 30   # 60 at 10a2fe6; line 193\n" in text
-    assert f"{file}: MATCH query, ORDER BY = bm25(episodes_fts)   # none at 10a2fe6; line 140\n" in text
-    assert f"{file}: MIN_VECTOR_SIM = 0.25   # line 316\n" in text, (
-        "an unchanged constant has no value of HEAD behind it"
-    )
+    assert f"{file}: K = 30   # 60 at 10a2fe6\n" in text
+    assert f"{file}: MATCH query, ORDER BY = bm25(episodes_fts)   # none at 10a2fe6\n" in text
+    assert f"{file}: MIN_VECTOR_SIM = 0.25\n" in text, "an unchanged constant has no value of HEAD behind it"
     assert "K + …) = 5   # 11 at" in text and "dedup.enabled = true   (there false)" in text
     read = import_config(text, source="tuned.engram.txt")
     assert (read.form, read.warnings) == ("engram", [])

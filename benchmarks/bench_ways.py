@@ -1,0 +1,311 @@
+"""Planted faults in stores that are made of turns, and how often `ways` names the place at which a question loses its fact.
+
+    python -m benchmarks.bench_ways --data ../shared/data/locomo [--part set|held-out] [--details]
+
+Each conversation of LoCoMo becomes a transcript, and a store that has its turns as memories under other ids and without their source. A
+question takes part if it has one turn, and the words of its answer that this turn has are in no other turn; or if it asks for a time and
+the turn says one. One fault is planted for each question, of the kinds in turn. Thresholds were set on the conversations of the part
+"set"; those of "held-out" were not looked at before the table in docs/use/ways.md. What the pipeline then does with the right memory is
+read off its trace: a fault that changes no rank is no loss. Intervals are Wilson's, 95 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import re
+import tempfile
+import time
+from collections import Counter, defaultdict
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cems_workbench import formats
+from cems_workbench.config import preset
+from cems_workbench.evaluation.labelling.judge_calibration import wilson
+from cems_workbench.jobs.factory import open_resources
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import silent
+from cems_workbench.records import Memory, ParsedInput, Query, Relation
+from cems_workbench.settings import Settings
+from cems_workbench.store.search.tokenizer import tokenize
+from workbench_transcripts.coverage import said
+from workbench_transcripts.ways import ways_of
+
+PARTS = {"set": ("26", "30", "41"), "held-out": ("42", "43")}
+KINDS = (
+    "none", "delete", "number", "date", "name", "negate", "merge", "deleted", "supersede", "expire", "project", "embed", "bury", "ignore",
+    "contradict",
+)  # fmt: skip
+NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+MONTHS = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
+DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+TIMES = (
+    "yesterday", "last week", "last month", "last year", "next month", "this month", "last weekend", "two weekends ago", "last Friday",
+    "tomorrow", "next week", "last night",
+)  # fmt: skip
+_TIME = re.compile(rf"\b(?:{'|'.join((*MONTHS, *DAYS, *TIMES))})\b", re.IGNORECASE)
+_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+|\n|$)")
+_AUXILIARY = re.compile(
+    r"\b(is|are|was|were|have|has|had|can|will|would|could|should|did|I'm|it's|we're|they're|I've)\b"
+)
+_SUBJECT = re.compile(r"\b(I|we|they|he|she|We|They|He|She) (?=[a-z]+\b)")
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A fault: the question, its kind and the turn; `memory_id` of the memory that has or had the fact."""
+
+    query: Query
+    kind: str
+    turn: Memory
+    memory_id: str
+    said: str
+
+
+def altered(kind: str, sentence: str, answer: str, names: list[str], chance: random.Random) -> str | None:
+    """The sentence with another number, date or name, or negated; None where it has none."""
+    if kind == "negate":
+        if found := _AUXILIARY.search(sentence):
+            return f"{sentence[: found.end()]} not{sentence[found.end() :]}"
+        found = _SUBJECT.search(sentence)
+        return f"{sentence[: found.end()]}never {sentence[found.end() :]}" if found else None
+    if kind == "date":
+        found = _TIME.search(sentence)
+        kinds: tuple[tuple[str, ...], ...] = (MONTHS, DAYS, TIMES)
+        pool = next((one for one in kinds if found and found[0].lower() in map(str.lower, one)), TIMES)
+    elif kind == "number":
+        found = re.search(rf"\b(?:\d+|{'|'.join(NUMBERS)})\b", sentence, re.IGNORECASE)
+        found = found if found and found[0].lower() in answer.lower() else None
+        pool = (str(int(found[0]) + 3),) if found and found[0].isdigit() else NUMBERS
+    else:
+        every = [
+            one for one in re.finditer(r"(?<=[a-z,] )[A-Z][a-z]{2,}\b", sentence) if one[0] not in (*MONTHS, *DAYS)
+        ]
+        found, pool = next((one for one in every if one[0].lower() in answer.lower()), None), tuple(names)
+    if found is None:
+        return None
+    other = chance.choice([one for one in pool if one.lower() != found[0].lower()])
+    return f"{sentence[: found.start()]}{other}{sentence[found.end() :]}"
+
+
+def candidates(parsed: ParsedInput) -> list[tuple[Query, Memory]]:
+    """The questions whose answer one turn alone has."""
+    turns = {memory.id: memory for memory in parsed.memories}
+    terms = {one: {*tokenize(said(memory.content), "english")} for one, memory in turns.items()}
+    needed = defaultdict(list)
+    for judgment in parsed.judgments:
+        needed[judgment.qid].append(judgment.memory_id)
+    found, used = [], set()
+    for query in parsed.queries:
+        ids = needed.get(query.qid, [])
+        if len(ids) != 1 or not query.answer or ids[0] in used:
+            continue
+        key = {*tokenize(query.answer, "english")} & terms[ids[0]]
+        timed = query.type == "temporal" and _TIME.search(turns[ids[0]].content)
+        if timed or (
+            key and query.type != "temporal" and not any(key <= have for one, have in terms.items() if one != ids[0])
+        ):
+            used.add(ids[0])
+            found.append((query, turns[ids[0]]))
+    return found
+
+
+def plant(
+    parsed: ParsedInput, chance: random.Random
+) -> tuple[list[Memory], list[Relation], list[Planted], list[str], dict[str, str]]:
+    """Memories, edges, faults, the memories that are deleted after the import, and those whose vector is another text's."""
+    names = sorted({one for m in parsed.memories for one in re.findall(r"(?<=[a-z,] )[A-Z][a-z]{2,}\b", m.content)})
+    ids = {memory.id: f"m{i:04d}" for i, memory in enumerate(parsed.memories)}
+    memories = {one.id: replace(one, id=ids[one.id], source_ref=None, session=None) for one in parsed.memories}
+    relations: list[Relation] = []
+    planted: list[Planted] = []
+    deleted: list[str] = []
+    mis_embedded: dict[str, str] = {}
+    waiting = Counter[str]()
+    chosen = candidates(parsed)
+    chance.shuffle(chosen)
+    for query, turn in chosen:
+        point = max(
+            (piece.strip() for piece in _SENTENCE.findall(re.sub(r"^\w+: ", "", turn.content))),
+            key=lambda piece: len(
+                {*tokenize(piece, "english")} & {*tokenize(f"{query.answer} {query.query} {query.answer}", "english")}
+            ),
+        )
+        made = {
+            kind: altered(kind, point, query.answer or "", names, chance)
+            for kind in ("number", "date", "name", "negate")
+        }
+        if query.type != "temporal":
+            made["date"] = None
+        lie = next((made[one] for one in ("name", "number", "date", "negate") if made[one]), None)
+        rest = turn.content.replace(point, "").strip()
+        keeps = len(tokenize(said(rest), "english")) >= 0.5 * len(tokenize(said(turn.content), "english"))
+        able = [kind for kind in KINDS if kind not in made or made[kind]]
+        able = [
+            kind for kind in able if (kind != "merge" or keeps) and (kind not in ("supersede", "contradict") or lie)
+        ]
+        kind = min(able, key=lambda one: (waiting[one], KINDS.index(one)))
+        waiting[kind] += 1
+        memory = memories[turn.id]
+        wrong = turn.content.replace(point, changed) if (changed := made.get(kind)) else ""
+        other = (
+            memories[chance.choice([one for one in memories if one != turn.id])]
+            if kind in ("merge", "embed")
+            else memory
+        )
+        answer = query.answer or ""
+        if kind == "delete":
+            del memories[turn.id]
+        elif wrong:
+            memories[turn.id] = replace(memory, content=wrong)
+        elif kind == "merge":
+            memories[turn.id] = replace(memory, content=f"{rest} {other.content}")
+        elif kind == "deleted":
+            deleted.append(memory.id)
+        elif kind == "supersede":
+            memories["new" + turn.id] = replace(
+                memory, id=f"n{memory.id}", content=turn.content.replace(point, str(lie)), created_at=_later(memory)
+            )
+            relations.append(Relation(f"n{memory.id}", memory.id, "supersedes"))
+        elif kind == "expire":
+            memories[turn.id] = replace(memory, valid_until=_later(memory))
+        elif kind == "project":
+            memories[turn.id] = replace(memory, project="elsewhere")
+        elif kind == "embed":
+            mis_embedded[memory.content] = other.content
+        elif kind == "bury":
+            for i in range(14):
+                memories[f"{turn.id}b{i}"] = replace(
+                    memory, id=f"b{memory.id}{i}", content=f"{query.query} {'Hm, ' * i}I wonder."
+                )
+        elif kind == "contradict":
+            memories["lie" + turn.id] = replace(memory, id=f"w{memory.id}", content=f"{query.query} {lie}")
+        planted.append(Planted(query, kind, turn, memory.id, answer))
+    return list(memories.values()), relations, planted, deleted, mis_embedded
+
+
+def _later(memory: Memory) -> datetime | None:
+    return None if memory.created_at is None else memory.created_at + timedelta(days=3)
+
+
+def expected(fault: Planted, ranks: dict[str, int], k: int) -> tuple[str, ...]:
+    """The right place; what only the pipeline decides is read off the ranks."""
+    through = fault.memory_id in ranks and ranks[fault.memory_id] <= k
+    if fault.kind == "delete":
+        return ("not written",)
+    if fault.kind in ("number", "date", "name", "negate", "merge"):
+        return ("written wrongly",)
+    if fault.kind in ("deleted", "supersede", "expire"):
+        return ("returned",) if through else ("gone",)
+    if fault.kind in ("ignore", "contradict") and through:
+        return ("not used" if fault.kind == "ignore" else "contradicted",)
+    return ("returned",) if through else ("lost",)
+
+
+def measured(name: str, data: Path, folder: Path) -> list[tuple[Planted, Any, tuple[str, ...]]]:
+    """The faults of one conversation, each with its way and the right place."""
+    parsed = formats.read(data / f"{name}.json", "locomo", silent)
+    memories, relations, planted, deleted, mis_embedded = plant(parsed, random.Random(int(name)))
+    settings = Settings(store=folder / name)
+    queries = [fault.query for fault in planted]
+    turns = settings.model_copy(update={"store": folder / f"{name}-turns"})
+    with closing(open_resources(settings)) as store, closing(open_resources(turns)) as transcript:
+        transcript.store.add(parsed, silent)
+        transcript.refresh(silent)
+        store.store.add(
+            ParsedInput("planted", "memories-jsonl", memories=tuple(memories), relations=tuple(relations)), silent
+        )
+        _embed(store, mis_embedded)
+        for one in deleted:
+            store.store.memories.delete(one)
+        store.refresh(silent)
+        answers = {fault.query.qid: _answer(fault, memories) for fault in planted}
+        config = preset("workbench").config
+        begun = time.process_time()
+        found = ways_of(name, queries, store, transcript, config, answers)
+        print(f"{name}: {len(planted)} faults, {time.process_time() - begun:.1f} s")
+        from cems_workbench.jobs.evidence_memory import EvidenceMemory
+        from cems_workbench.pipeline import replay
+
+        evidences = EvidenceMemory().get(queries, config, store)
+        ranks = [dict(replay(evidence, config).ranks) for evidence in evidences]
+    return [
+        (fault, way, expected(fault, rank, found.k))
+        for fault, way, rank in zip(planted, found.ways, ranks, strict=True)
+    ]
+
+
+def _embed(resources: Resources, others: dict[str, str]) -> None:
+    """Give memories the vector of another text."""
+    embedder: Any = resources.embedder
+    encode = embedder.encode
+    embedder.encode = lambda texts, *rest: encode([others.get(text, text) for text in texts], *rest)
+    try:
+        resources.refresh(silent)
+    finally:
+        del embedder.encode
+
+
+def _answer(fault: Planted, memories: list[Memory]) -> str:
+    if fault.kind == "ignore":
+        return "I do not know that."
+    if fault.kind == "contradict":
+        lie = next(one.content for one in memories if one.id == f"w{fault.memory_id}")
+        return lie.replace(fault.query.query, "")
+    return fault.said
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/locomo"))
+    parser.add_argument("--part", choices=PARTS, default="set")
+    parser.add_argument("--only", nargs="*", help="conversations by name")
+    parser.add_argument("--details", action="store_true")
+    given = parser.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="ways-") as folder:
+        for name in given.only or PARTS[given.part]:
+            rows += measured(name, given.data, Path(folder))
+    by_kind: dict[str, Counter[str]] = defaultdict(Counter)
+    for fault, way, right in rows:
+        verdict = "right" if way.place in right else "cannot tell" if way.place == "cannot tell" else "wrong"
+        by_kind[fault.kind][verdict] += 1
+        by_kind["all"][verdict] += 1
+        if given.details and verdict != "right":
+            held = way.held[0] if way.held else None
+            print(
+                f"\n{verdict}: {fault.kind}, right {right}, said {way.place}: {way.reason}\n  {fault.query.query} | {fault.query.answer}"
+            )
+            print(
+                f"  turn   {fault.turn.content[:200]}\n  memory {held.memory.content[:200] if held and held.memory else None}"
+            )
+            print(f"  {held.pair if held else None}")
+    for kind in (*KINDS, "all"):
+        count = by_kind[kind].total()
+        if count:
+            low, high = wilson(by_kind[kind]["right"], count)
+            print(
+                f"{kind:12} {count:4} right {by_kind[kind]['right'] / count:.2f} [{low:.2f}, {high:.2f}] {dict(by_kind[kind])}"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,405 @@
+"""The way of a fact: said, written, found, ranked, in the context, in the answer; each question leaves it at exactly one place.
+
+A question needs the turns that its judgments in the transcript name; without any, the turns that have the words of its answer, which is
+marked as inferred. For each turn the memories nearest to its point are compared with it (coverage.py). Of a question with several turns
+the first place at which one is lost counts.
+
+    never said        no turn has the answer
+    not written       turns have it, no memory does
+    written wrongly   a memory is about it and says otherwise, and none says it
+    gone              the memory that says it is deleted, expired, or superseded by one that exists
+    lost              the pipeline loses it, at the stage that the loss map names (analysis/ranks.py)
+    contradicted      it is returned, and the answer has the words of a memory above it that says otherwise or is superseded
+    not used          it is returned, and the answer does not have it
+    cannot tell       a comparison is between its thresholds
+    returned          it is within the first k results, and no answer was recorded or the answer has it
+
+"not written" and "written wrongly" are replayed: the turn is put in as a memory, or in the place of the wrong one, and `would_be` is the
+rank it then has. Where that is not within k, a second cause remains, and the reason says so.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from cems_workbench.analysis.edited_evidence import Edit
+from cems_workbench.analysis.ranks import loss, target_rank
+from cems_workbench.analysis.supersession import stored_standings
+from cems_workbench.analysis.text_evidence import idf
+from cems_workbench.analysis.what_if import applied, new_memory, presence
+from cems_workbench.config import PipelineConfig
+from cems_workbench.errors import counted
+from cems_workbench.jobs.evidence_memory import EvidenceMemory
+from cems_workbench.jobs.query_set_evidence import request_for
+from cems_workbench.pipeline import Evidence, Trace, replay
+from cems_workbench.pipeline.list_sources import ordinal
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.stages.result import plain_fields
+from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Memory, Query
+from cems_workbench.results import Result, Table
+from cems_workbench.store.search.tokenizer import tokenize
+from workbench_transcripts.coverage import COVERAGES, KEY, Coverage, Pair, Point, compared, point_of, said, share_of
+
+Place = Literal[
+    "never said",
+    "not written",
+    "written wrongly",
+    "gone",
+    "lost",
+    "contradicted",
+    "not used",
+    "cannot tell",
+    "returned",
+]
+PLACES: tuple[Place, ...] = (
+    "never said", "not written", "written wrongly", "gone", "lost", "contradicted", "not used", "cannot tell", "returned",
+)  # fmt: skip
+"""In the order of the way; what nobody can tell comes before what was returned."""
+SEARCHED = 12
+"""Memories of each index that are compared with a turn, and turns with an answer."""
+MAX_DELETED = 10_000
+"""Deleted memories that are compared."""
+MERGED = 0.4
+"""The share of the rest of a turn that a memory of it has, which left the answer out."""
+ANSWERED = 0.6
+"""The share of the answer's words that a recorded answer has, from which it is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A turn that a question needs, and the memory that comes nearest to it."""
+
+    turn: Memory
+    pair: Pair
+    memory: Memory | None
+    place: Place
+    reason: str
+    stage: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where one question leaves the way. `held` are its turns; `inferred`: no judgment named them. `would_be` is the rank of what was
+    swapped in, None where nothing was, 0 where it is not among the results."""
+
+    query: Query
+    place: Place
+    reason: str
+    held: tuple[Held, ...]
+    inferred: bool = False
+    stage: str = ""
+    would_be: int | None = None
+    proven: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        turns = [
+            {"turn": one.turn.id, "text": one.turn.content, "memory_id": one.memory and one.memory.id}
+            | {"memory": one.memory and one.memory.content, "coverage": one.pair.coverage, "place": one.place}
+            for one in self.held
+        ]
+        of_query = {"qid": self.query.qid, "query": self.query.query, "answer": self.query.answer}
+        return of_query | plain_fields(self, "place reason stage inferred would_be proven") | {"turns": turns}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ways(Result):
+    """The ways of a set's questions under a config."""
+
+    name: str
+    config: str
+    k: int
+    ways: tuple[Way, ...]
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Of what."""
+        return f"the way of {counted(len(self.ways), 'questions')} of {self.name}, with {self.config}, within the first {self.k}"
+
+    @property
+    def lines(self) -> list[str]:
+        """How many leave at each place."""
+        lost = Counter(way.place for way in self.ways)
+        ended = lost.pop("returned", 0)
+        said_where = ", ".join(f"{place} {lost[place]:,}" for place in PLACES if lost[place])
+        return [f"{ended:,} of {len(self.ways):,} facts come through" + (f"; {said_where}" if said_where else "")]
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """By type, and each question that leaves."""
+        kinds = sorted({way.query.type or "-" for way in self.ways})
+        counts = Counter((way.query.type or "-", way.place) for way in self.ways)
+        used = [place for place in PLACES if any(counts[kind, place] for kind in kinds)]
+        rows = tuple((kind, *(counts[kind, place] for place in used)) for kind in kinds)
+        left = [way for way in sorted(self.ways, key=lambda way: PLACES.index(way.place)) if way.place != "returned"]
+        each = tuple(
+            (way.place, way.query.query, way.query.answer, _turn(way), _memory(way), way.reason) for way in left
+        )
+        columns = ("place", "question", "answer", "said", "memory", "what happened")
+        return Table(("type", *used), rows, "by type"), Table(columns, each, "questions that lose their fact")
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """What was left out, and what is inferred."""
+        inferred = sum(way.inferred for way in self.ways)
+        said_of = (
+            [f"the turns of {counted(inferred, 'questions')} were inferred from their answers"] if inferred else []
+        )
+        return [*said_of, *self.remarks]
+
+    def to_json(self) -> dict[str, Any]:
+        places = Counter(way.place for way in self.ways)
+        return {
+            **plain_fields(self, "name config k"),
+            "places": {place: places[place] for place in PLACES if places[place]},
+            "ways": [way.to_json() for way in self.ways],
+            "notes": list(self.notes),
+        }
+
+
+def _first(way: Way) -> Held | None:
+    return next((one for one in way.held if one.place == way.place), way.held[0] if way.held else None)
+
+
+def _turn(way: Way) -> str:
+    held = _first(way)
+    return held.turn.content if held else ""
+
+
+def _memory(way: Way) -> str:
+    held = _first(way)
+    return held.memory.content if held and held.memory and held.pair.coverage != "no" else ""
+
+
+class _Transcript:
+    """The turns of a transcript, and which of them a question needs."""
+
+    def __init__(self, resources: Resources, queries: Sequence[Query]) -> None:
+        self.resources = resources
+        self.language = resources.store.language.current
+        self._judged: dict[str, list[str]] = {}
+        for judgment in resources.store.judgments.read():
+            if judgment.grade > 0 and judgment.memory_id:
+                self._judged.setdefault(judgment.qid, []).append(judgment.memory_id)
+
+    def turns_of(self, query: Query) -> tuple[list[Memory], bool, bool]:
+        """The turns that hold the answer; whether they are inferred; whether a comparison left it open."""
+        if judged := self._judged.get(query.qid):
+            found = self.resources.store.memories.read(judged)
+            return [found[one] for one in judged if one in found], False, False
+        if not query.answer:
+            return [], True, True
+        index = self.resources.indexes.lexical
+        words = {*tokenize(query.answer, index.language)}
+        asked = {*tokenize(query.query, index.language)} - words
+        weight = _weights(self.resources)
+        total, about = sum(map(weight, words)) or 1.0, sum(map(weight, asked)) or 1.0
+        ids = _nearest(self.resources, f"{query.query} {query.answer}", 2 * SEARCHED)
+        best, turns = 0.0, list[Memory]()
+        for memory in self.resources.store.memories.read(ids).values():
+            terms = {*tokenize(said(memory.content), index.language)}
+            has = sum(map(weight, words & terms)) / total
+            if has >= KEY and sum(map(weight, asked & terms)) / about >= 0.3:
+                turns.append(memory)
+            best = max(best, has)
+        return turns[:1], True, not turns and best >= 0.5
+
+
+def _speakers(transcript: Resources) -> frozenset[str]:
+    authors = {memory.author for memory in transcript.store.memories.iterate() if memory.author}
+    return frozenset(name.lower() for author in authors for name in (author, *author.split()))
+
+
+def _weights(resources: Resources) -> Any:
+    index = resources.indexes.lexical
+    return lambda term: idf(index.document_frequency(term), index.document_count)
+
+
+def _nearest(resources: Resources, text: str, count: int) -> list[str]:
+    vector = resources.embedder.encode([text])[0]
+    indexes = resources.indexes
+    hits = [*indexes.vectors.search(vector, count), *indexes.lexical.search(text, count)]
+    return list(dict.fromkeys(memory_id for memory_id, _ in hits))
+
+
+class _Store:
+    """The memories of a store, live and deleted, as they are compared with turns."""
+
+    def __init__(self, resources: Resources, speakers: frozenset[str]) -> None:
+        self.resources, self.speakers = resources, speakers
+        self.weight = _weights(resources)
+        rows, total = resources.store.memories.deleted(MAX_DELETED)
+        self.deleted = {row.memory.id: row.memory for row in rows}
+        self.remarks = (
+            [f"the latest {MAX_DELETED:,} of {total:,} deleted memories are compared"] if total > MAX_DELETED else []
+        )
+
+    def pairs(self, turn: Memory, point: Point) -> list[tuple[Pair, Memory]]:
+        """The memories nearest to a point, best first, each with how far it covers it."""
+        resources, analysis = self.resources, self.resources.indexes.lexical.language
+        vector, whole = resources.embedder.encode([point.text, said(turn.content)])
+        indexes = resources.indexes
+        hits = [*indexes.vectors.search(vector, SEARCHED), *indexes.lexical.search(point.text, SEARCHED)]
+        ids = [memory_id for memory_id, _ in (*hits, *indexes.vectors.search(whole, SEARCHED))]
+        found = resources.store.memories.read(dict.fromkeys(ids))
+        cosines: dict[str, float] = {}
+        for memory_id, cosine, _ in resources.cosines(vector, list(found)):
+            cosines.setdefault(memory_id, cosine)
+        language = resources.store.language.current
+        rated = [
+            (compared(point, memory, cosines.get(one, 0.0), self.speakers, language, analysis), memory)
+            for one, memory in found.items()
+        ]
+        gone = [
+            (compared(point, memory, 0.0, self.speakers, language, analysis), memory)
+            for memory in self.deleted.values()
+        ]
+        rated += [(pair, memory) for pair, memory in gone if pair.coverage == "covers"]
+        return sorted(rated, key=lambda one: (COVERAGES.index(one[0].coverage), -one[0].share, -one[0].cosine))
+
+
+def ways_of(
+    name: str,
+    queries: Sequence[Query],
+    resources: Resources,
+    transcript: Resources,
+    config: PipelineConfig,
+    answers: Mapping[str, str] | None = None,
+    progress: Progress = silent,
+) -> Ways:
+    """The way of each question. `answers` are what a system answered, by qid. Raises as `gather` does."""
+    asked = [query for query in queries if query.answerable is not False]
+    evidences = EvidenceMemory().get(asked, config, resources, progress)
+    of_turns, of_store, k = (
+        _Transcript(transcript, asked),
+        _Store(resources, _speakers(transcript)),
+        target_rank(config),
+    )
+    found = []
+    for i, (query, evidence) in enumerate(zip(asked, evidences, strict=True)):
+        progress("following the facts", i, len(asked))
+        found.append(_way(query, evidence, of_turns, of_store, config, k, (answers or {}).get(query.qid)))
+    remarks = list(of_store.remarks)
+    if len(asked) < len(queries):
+        remarks.append(f"left out, as nothing answers them: {counted(len(queries) - len(asked), 'questions')}")
+    return Ways(name, config.name, k, tuple(found), tuple(remarks))
+
+
+def _way(
+    query: Query,
+    evidence: Evidence,
+    transcript: _Transcript,
+    store: _Store,
+    config: PipelineConfig,
+    k: int,
+    answer: str | None,
+) -> Way:
+    turns, inferred, open_ = transcript.turns_of(query)
+    if not turns:
+        why = "a turn has some of the answer's words" if open_ else "no turn has the answer's words"
+        return Way(query, "cannot tell" if open_ or not query.answer else "never said", why, (), inferred)
+    trace = replay(evidence, config)
+    held = []
+    rated = {}
+    for turn in turns:
+        point = point_of(
+            turn,
+            query.query,
+            query.answer or "",
+            store.weight,
+            store.resources.store.language.current,
+            store.resources.indexes.lexical.language,
+        )
+        rated[turn.id] = store.pairs(turn, point)
+        held.append(_held(turn, rated[turn.id], trace, store, k))
+    first = min(held, key=lambda one: PLACES.index(one.place))
+    way = Way(query, first.place, first.reason, tuple(held), inferred, first.stage)
+    if first.place in ("not written", "written wrongly"):
+        return _swapped(way, first, evidence, store.resources, config, k)
+    if first.place == "returned" and answer is not None and query.answer:
+        return _used(way, answer, turns[0], trace, store)
+    return way
+
+
+def _held(turn: Memory, rated: Sequence[tuple[Pair, Memory]], trace: Trace, store: _Store, k: int) -> Held:
+    covering = [(pair, memory) for pair, memory in rated if pair.coverage == "covers"]
+    if not covering:
+        if not rated:
+            return Held(turn, Pair("no", 0.0, None, 0.0, ""), None, "not written", "no memory is near it")
+        pair, memory = rated[0]
+        place: dict[Coverage, Place] = {"says otherwise": "written wrongly", "cannot tell": "cannot tell"}
+        merged = max(rated, key=lambda one: one[0].whole)
+        if pair.coverage != "says otherwise" and merged[0].whole >= MERGED:
+            return Held(turn, *merged, "written wrongly", "a memory has the rest of the turn, without the answer")
+        reason = {"left out": "a memory is about it, without the answer", "no": "no memory is about it"}.get(
+            pair.coverage, pair.reason
+        )
+        return Held(turn, pair, memory, place.get(pair.coverage, "not written"), reason)
+    moment = trace.evidence.as_of or datetime.now(UTC)
+    gone, lost = list[Held](), list[Held]()
+    live = [memory for _, memory in covering if memory.id not in store.deleted]
+    edges = store.resources.store.relations.superseding([memory.id for memory in live])
+    stale = stored_standings(live, edges, moment)
+    for pair, memory in covering:
+        rank = trace.ranks.get(memory.id)
+        if rank is not None and rank <= k:
+            return Held(turn, pair, memory, "returned", f"{ordinal(rank)} of the results")
+        if memory.id in store.deleted:
+            gone.append(Held(turn, pair, memory, "gone", "deleted"))
+        elif memory.expired(moment) or memory.id in stale:
+            gone.append(Held(turn, pair, memory, "gone", stale.get(memory.id) or memory.out_of_date(moment)))
+        else:
+            where = loss(trace, memory.id, k)
+            stage, words = (where.stage, where.reason) if where else ("", "never a candidate")
+            lost.append(Held(turn, pair, memory, "lost", words, stage))
+    return [*lost, *gone][0]
+
+
+def _swapped(way: Way, held: Held, evidence: Evidence, resources: Resources, config: PipelineConfig, k: int) -> Way:
+    """The way with the rank that the turn would have, had it been written."""
+    wrong = held.memory if held.place == "written wrongly" else None
+    if wrong is None:
+        about = {"project": way.query.project, "created_at": held.turn.created_at, "author": held.turn.author}
+        edit = presence(new_memory(held.turn.content, resources, **about), resources)
+    else:
+        edit = Edit(wrong, replace(wrong, content=held.turn.content), resources)
+    moment = evidence.as_of or datetime.now(UTC)
+    after = applied(edit, evidence, config, request_for(way.query, moment)).after
+    rank = after.ranks.get(edit.memory_id, 0)
+    if 0 < rank <= k:
+        return replace(
+            way, would_be=rank, proven=True, reason=f"{held.reason}; had it been written, it would be {ordinal(rank)}"
+        )
+    where = loss(after, edit.memory_id, k)
+    then = where.stage if where else "the lists"
+    return replace(way, would_be=rank, reason=f"{held.reason}; one of two causes: written, it would be lost at {then}")
+
+
+def _used(way: Way, answer: str, turn: Memory, trace: Trace, store: _Store) -> Way:
+    """The way of a returned fact up to the answer."""
+    analysis, language = store.resources.indexes.lexical.language, store.resources.store.language.current
+    gold, given = {*tokenize(way.query.answer or "", analysis)}, {*tokenize(answer, analysis)}
+    point = point_of(turn, way.query.query, way.query.answer or "", store.weight, language, analysis)
+    as_memory = compared(point, Memory("answer", answer), 1.0, store.speakers, language, analysis)
+    right = share_of({term: store.weight(term) for term in gold}, given) >= ANSWERED
+    if right and as_memory.coverage != "says otherwise":
+        return way
+    held = {one.memory.id for one in way.held if one.memory is not None}
+    news = {term: store.weight(term) for term in given - {*tokenize(way.query.query, analysis)}}
+    if not right:
+        news = {term: weight for term, weight in news.items() if term not in point.weights} or news
+    for result in trace.results:
+        memory = trace.evidence.memories[result.memory_id]
+        if memory.id in held or share_of(news, tokenize(memory.content, analysis)) < ANSWERED:
+            continue
+        pair = compared(point, memory, 1.0, store.speakers, language, analysis)
+        if pair.coverage != "covers":
+            return replace(
+                way, place="contradicted", reason=f"the answer follows the {ordinal(result.rank)}: {pair.reason}"
+            )
+    return replace(way, place="not used", reason="it was returned, and the answer does not have it")

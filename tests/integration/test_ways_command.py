@@ -1,0 +1,96 @@
+"""`transcript` and `ways`: the place of each question, on a conversation written for it, with the packaged models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import Command
+
+SAID = {
+    "D1:1": ("Mira", "I signed the lease for the flat in Pankow, the rent is 940 euros."),
+    "D1:2": ("Jo", "Congratulations! My knee surgery is at the Charité on 12 June."),
+    "D1:3": ("Mira", "My brother Elias works as a baker in Flensburg now."),
+    "D1:4": ("Jo", "I adopted a greyhound named Pixel from the shelter."),
+    "D1:5": ("Mira", "My piano teacher is called Zoltan and he lives above the pharmacy."),
+    "D1:6": ("Jo", "The wifi password of the cabin is heron47."),
+}
+ASKED = [
+    ("What is the rent of Mira's flat?", "940 euros", "D1:1"),
+    ("Where is Jo's knee surgery?", "Charité", "D1:2"),
+    ("What does Elias work as?", "baker", "D1:3"),
+    ("What is the name of Jo's greyhound?", "Pixel", "D1:4"),
+    ("Who is Mira's piano teacher?", "Zoltan", "D1:5"),
+    ("What is the wifi password of the cabin?", "heron47", "D1:6"),
+]
+MEMORIES = [
+    {"id": "m1", "content": "Mira signed the lease for the flat in Pankow, the rent is 490 euros."},
+    {
+        "id": "m3",
+        "content": "Mira's brother Elias works as a baker in Flensburg.",
+        "valid_until": "2023-06-01T00:00:00Z",
+    },
+    {"id": "m4", "content": "Jo adopted a greyhound named Pixel from the shelter."},
+    {"id": "m5", "content": "Mira's piano teacher is called Zoltan and he lives above the pharmacy."},
+    {"id": "m6", "content": "The wifi password of Jo's cabin is heron47."},
+    *({"id": f"x{i}", "content": f"Mira and Jo talked about lunch number {i}."} for i in range(3)),
+]
+
+
+@pytest.fixture
+def store(tmp_path: Path, command: Command) -> Path:
+    turns = [{"speaker": who, "dia_id": one, "text": text} for one, (who, text) in SAID.items()]
+    asked = [
+        {"question": question, "answer": answer, "evidence": [turn], "category": 4} for question, answer, turn in ASKED
+    ]
+    talk = {
+        "speaker_a": "Mira",
+        "speaker_b": "Jo",
+        "session_1": turns,
+        "session_1_date_time": "10:00 am on 4 May, 2026",
+    }
+    (tmp_path / "talk.json").write_text(json.dumps({**talk, "qa": asked}), "utf-8")
+    (tmp_path / "memories.jsonl").write_text("\n".join(map(json.dumps, MEMORIES)), "utf-8")
+    assert command("import", tmp_path / "memories.jsonl", "--store", tmp_path / "s").code == 0
+    assert command("transcript", tmp_path / "talk.json", "--store", tmp_path / "s").code == 0
+    return tmp_path / "s"
+
+
+def ways(command: Command, store: Path, *options: object) -> dict[str, Any]:
+    found = json.loads(command("ways", "talk", "--store", store, "--json", *options).out)
+    return {way["answer"]: way for way in found["ways"]}
+
+
+def test_each_question_leaves_at_one_place(command: Command, store: Path, tmp_path: Path) -> None:
+    answers = tmp_path / "answers.jsonl"
+    said = {"Pixel": "Pixel.", "Zoltan": "I do not know.", "heron47": "It is heron47."}
+    rows = [{"question": question, "answer": said[answer]} for question, answer, _ in ASKED if answer in said]
+    answers.write_text("\n".join(map(json.dumps, rows)), "utf-8")
+    found = ways(command, store, "--answers", answers, "--set", "supersession.expired=drop")
+    assert {answer: way["place"] for answer, way in found.items()} == {
+        "940 euros": "written wrongly",
+        "Charité": "not written",
+        "baker": "gone",
+        "Pixel": "returned",
+        "Zoltan": "not used",
+        "heron47": "returned",
+    }
+    swapped = [found[answer] for answer in ("940 euros", "Charité")]
+    assert all(way["proven"] and way["would_be"] == 1 for way in swapped)
+
+
+def test_a_fact_that_the_pipeline_cuts_off_is_lost_there(command: Command, store: Path) -> None:
+    found = ways(command, store, "--set", "threshold.mode=fixed", "--set", "threshold.fixed=5")["Zoltan"]
+    assert (found["place"], found["stage"]) == ("lost", "threshold")
+
+
+def test_a_store_without_a_transcript_says_how_to_import_one(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "memories.jsonl").write_text("\n".join(map(json.dumps, MEMORIES)), "utf-8")
+    command("import", tmp_path / "memories.jsonl", "--store", tmp_path / "s")
+    done = command("ways", "all", "--store", tmp_path / "s")
+    assert done.code == 2
+    assert "has no transcript; `transcript FILE` imports one" in done.err

@@ -1,0 +1,54 @@
+"""Whether a memory covers what a turn says: by rules alone, on texts written for it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from cems_workbench.records import Memory
+from workbench_transcripts.coverage import compared, point_of
+
+DAY = datetime(2026, 5, 4, 10, tzinfo=UTC)
+TURN = "Mira: Hey Jo! I signed the lease for the flat in Pankow yesterday, the rent is 940 euros. How is your knee?"
+DATED = ("When did Mira sign the lease?", "3 May 2026")
+RENT = ("What is the rent of Mira's flat?", "940 euros")
+WHERE = ("Where is Mira's new flat?", "Pankow")
+
+
+def verdict(asked: tuple[str, str], content: str, cosine: float, days: int = 0, turn: str = TURN) -> str:
+    point = point_of(Memory("t", turn, author="Mira", created_at=DAY), *asked, lambda _: 3.0)
+    memory = Memory("m", content, created_at=DAY + timedelta(days=days))
+    return compared(point, memory, cosine, frozenset({"mira", "jo"})).coverage
+
+
+@pytest.mark.parametrize(
+    ("asked", "content", "cosine", "right"),
+    [
+        (RENT, TURN, 1.0, "covers"),
+        (RENT, "Mira signed the lease for the flat in Pankow; the rent is 940 euros.", 0.8, "covers"),
+        (RENT, TURN.replace("940", "490"), 0.99, "says otherwise"),
+        (RENT, TURN.replace("is 940", "is not 940"), 0.99, "says otherwise"),
+        (WHERE, TURN.replace("Pankow", "Wedding"), 0.95, "says otherwise"),
+        (RENT, "Mira signed the lease for a flat in Pankow.", 0.8, "left out"),
+        (DATED, "Mira signed the lease for a flat in Pankow recently; the rent is high.", 0.8, "left out"),
+        (RENT, "Jo's knee hurts after the run.", 0.1, "no"),
+        (
+            RENT,
+            "Never mind. I signed the lease for the flat in Pankow yesterday, the rent is 940 euros.",
+            0.9,
+            "covers",
+        ),
+        (RENT, "Jo: The flat in Pankow at a rent of 940 euros sounds great.", 0.9, "cannot tell"),
+    ],
+)
+def test_coverage_is_told_from_words_values_and_negations(
+    asked: tuple[str, str], content: str, cosine: float, right: str
+) -> None:
+    assert verdict(asked, content, cosine) == right
+
+
+def test_a_day_told_from_another_day_is_another_time() -> None:
+    memory = "Mira signed the lease of the other flat, in Pankow, yesterday."
+    assert verdict(DATED, memory, 0.9) == "covers"
+    assert verdict(DATED, memory, 0.9, days=30) == "left out"
