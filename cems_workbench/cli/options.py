@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cems_workbench.evaluation.evidence_file import EvidenceSet
     from cems_workbench.pipeline.gather import JudgeScope
     from cems_workbench.pipeline.resources import Resources
-    from cems_workbench.records import Query
+    from cems_workbench.records import Memory, Query
     from cems_workbench.results import Result
     from cems_workbench.results import Table as ResultTable
     from cems_workbench.settings import Settings
@@ -74,6 +74,7 @@ def option(name: str, described: Mapping[str, Any] = SHARED) -> Any:
 
 
 StoreOption = Annotated[Path | None, option("StoreOption")]
+IdsOption = Annotated[bool, option("IdsOption")]
 JsonOption = Annotated[bool, option("JsonOption")]
 
 
@@ -194,12 +195,18 @@ def present(
     *then: Sequence[str] | None,
     titled: bool = False,
     also: Sequence[ResultTable] = (),
+    memories: Mapping[str, Memory] | None = None,
 ) -> None:
     """Print a result: as JSON, or its lines (with `titled` its title first), its tables and further ones, its notes, and what to type
-    next."""
+    next. Lines name these memories by their first words, not their ids."""
     if as_json:
         return put_json(result.to_json())
-    print_parts([*([result.title] if titled else []), *result.lines], (*result.tables, *also), result.notes)
+    lines = [*([result.title] if titled else []), *result.lines]
+    if memories:
+        from cems_workbench.analysis.memory_names import in_words
+
+        lines = [in_words(line, memories) for line in lines]
+    print_parts(lines, (*result.tables, *also), result.notes)
     say_next(*then)
 
 

@@ -39,6 +39,7 @@ def search_command(
     redact: bool = False,
     explain: bool = False,
     stages: bool = False,
+    ids: cli.IdsOption = False,
     store: cli.StoreOption = None,
     as_json: cli.JsonOption = False,
 ) -> None:
@@ -50,18 +51,19 @@ def search_command(
         raise InputError("--redact needs a --bundle to write")
     with asked.answer(query, choice.read(store), store, as_json, "results") as (opened, answer, _):
         from cems_workbench.analysis.known_mistakes import next_step
+        from cems_workbench.analysis.memory_names import in_words
         from cems_workbench.jobs.query_grades import QueryGrades, query_grades
 
         assert answer.request is not None
         judged = QueryGrades() if as_json and not explain else query_grades(answer.request, opened.resources.store)
     if bundle is not None:
         answer.save(bundle, redact=redact)
-    _print(answer, as_json, stages, explain, judged.grades)
+    _print(answer, as_json, stages, explain, judged.grades, ids)
     if as_json:
         return
     step = next_step(answer.trace, judged.grades, judged.relevant_from, judged.answerable)
     if step.kind not in ("nothing", "superseded", "expired"):  # printed with the ranking
-        say_wrapped(step.words)
+        say_wrapped(step.words if ids else in_words(step.words, answer.evidence.memories))
     label = words_of("app", options=cli.given_options(store=store)) if step.place == "label" else None
     again = asked_options(**asked.fields(), without=answer.off)
     say_next(*_after_search(step, answer.trace, again, choice.words(store)), label)
@@ -116,13 +118,21 @@ def replay_command(
         say_next(why_words(evidence.query, missing, options=options).words())
 
 
-def _print(answer: Answer, as_json: bool, stages: bool, explain: bool, grades: Mapping[str, int] | None = None) -> None:
+def _print(
+    answer: Answer,
+    as_json: bool,
+    stages: bool,
+    explain: bool,
+    grades: Mapping[str, int] | None = None,
+    ids: bool = True,
+) -> None:
     """Print an answer, with `explain` the parts of each score, with `stages` a row for each stage; `grades` are by memory id."""
     if as_json and explain:
         from cems_workbench.analysis.side_by_side import side_by_side
 
         return put_json(answer.to_json() | {"side_by_side": side_by_side(answer.trace, grades).to_json()})
-    cli.present(answer, as_json, also=[answer.parts(grades)] if explain and not as_json else [])
+    texts = None if ids else answer.evidence.memories
+    cli.present(answer, as_json, also=[answer.parts(grades)] if explain and not as_json else [], memories=texts)
     if (stages or explain) and not as_json:  # the judge changes no ranking: it warns only if the stages are shown
         for line in answer.judge_warnings:
             say(line, err=True)
@@ -164,6 +174,7 @@ def why_command(
     evidence: Path | None = None,
     labelled: bool = False,
     graph: bool = False,
+    ids: cli.IdsOption = False,
     store: cli.StoreOption = None,
     as_json: cli.JsonOption = False,
 ) -> None:
@@ -182,7 +193,7 @@ def why_command(
     if as_json:
         engine = searched.notes.get("engine")
         return put_json(found.to_json() | ({"engine": engine} if engine else {}))
-    cli.present(found)
+    cli.present(found, memories=None if ids else searched.memories)
     given = choice.words(store)
     if searched.external and evidence is not None:
         say_next(_after_traced(found.why.path.memory_id, evidence, store))

@@ -8,6 +8,7 @@ import typer
 
 from cems_workbench.cli.main import Command
 from cems_workbench.cli.options import (
+    IdsOption,
     JsonOption,
     StoreOption,
     account,
@@ -33,6 +34,7 @@ def supersessions_command(
     script: Path | None = None,
     notes: Path | None = None,
     reviewer: str | None = None,
+    ids: IdsOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -92,7 +94,7 @@ def supersessions_command(
     if out is not None:
         write_proposals(found, out)
     if out is None or as_json:
-        present(found, as_json, titled=True)
+        present(found if ids or as_json else found.in_words, as_json, titled=True)
     else:
         print_parts([found.title, *found.notes], (), ())
         say(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cems_workbench.analysis.memory_names import memory_name
 from cems_workbench.analysis.proposed_edges import (
     MINIMUM,
     NEIGHBOURS,
@@ -34,7 +35,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import NEWER_FIRST, OLDER_FIRST, Memory
-from cems_workbench.results import Result, Table
+from cems_workbench.results import Report, Result, Table
 from cems_workbench.store.memories import Origin
 
 if TYPE_CHECKING:
@@ -76,6 +77,15 @@ class SupersessionReport(Result):
         """A row for each proposal."""
         rows = tuple((edge.newer, edge.older, edge.score, edge.why) for edge in self.edges)
         return (Table(("newer", "older", "score", "why"), rows),)
+
+    @property
+    def in_words(self) -> Report:
+        """The same for people: with the first words of both memories instead of their ids."""
+        rows = [
+            (*(memory_name(self.texts[end], 60) for end in (edge.newer, edge.older)), edge.score, edge.why)
+            for edge in self.edges
+        ]
+        return Report(self.title, tables=[replace(self.tables[0], rows=tuple(rows))], notes=self.notes)
 
     @property
     def notes(self) -> tuple[str, ...]:

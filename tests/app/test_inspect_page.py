@@ -463,7 +463,8 @@ def test_every_view_and_tool_opens_under_cems_head(open_page: OpenPage) -> None:
         assert not page.error, (name, page.error)
 
 
-STALE = "superseded by m312 (157 days later), which "
+MOVING, STAYING = "“Moving in November”", "“Staying in our flat”"
+STALE = f"superseded by {STAYING} (157 days later), which "
 
 
 def search_for_the_old_one(page: AppTest) -> AppTest:
@@ -477,7 +478,7 @@ def search_for_the_old_one(page: AppTest) -> AppTest:
 def test_first_result_that_is_superseded_is_said_with_what_to_do_about_it(open_page: OpenPage) -> None:
     page = search_for_the_old_one(open_page())
     assert order(page)[0] == "m249"
-    assert f"The first result, m249, is {STALE}" in html(page, "wb-stale-first")
+    assert f"The first result, {MOVING}, is {STALE}" in html(page, "wb-stale-first")
     assert f'class="wb-stale" title="{STALE.capitalize()}' in html(page, "wb-results")
     # Successors that no list found are no candidates.
     entered = re.search(r">lists<.*?(\d+)", html(page, "wb-strip"), re.DOTALL)
@@ -489,7 +490,7 @@ def test_first_result_that_is_superseded_is_said_with_what_to_do_about_it(open_p
 
 def test_why_is_opened_on_the_successor(open_page: OpenPage) -> None:
     page = press(search_for_the_old_one(open_page()), "inspect:next:why")
-    assert "m312 supersedes m249, which is 1st" in html(page, "wb-cause")
+    assert f"{STAYING} supersedes {MOVING}, which is 1st" in html(page, "wb-cause")
 
 
 def test_fix_is_named_below_the_step_after_a_search_and_applied_by_a_click(
@@ -500,7 +501,7 @@ def test_fix_is_named_below_the_step_after_a_search_and_applied_by_a_click(
     )  # the judged queries are not searched
     monkeypatch.setenv("CEMS_WORKBENCH_GATHER_AHEAD", "true")
     page = search_for_the_old_one(open_page())
-    assert "Fix: supersession.mode = demote. m312 becomes 1st; not checked on other queries" in html(
+    assert f"Fix: supersession.mode = demote. {STAYING} becomes 1st; not checked on other queries" in html(
         page, "wb-next-fix"
     )
     former = config_of(page)

@@ -197,14 +197,14 @@ def test_last_sentence_of_a_query_with_its_envelope_is_the_fix(resources: Resour
 def test_memory_may_be_named_by_a_piece_of_its_text(command: Command, store: Path) -> None:
     """`why Q "We did not give notice"` said "no such memory"."""
     for text in ("we did not give notice", "Flat after all: we did NOT give notice"):
-        found = command("why", "when are we moving house", text, "--store", store)
+        found = command("why", "when are we moving house", text, "--ids", "--store", store)
         assert found.code == 0 and found.out.startswith(f"“{text}”: m312, The move is off")
     several = command("why", "when are we moving house", "on call", "--store", store)
     assert several.code == 2 and several.err.startswith("error: several memories have “on call”: m036 (Backfill")
 
 
 def test_the_command_prints_cause_path_and_rescues(command: Command, store: Path) -> None:
-    arguments = ["why", QUERY, "m089", "--store", store, "--preset", "cems", "--as-of", AS_OF, "--cutoff", "5"]
+    arguments = ["why", QUERY, "m089", "--store", store, "--preset", "cems", "--as-of", AS_OF, "--cutoff", "5", "--ids"]
     finished = command(*arguments)
     assert finished.code == 0, finished.err
     # Nothing is gathered next to this store, so that the fix says what it does not know, and the next command.

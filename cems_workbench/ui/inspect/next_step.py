@@ -29,13 +29,13 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.html import excerpt, plain, render
-from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.widgets import errors_shown, opened_popover
 from cems_workbench.ui.memories.state import open_in_memories
 
 WHY = {"superseded": "Why is {} not above it?", "dropped": "Why was {} dropped?", "low": "Why is {} not higher?"}
 """Label of the button that explains a memory's rank, by kind of step; `IS_MISSING` for the others."""
 IS_MISSING = "Why is {} missing?"
+BUTTON_CHARS = 22
 VIEWS = {
     "stages": ("Rank flow", "See what each stage dropped", "filter_alt"),
     "lists": ("Lists", "See what each list returned", "list"),
@@ -74,7 +74,9 @@ def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]
     step = next_step(trace, context.grades, context.relevant_from, context.answerable, target)
     stale = step.kind in ("superseded", "expired")
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:next"):
-        said = render("inspect/next_step.html", words=step.words, warning=step.kind not in RIGHT, stale=stale)
+        said = render(
+            "inspect/next_step.html", words=context.said(step.words), warning=step.kind not in RIGHT, stale=stale
+        )
         st.html(said, width="stretch")
         _draw_buttons(step, context)
         if stale and not external:
@@ -107,7 +109,7 @@ def _draw_fix(step: NextStep, context: InspectContext, place: DeltaGenerator) ->
         place.html(render("inspect/next_fix.html", words="", done=False))
         return
     with place.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:fix"):
-        st.html(render("inspect/next_fix.html", words=fix.sentence, done=True), width="stretch")
+        st.html(render("inspect/next_fix.html", words=context.said(fix.sentence), done=True), width="stretch")
         if fix.change is not None:
             _button("apply", "Apply", "check", "Alt+Z undoes it.", apply, fix.change, context.request, why)
 
@@ -123,7 +125,7 @@ def _button(
 def _draw_buttons(step: NextStep, context: InspectContext) -> None:
     external = context.trace.external
     if step.place == "why" and step.memory_id is not None:
-        label = plain(WHY.get(step.kind, IS_MISSING).format(short_id(step.memory_id)))
+        label = plain(context.said(WHY.get(step.kind, IS_MISSING).format(step.memory_id), BUTTON_CHARS))
         how = "as it was recorded" if external else "and the smallest config change that moves it"
         help = f"Opens the tool under What happened, and why: every stage, {how}."
         _button("why", label, "help", help, _explain, step.memory_id, context.request.query, step.k, type="primary")

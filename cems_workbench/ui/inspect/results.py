@@ -37,8 +37,7 @@ from cems_workbench.ui.inspect import state, tables
 from cems_workbench.ui.inspect.baseline import delta_sign, delta_text, lost_results_html
 from cems_workbench.ui.inspect.context import token_count_text
 from cems_workbench.ui.kit.charts import part_colour
-from cems_workbench.ui.kit.html import asset, capital, draw, plain, render
-from cems_workbench.ui.kit.tables import short_id
+from cems_workbench.ui.kit.html import asset, capital, draw, render
 
 
 def strip_html(trace: Trace, python_ms: float = 0.0) -> Markup:
@@ -165,7 +164,7 @@ def settling_html(trace: Trace, read: tuple[int, int] | None, switched_off: Coll
 def judged_summary(
     trace: Trace, grades: Mapping[str, int], relevant: Collection[str], answerable: bool | None = None
 ) -> str:
-    """One line of Markdown on the ranks of judged memories; empty if the query is not judged."""
+    """One line on the ranks of judged memories; empty if the query is not judged."""
     if answerable is False and not relevant:
         return "Judged as not answered by the store: every result is noise."
     if not grades:
@@ -177,7 +176,7 @@ def judged_summary(
     text = f"Results have {len(shown.intersection(relevant))} of {counted(len(relevant), 'memories')} judged relevant"
     if not missing:
         return text + "."
-    listed = ", ".join(f"{plain(short_id(memory_id))} (grade {grades[memory_id]})" for memory_id in missing[:6])
+    listed = ", ".join(f"{memory_id} (grade {grades[memory_id]})" for memory_id in missing[:6])
     return f"{text}; missing: {listed}{' …' if len(missing) > 6 else ''}"
 
 

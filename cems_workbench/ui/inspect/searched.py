@@ -278,7 +278,9 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
         st.html(mistakes)
     if trace.results:
         if summary := results.judged_summary(trace, context.grades, context.relevant, context.answerable):
-            st.caption(summary, help="Human grades: 0 not relevant, 1 related, 2 helps, 3 answers it.")
+            st.caption(
+                plain(context.said(summary)), help="Human grades: 0 not relevant, 1 related, 2 helps, 3 answers it."
+            )
         if later := later_words(trace):
             st.caption(f":material/schedule: {plain(later)}")
     return look_for_fix

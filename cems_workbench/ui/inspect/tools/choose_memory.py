@@ -48,10 +48,10 @@ def draw(
     if said:
         st.caption(said, help=help)
     options = {
-        memory_id: f"{short_id(memory_id)} · grade {context.grades[memory_id]}" for memory_id in lost[:MAX_BUTTONS]
+        memory_id: f"{context.said(memory_id)} · grade {context.grades[memory_id]}" for memory_id in lost[:MAX_BUTTONS]
     }
     if context.followed is not None:
-        options[context.followed] = f"◆ {options.get(context.followed, short_id(context.followed))}"
+        options[context.followed] = f"◆ {options.get(context.followed, context.said(context.followed))}"
     memories = context.resources.store.memories.read(options)
     with st.container(horizontal=True, gap="xsmall"):
         for memory_id, label in options.items():

@@ -5,6 +5,7 @@ A change applies to the whole page, config and request, and can be undone with o
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -62,7 +63,7 @@ def draw(context: InspectContext) -> None:
     if memory is None:
         return
     why, trace = explanation(context, memory.id, context.target), context.trace
-    st.html(cause_html(why, memory.content))
+    st.html(cause_html(why, memory.content, context.said))
     report_button(
         "inspect:why:report",
         f"why-{memory.id}",
@@ -113,9 +114,9 @@ def explanation(context: InspectContext, memory_id: str, k: int) -> Why:
     )
 
 
-def cause_html(why: Why, content: str) -> Markup:
+def cause_html(why: Why, content: str, said: Callable[[str], str] = str) -> Markup:
     """The memory, the cause of its rank, and whether a change would bring it in."""
-    return render("inspect/why/cause.html", why=why, content=content)
+    return render("inspect/why/cause.html", why=why, content=content, said=said)
 
 
 def _draw_changes(context: InspectContext, why: Why) -> None:
@@ -127,7 +128,7 @@ def _draw_changes(context: InspectContext, why: Why) -> None:
             st.info(nothing, icon=":material/block:")
         return
     fix = why.fix
-    goal = f"put it above {plain(short_id(fix.above))}" if fix and fix.inside and fix.above else "bring it in"
+    goal = f"put it above {plain(context.said(fix.above))}" if fix and fix.inside and fix.above else "bring it in"
     st.markdown(f"## Changes that {goal}, the fix first" if why.counterfactuals else "## Closest changes")
     st.html(render("inspect/why/head.html"))
     for i, one in enumerate(shown):

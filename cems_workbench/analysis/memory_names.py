@@ -1,0 +1,33 @@
+"""What a memory is called in sentences for people: its first words. Ids stay in JSON, in what tools read, and where they are asked for."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from cems_workbench.errors import one_line
+from cems_workbench.records import Memory
+
+NAME_CHARS = 40
+_ID = re.compile(r"\w(?:[\w./:#@|-]*\w)?")
+
+
+def memory_name(memory: Memory, chars: int = NAME_CHARS) -> str:
+    """ "“Staying in our flat”": its title, or the beginning of its text."""
+    return f"“{one_line(memory.title or memory.content, chars)}”"
+
+
+def in_words(text: str, memories: Mapping[str, Memory], chars: int = NAME_CHARS) -> str:
+    """A sentence with the first words of memories instead of their ids; of memories that begin alike the id follows. An id of letters
+    alone stays: it may be a word of the sentence."""
+    names = {
+        key: memory_name(memories[key], chars) for key in _ID.findall(text) if key in memories and not key.isalpha()
+    }
+    alike = Counter(names.values())
+
+    def named(match: re.Match[str]) -> str:
+        name = names.get(match[0])
+        return match[0] if name is None else name if alike[name] == 1 else f"{name} ({match[0]})"
+
+    return _ID.sub(named, text)
