@@ -169,8 +169,8 @@ def test_first_screen_is_side_by_side_with_the_next_step_and_a_link_to_why(open_
     assert "missing" in html(page, "wb-next")
     page = press(page, "inspect:next:why")
     assert page.session_state["inspect:tool"] == "Why is it missing?"
-    (memory,) = re.findall(r"(m\d+) \(grade", html(page, "wb-next"))
-    assert memory in html(page, "wb-cause")
+    (memory,) = re.findall(r"(“[^”]+”) \(grade", html(page, "wb-next"))
+    assert f"{memory} was" in html(page, "wb-cause")
     page = search(page, "is this wired up and nobody ever asked it")
     assert "No result is judged" in html(page, "wb-next")
     page.session_state["inspect:next:grade"], page.session_state["reviewer:name"] = True, "ada"
@@ -479,7 +479,7 @@ def test_first_result_that_is_superseded_is_said_with_what_to_do_about_it(open_p
     page = search_for_the_old_one(open_page())
     assert order(page)[0] == "m249"
     assert f"The first result, {MOVING}, is {STALE}" in html(page, "wb-stale-first")
-    assert f'class="wb-stale" title="{STALE.capitalize()}' in html(page, "wb-results")
+    assert f'class="wb-stale" title="{STALE.replace(STAYING, "m312").capitalize()}' in html(page, "wb-results")
     # Successors that no list found are no candidates.
     entered = re.search(r">lists<.*?(\d+)", html(page, "wb-strip"), re.DOTALL)
     assert entered is not None and f"· {entered[1]} candidates" in captions(page)
