@@ -130,7 +130,8 @@ def queries_named(name: str, resources: Resources, judged: bool) -> tuple[Sequen
         queries = resources.store.queries.read()
     elif Path(name).exists():
         parsed = formats.read_path(Path(name))
-        queries = [query for file in parsed for query in file.queries]
+        # In the order of a set, so that what is gathered of the file is the evidence of the set that it was imported as.
+        queries = sorted((query for file in parsed for query in file.queries), key=lambda query: query.qid)
         judgments = [row for file in parsed for row in file.judgments] or judgments
     else:
         known = ", ".join(sorted(names | {ALL_QUERIES}))

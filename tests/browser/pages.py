@@ -91,6 +91,15 @@ class Window:
             self.page.goto(path if path.startswith("http") else f"{self.url}/{path}")
         self.settled()
 
+    def reload(self) -> None:
+        """Load the address again, as a new session."""
+        self.open(self.page.url)
+
+    def back(self) -> None:
+        """Go back in the browser's history."""
+        with self.rerun():
+            self.page.go_back()
+
     def switch(self, name: str) -> None:
         """Go to another page of the app within the session."""
         with self.rerun():

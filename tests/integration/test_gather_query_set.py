@@ -160,6 +160,22 @@ def test_the_command_gathers_goes_on_and_refuses_another_store(command: Command,
     assert not (tmp_path / "x").exists()
 
 
+def test_what_was_gathered_of_a_file_is_the_evidence_of_the_set_it_was_imported_as(
+    command: Command, store: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_text("".join(json.dumps({"qid": qid, "query": f"{qid} deploy"}) + "\n" for qid in ("f9", "f10")))
+    for words in (("import", file), ("gather", file, "--preset", "recollection")):
+        done = command(*words, "--store", store)
+        assert done.code == 0, done.err
+    opened = open_resources(Settings(store=store))
+    try:
+        selection = QuerySelection("mine", tuple(opened.store.query_sets.queries("mine")))
+        assert query_set_evidence.read_evidence(preset("recollection").config, selection, opened) is not None
+    finally:
+        opened.close()
+
+
 def test_queries_without_a_project_are_named_where_each_is_searched_in_its_own() -> None:
     queries = (Query("a", "text", "p"), Query("b", "text"))
     told = [QuerySelection("s", chosen, True).without_project for chosen in (queries, queries[:1], queries[1:])]

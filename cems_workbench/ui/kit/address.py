@@ -66,8 +66,12 @@ def widget(
 
     def put(values: Values) -> None:
         texts = values.get(name, ())
-        if not texts:
-            st.session_state.pop(key, None)
+        if not texts and choices is not None and usual is None and not many:
+            st.session_state.pop(key, None)  # the page chooses
+            return
+        if not texts:  # a key that is only removed comes back with the widget's value
+            empty = [] if many else {bool: False, str: ""}.get(kind)
+            st.session_state[key] = empty if usual is None else usual
             return
         allowed = texts if choices is None else choices()
         read = [_read(name, text, kind, allowed, span) for text in texts]
