@@ -82,6 +82,23 @@ def test_what_a_run_may_change_is_faint_after_a_while_and_does_not_fade_frame_by
     assert found == {"stElementContainer": 0, "DETAILS": 0}
 
 
+CONTROLS = (
+    "[data-testid=stSidebar] :is([data-testid=stSlider], [data-testid=stCheckbox], [data-testid=stSelectbox], [data-testid=stMultiSelect], "
+    "[data-testid=stTextInput], [data-testid=stDataFrame], [data-testid=stButton], [data-testid=stPopover], [data-testid=stButtonGroup])"
+)
+
+
+def test_basic_parameters_are_few_with_every_group_open(inspect: Inspect) -> None:
+    closed = inspect.page.locator("[data-testid=stSidebar] details:not([open]) > summary")
+    assert inspect.page.locator("[data-testid=stSidebar] details[open]").count() == 0
+    while closed.count():
+        with inspect.window.rerun():
+            closed.first.click()
+    assert inspect.page.locator(CONTROLS).count() <= 40
+    assert inspect.page.locator(".st-key-inspect-group-lists").locator(CONTROLS.split("] ", 1)[1]).count() <= 15
+    assert inspect.page.get_by_test_id("stSidebarUserContent").evaluate("element => element.scrollHeight") <= 3500
+
+
 def test_sliders_change_the_order_in_groups_that_stay_open_and_reset_brings_it_back(inspect: Inspect) -> None:
     before = inspect.search(QUERY)
     for group in ("All", "Fusion", "Adjust"):
