@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SMALLEST = {
     "replay": "--repeats 2",
-    "store": "--n 500 --texts 10 --queries 3",
+    "store": "--n 500 --texts 10 --queries 30",
     "paint": "--repeats 1",
     "slider": "--moves 1",
     "side_by_side": "--moves 1 --only slider",
