@@ -25,6 +25,12 @@ def inspect(window: Window) -> Iterator[str]:
     yield from _views(window, window.page.locator(".st-key-inspect-view"), "Inspect")
     page.section("Why, and what if")
     yield from _views(window, window.page.locator(".st-key-inspect-tool"), "Inspect")
+    window.page.locator(".st-key-inspect-more button:visible").click()
+    others = window.page.get_by_role("menuitem").all_inner_texts()
+    window.page.keyboard.press("Escape")
+    for name in others:
+        page.tool(name)
+        yield f"Inspect: {name}"
 
 
 def memories(window: Window) -> Iterator[str]:

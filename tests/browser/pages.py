@@ -254,9 +254,16 @@ class Inspect:
         self.window.switch_to(name, self.page.locator(".st-key-inspect-section"))
 
     def tool(self, name: str) -> None:
-        """Choose a tool of "Why, and what if", which is opened where it is not."""
+        """Choose a tool of "Why, and what if", which is opened where it is not; one that is not in the row under More."""
         self.section("Why, and what if")
-        self.window.switch_to(name, self.page.locator(".st-key-inspect-tool"))
+        row = self.page.locator(".st-key-inspect-tool")
+        if row.get_by_text(name, exact=True).count():
+            self.window.switch_to(name, row)
+            return
+        self.page.locator(".st-key-inspect-more button:visible").click()
+        with self.window.rerun():
+            self.page.get_by_role("menuitem", name=name, exact=True).click()
+        self.window.expect_no_error()
 
     def preset(self, name: str) -> None:
         """Choose a preset in the sidebar."""
