@@ -72,6 +72,7 @@ class Facets:
     categories: tuple[tuple[str | None, int], ...]
     projects: tuple[tuple[str | None, int], ...]
     sessions: tuple[tuple[str | None, int], ...]
+    authors: tuple[tuple[str | None, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +222,8 @@ class Memories:
         )
 
     def facets(self, most: int = 500) -> Facets:
-        """The categories, projects and sessions in use with their number of memories; the `most` frequent of each."""
-        columns = ("category", "project", "session")
+        """The categories, projects, sessions and authors in use with their number of memories; the `most` frequent of each."""
+        columns = ("category", "project", "session", "author")
         return self._cache.get(
             f"facets {most}", lambda cursor: Facets(*(statistics.counts(cursor, column, most) for column in columns))
         )

@@ -39,6 +39,7 @@ class Selection:
     categories: tuple[str | None, ...] = ()
     projects: tuple[str | None, ...] = ()
     sessions: tuple[str | None, ...] = ()
+    authors: tuple[str | None, ...] = ()
     importance: tuple[str, ...] = ()
     pinned: bool | None = None
     created_from: date | None = None
@@ -56,6 +57,7 @@ class Selection:
             ("category", self.categories),
             ("project", self.projects),
             ("session", self.sessions),
+            ("author", self.authors),
             ("importance", self.importance),
         ):
             if values:

@@ -80,7 +80,7 @@ SORTS: dict[str, tuple[Sort, bool]] = {
     "By id": ("id", False),
 }
 PINNED = ("pinned", "not pinned")
-FILTERS = ("text", "categories", "projects", "sessions", "importance", "pinned", "created")
+FILTERS = ("text", "categories", "projects", "sessions", "authors", "importance", "pinned", "created")
 
 
 def draw_browse(resources: Resources, place: DeltaGenerator) -> None:
@@ -124,14 +124,17 @@ def filters(facets: Facets) -> Selection:
     search, order = st.columns([4, 1], vertical_alignment="bottom")
     text = search.text_input("Search", placeholder="exact text", icon=":material/search:", **common("text"))
     sort = order.selectbox("Order", list(SORTS), **common("order"))
-    boxes = st.columns(3, vertical_alignment="bottom") + st.columns(3, vertical_alignment="bottom")
+    authors = [name for name, _ in facets.authors if name is not None]
+    first = 4 if authors else 3
+    boxes = st.columns(first, vertical_alignment="bottom") + st.columns(3, vertical_alignment="bottom")
     categories = several(boxes[0], "Category", "categories", facets.categories)
     projects = several(boxes[1], "Project", "projects", facets.projects)
     sessions = several(boxes[2], "Session", "sessions", facets.sessions)
-    importance = boxes[3].multiselect("Importance", IMPORTANCE[::-1], placeholder="any", **common("importance"))
-    pinned = boxes[4].selectbox("Pinned", PINNED, index=None, placeholder="any", **common("pinned"))
+    users = several(boxes[3], "Author", "authors", facets.authors) if authors else ()
+    importance = boxes[first].multiselect("Importance", IMPORTANCE[::-1], placeholder="any", **common("importance"))
+    pinned = boxes[first + 1].selectbox("Pinned", PINNED, index=None, placeholder="any", **common("pinned"))
     limits: dict[str, Any] = {"min_value": date(1970, 1, 1), "max_value": date(2100, 12, 31), "format": "YYYY-MM-DD"}
-    days = boxes[5].date_input("Created", value=[], **limits, **common("created"))
+    days = boxes[first + 2].date_input("Created", value=[], **limits, **common("created"))
     span = tuple(days) if isinstance(days, tuple) else (days,)
     column, descending = SORTS[sort]
     return Selection(
@@ -139,6 +142,7 @@ def filters(facets: Facets) -> Selection:
         categories=categories,
         projects=projects,
         sessions=sessions,
+        authors=users,
         importance=tuple(importance),
         pinned=None if pinned is None else pinned == "pinned",
         created_from=span[0] if span else None,
@@ -187,6 +191,12 @@ def _day(moment: datetime | None) -> date | None:
 COLUMNS: list[Column[Memory]] = [
     Column("id", lambda memory: memory.id, 84, help=FIELDS["id"], pinned=True),
     Column("memory", title_and_text, 350, help=FIELDS["memory"]),
+    Column(
+        "author",
+        lambda memory: memory.author,
+        96,
+        help="Who said it, or whose memory it is: the user of an agent's memory.",
+    ),
     Column("created", lambda memory: _day(memory.created_at), 92, "YYYY-MM-DD", "Day, UTC."),
     Column("category", lambda memory: memory.category, 112, help=FIELDS["category"]),
     Column("project", lambda memory: memory.project, 118, help=FIELDS["project"]),
@@ -201,13 +211,15 @@ LENGTH: Column[Memory] = Column("length", lambda memory: len(memory.content), 70
 """Shown if the table is sorted by it."""
 
 
-def columns(sort: Sort, ids: Sequence[str] = (), standing: Mapping[str, str] | None = None) -> list[Column[Memory]]:
+def columns(
+    sort: Sort, ids: Sequence[str] = (), standing: Mapping[str, str] | None = None, authors: bool = True
+) -> list[Column[Memory]]:
     """The columns in order: the sort column is next to the memory, visible on narrow screens. So is "out of date"
     (`standing`, in words by id) if one of the rows visible at first is; it is the last if only one further down is, and
     left out if none is."""
     by_name = {column.name: column for column in (*COLUMNS, LENGTH)}
     first = [by_name[name] for name in dict.fromkeys(("id", "memory", sort))]
-    others = [column for column in COLUMNS if column not in first]
+    others = [column for column in COLUMNS if column not in first and (authors or column.name != "author")]
     if not standing:
         return [*first, *others]
     words = Column[Memory](OUT_OF_DATE, lambda memory: standing.get(memory.id), 220, help=FIELDS[OUT_OF_DATE])
@@ -222,7 +234,7 @@ def _table(resources: Resources, memories: Sequence[Memory], sort: Sort) -> None
     key = f"memories:table:{shown.generation}:{hashlib.sha256(repr(ids).encode()).hexdigest()[:10]}"
     draw_table(
         memories,
-        columns(sort, ids, standings(resources, memories)),
+        columns(sort, ids, standings(resources, memories), any(memory.author for memory in memories)),
         key=key,
         on_select=lambda: state.select(next((ids[row] for row in st.session_state[key]["selection"]["rows"]), None)),
         selection_mode="single-row",
@@ -248,7 +260,7 @@ ADDRESS = (
     widget("view", state.VIEW, choices=lambda: VIEWS, usual="Browse"),
     widget("text", "memories:find:text"),
     widget("order", "memories:find:order", choices=lambda: SORTS, usual=next(iter(SORTS))),
-    *(widget(name, f"memories:find:{name}", many=100) for name in ("categories", "projects", "sessions")),
+    *(widget(name, f"memories:find:{name}", many=100) for name in ("categories", "projects", "sessions", "authors")),
     widget("importance", "memories:find:importance", many=len(IMPORTANCE), choices=lambda: IMPORTANCE),
     widget("pinned", "memories:find:pinned", choices=lambda: PINNED),
     widget("created", "memories:find:created", date, many=2),
