@@ -13,12 +13,18 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cems_workbench.analysis.supersession import days_later
 from cems_workbench.analysis.supersession_signals import Profile, Signals, profile_of, signals_of
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.progress import Progress, silent
+from cems_workbench.records import NEWER_FIRST, OLDER_FIRST
+
+if TYPE_CHECKING:
+    from cems_workbench.pipeline.replay import Trace
 
 NEIGHBOURS = 20
 """Neighbours of a memory that are read from the index."""
@@ -26,6 +32,9 @@ BATCH_PAIRS = 2_000
 """Pairs whose texts are in memory at once."""
 MINIMUM = 0.1
 """Score from which a pair is proposed by default."""
+
+ASKED = 0.2
+"""Score from which a person is asked beside a query."""
 
 FEATURES = ("cosine", "near", "slot", "change", "negation", "same", "length")
 BIAS = -6.67
@@ -113,6 +122,34 @@ def scored_pairs(
                 yield ProposedEdge(pair.newer, pair.older, score_of(features), pair.days, pair.later, features, signals)
         done += len(batch)
         progress("comparing pairs", min(done, size), size)
+
+
+def contradicting(trace: Trace, resources: Resources) -> ProposedEdge | None:
+    """The best pair of the query's first candidates whose later memory is below the earlier one, a result, and may replace it; None
+    if no pair reaches `ASKED`, or all are stored as superseding or were decided. Neighbours are those among the candidates."""
+    results = [row.memory_id for row in trace.results]
+    listed = (hit.memory_id for hits in zip_longest(*(one.hits for one in trace.evidence.lists)) for hit in hits if hit)
+    ids = list(dict.fromkeys([*results, *listed]))[: len(results) + NEIGHBOURS]
+    memories = trace.evidence.memories
+    vectors = resources.indexes.vectors.embeddings([key for key in ids if memories[key].created_at is not None])
+    near = {key: sorted(vectors, key=lambda other: -float(vectors[key] @ vectors[other]))[1:] for key in vectors}
+    pairs = []
+    for place, older in enumerate(one for one in ids if one in vectors):
+        for newer in list(vectors)[place + 1 :] if older in results else ():
+            one, two = memories[newer].created_at, memories[older].created_at
+            if one is not None and two is not None and one > two:
+                rank = (1 / (near[newer].index(older) + 1) + 1 / (near[older].index(newer) + 1)) / 2
+                days, cosine = (one - two).total_seconds() / 86_400, float(vectors[newer] @ vectors[older])
+                pairs.append(CandidatePair(newer, older, days, days_later(two, one), cosine, rank))
+    found = [edge for edge in scored_pairs(resources, pairs) if edge.score >= ASKED and edge.signals.words]
+    if not found:
+        return None
+    kinds = {*NEWER_FIRST, *OLDER_FIRST}
+    known = decided_pairs(resources) | {
+        frozenset((edge.source_id, edge.target_id)) for edge in resources.store.relations.read() if edge.kind in kinds
+    }
+    left = [edge for edge in found if frozenset((edge.newer, edge.older)) not in known]
+    return max(left, key=lambda edge: edge.score, default=None)
 
 
 def _batches(pairs: Iterable[CandidatePair]) -> Iterator[list[CandidatePair]]:

@@ -15,6 +15,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.analysis.known_mistakes import NextStep, next_step
+from cems_workbench.analysis.proposed_edges import ProposedEdge, contradicting
 from cems_workbench.analysis.supersession import first_result_stale
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.background import may_start_unasked
@@ -62,7 +63,59 @@ RIGHT = frozenset({"good", "answered", "unjudged"})
 """Kinds of step at which nothing is known to be wrong."""
 
 
+PAIR = "inspect:next:pair"
+"""Session key of the request of the last search, and the pair of its candidates that is asked about."""
+
+
 def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]:
+    """Draw the next step, and ask whether a later memory replaces an earlier one above it; both as `_draw_step` does.
+    The pair is looked for after a search, and stays while settings change."""
+    look_for_fix, place = _draw_step(context, fetched), st.empty()
+    if context.trace.external:
+        return look_for_fix
+    kept = st.session_state.get(PAIR)
+    if not fetched:
+        if kept is not None and kept[0] == context.request:
+            _ask(kept[1], context, place)
+        return look_for_fix
+
+    def look() -> None:
+        look_for_fix()
+        with errors_shown():
+            found = contradicting(context.trace, context.resources)
+            st.session_state[PAIR] = (context.request, found)
+            _ask(found, context, place)
+
+    return look
+
+
+def _ask(edge: ProposedEdge | None, context: InspectContext, place: DeltaGenerator) -> None:
+    """Ask whether the later memory of a pair replaces the earlier one, with the reasons, or draw what accepting it allows."""
+    if edge is None:
+        return
+    with place.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:pair"):
+        said = context.said(f"{edge.newer} is later than {edge.older}, which is above it. Does it replace it?")
+        st.markdown(f":material/swap_vert: {plain(said)}", help=plain(edge.why), width="stretch")
+        who = session.reviewer()
+        if who is None:
+            session.ask()
+            return
+        for verdict, label, icon in (("accepted", "It does", "check"), ("rejected", "It does not", "close")):
+            _button(f"pair:{verdict}", label, icon, None, _decide, edge, verdict, who, context.resources)
+
+
+def _decide(edge: ProposedEdge, verdict: Any, who: str, resources: Resources) -> None:
+    try:
+        session.require("reviewer")
+        resources.store.supersessions.decide(edge.newer, edge.older, verdict, who, edge.why)
+    except WorkbenchError as error:
+        st.session_state[PROBLEM] = str(error)
+        return
+    st.session_state.pop(PAIR, None)
+    st.toast("Saved as superseded; see what Superseded memories can do with it." if verdict == "accepted" else "Saved.")
+
+
+def _draw_step(context: InspectContext, fetched: bool) -> Callable[[], None]:
     """Draw the sentence and its buttons, and a line for the fix of what it names. `fetched`: the query was searched in
     this run. Then the fix is looked for, by the returned function, which is called once everything else is drawn; under
     settings that were changed since, only at a click."""

@@ -126,7 +126,7 @@ def filters(facets: Facets) -> Selection:
     sort = order.selectbox("Order", list(SORTS), **common("order"))
     authors = [name for name, _ in facets.authors if name is not None]
     first = 4 if authors else 3
-    boxes = st.columns(first, vertical_alignment="bottom") + st.columns(3, vertical_alignment="bottom")
+    boxes = [*st.columns(first, vertical_alignment="bottom"), *st.columns(3, vertical_alignment="bottom")]
     categories = several(boxes[0], "Category", "categories", facets.categories)
     projects = several(boxes[1], "Project", "projects", facets.projects)
     sessions = several(boxes[2], "Session", "sessions", facets.sessions)
