@@ -96,7 +96,10 @@ def export_command(
             say(f"warning: {line}", err=True)
     if evidence is not None:
         ranking = _measured(export, evidence, metric)
-        print_ranking(ranking, err=out is None)
+        if as_json and out is not None:
+            put_json(ranking.to_json())
+        else:
+            print_ranking(ranking, err=out is None)
         if own is not None:
             export, _, own = with_figures(chosen, format, own, lambda _: [ranking])
     if out is None:
@@ -105,6 +108,8 @@ def export_command(
     write_text(out, export.text)
     if format == "json" and own is not None:  # JSON has no comments
         write_text(card_path(out), own.to_json())
+    if as_json:
+        return
     if evidence is not None:
         say_next(words_of("evaluate", evidence, options=given_options(config=config, changes=changes)))
     elif format in ("yaml", "json", "toml"):
@@ -136,10 +141,8 @@ def print_ranking(ranking: ExportedRanking, err: bool = False) -> None:
         rows.append([str(row.measure), row.baseline, row.value, by, interval, row.p])
     title = f"{export.config.name} as {export.reader} reads the {export.form} file, on {ranking.queries} ({len(ranking.here.qids)})"
     print_table(["measure", "here", "as read", "difference", "95 % interval", "p"], rows, title, err=err)
-    if not export.lost:
-        say("read back it is the same config", err=err)
-        return
-    say(f"{counted(len(export.lost), 'parameters')} lost: {', '.join(path for path, _, _ in export.lost)}", err=err)
+    lost = f"{counted(len(export.lost), 'parameters')} lost: {', '.join(path for path, _, _ in export.lost)}"
+    say(lost if export.lost else "read back it is the same config", err=err)
     for line in ranking.incomplete:
         say(f"warning: {line}", err=True)
     if ranking.lacking:

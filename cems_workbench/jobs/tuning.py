@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cems_workbench.config import EvidenceCard, PipelineConfig
+from cems_workbench.config import EvidenceCard, PipelineConfig, field_spec
 from cems_workbench.config.forms.targets import NAMED, System, exported, preset_behind
 from cems_workbench.errors import InputError, StoreError, StoreLockedError
 from cems_workbench.evaluation.batch import UNSCORED, LabelledBatch, missing_score_lines
@@ -33,6 +33,7 @@ from cems_workbench.jobs.query_set_evidence import EVIDENCE_FOLDER, QuerySelecti
 from cems_workbench.jobs.traces import require_replayable
 from cems_workbench.pipeline.effects import idle_parameters
 from cems_workbench.pipeline.list_sources import SOURCES
+from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.tuning import tune as protocol
@@ -54,7 +55,7 @@ from cems_workbench.tuning.learned import Region, stability
 from cems_workbench.tuning.objective import Goal, Scored
 from cems_workbench.tuning.optimizer import Watch, unwatched
 from cems_workbench.tuning.scorer import BatchScorer, ScoreCache, measurable, search_marks
-from cems_workbench.tuning.space import Axis, SearchSpace, axis_for, parse_axis, replaced, searchable
+from cems_workbench.tuning.space import Axis, SearchSpace, axis_for, parse_axis, replaced, searchable, value_at
 from cems_workbench.tuning.tune import Plan, Tuned, WatchFactory, evidence_card
 from cems_workbench.tuning.unlabelled import (
     AGAINST_RERANKER,
@@ -311,11 +312,18 @@ def tunable(system: System, config: PipelineConfig) -> dict[str, str]:
     lists = [name for name in SOURCES if config.get(f"lists.{name}.enabled")]
     if len(lists) == 1 and config.expansion.backend == "none" and config.fusion.single_list != "fuse":
         idle |= {f"lists.{lists[0]}.weight", "fusion.k"}
-    return {
+    found = {
         spec.path: export.name
         for spec, export in exported(system.form)
         if export.codec not in NAMED and spec.path in known and spec.path not in idle
     }
+    return {path: name for path, name in found.items() if not _gathers(config, axis_for(path))}
+
+
+def _gathers(config: PipelineConfig, axis: Axis) -> bool:
+    """Whether each value of a parameter needs separate evidence, such as engram's limit, of which its pool is three times."""
+    ends = [gather_parameters(replaced(config, {axis.path: axis.value(place)})) for place in (0, axis.size - 1)]
+    return any(ends[0][path] != value and field_spec(path).cost == "gather" for path, value in ends[1].items())
 
 
 def no_program(system: System | None, baseline: PipelineConfig) -> list[str]:
@@ -361,23 +369,24 @@ def _needs(axis: Axis, place: int, data: TuningData) -> set[str]:
 
 
 def _gathered(axis: Axis, data: TuningData) -> Axis:
-    """The axis without the values that need other evidence: of a range those above the largest that needs none."""
+    """The axis without the values that need other evidence: of a range those around the baseline's that need none."""
     if axis.choices:
         return replace(axis, choices=tuple(axis.value(i) for i in range(axis.size) if not _needs(axis, i, data)))
-    last = bisect_left(range(axis.size), True, key=lambda place: bool(_needs(axis, place, data))) - 1
-    return axis if last < 0 else replace(axis, high=float(axis.value(last)))
+    start = axis.place(value_at(data.baseline, axis.path))
+    first = bisect_left(range(start), True, key=lambda place: not _needs(axis, place, data))
+    after = bisect_left(range(axis.size), True, lo=start + 1, key=lambda place: bool(_needs(axis, place, data)))
+    return replace(axis, low=float(axis.value(first)), high=float(axis.value(after - 1)))
 
 
 def _beyond(axis: Axis, data: TuningData) -> str:
-    lacking = _needs(axis, axis.size - 1, data) if not data.evidence.external else set()
+    lacking = set() if data.evidence.external else _needs(axis, 0, data) | _needs(axis, axis.size - 1, data)
     if not lacking:
         return ""
-    within = _gathered(axis, data)
-    upto = f" above {within.high:g}" if not within.choices else ""
-    return (
-        f"{axis.path}{upto}: the evidence lacks {'; '.join(sorted(lacking))}: those figures are of what is there; gather with "
-        f"--set {axis.path}={axis.value(axis.size - 1)}"
-    )
+    within, mend = _gathered(axis, data), f"gather with --set {axis.path}={axis.value(axis.size - 1)}"
+    upto = "" if within.choices else f" above {within.high:g}"
+    if not within.choices and within.low > axis.low:
+        upto, mend = f" other than {within.low:g}", "each value needs separate evidence"
+    return f"{axis.path}{upto}: the evidence lacks {'; '.join(sorted(lacking))}: those figures are of what is there; {mend}"
 
 
 def planned_search(

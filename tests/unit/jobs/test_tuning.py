@@ -257,7 +257,9 @@ def test_an_export_loses_what_its_program_does_otherwise_and_nothing_that_only_i
 
 
 @pytest.mark.parametrize(
-    "system", [one for one in SYSTEMS.values() if one.name not in ("memory_agent", "ace")], ids=lambda one: one.name
+    "system",
+    [one for one in SYSTEMS.values() if one.name not in ("memory_agent", "ace", "engram_tools")],
+    ids=lambda one: one.name,
 )
 def test_what_is_searched_by_default_is_set_in_the_target_and_not_idle(
     labelled_evidence: EvidenceSet, system: System
@@ -276,6 +278,9 @@ def test_a_target_without_a_setting_that_replay_can_search_says_so(labelled_evid
     data = TuningData(preset("ace_head").config, "q", labelled_file(labelled_evidence, None))
     with pytest.raises(InputError, match="ACE has no parameter to tune under ace_head; --space"):
         default_axes(data, SYSTEMS["ace"])
+    of_pool = replace(data, baseline=preset("engram_recall").config)  # its pool is three times its limit
+    with pytest.raises(InputError, match="memory_search has no parameter to tune under engram_recall; --space"):
+        default_axes(of_pool, SYSTEMS["engram_tools"])
 
 
 def test_values_past_the_gathered_depth_are_named_and_left_out_by_default(labelled_evidence: EvidenceSet) -> None:
