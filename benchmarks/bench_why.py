@@ -1,6 +1,6 @@
 """What `why` costs over pairs that are lost at all depths: processor seconds and peak memory, of an earlier commit and of this checkout.
 
-    python -m benchmarks.bench_why --against COMMIT [--pairs 40] [--rounds 1] [--served] [--only EARLIEST PLACE ...]
+    python -m benchmarks.bench_why --against COMMIT [--pairs 40] [--rounds 1] [--served]
 
 The pairs are every third query of the sample with the memories judged for it that are not among its results, whatever their grade: of
 each stage that loses one and of each depth of rank in turn, by query id and memory id. Both sides explain the
