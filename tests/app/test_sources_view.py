@@ -105,7 +105,7 @@ def test_a_store_without_a_source_says_what_addresses_look_like(page: AppTest) -
     assert not [one for one in page.text_input if one.key == "memories:source:address"], "the kind comes first"
     page = box.select_index(next(at for at, label in enumerate(box.options) if label.startswith("SQLite"))).run()
     assert page.text_input(key="memories:source:address").placeholder == "sqlite:/FOLDER/FILE"
-    assert "As `sqlite:/FOLDER/FILE` or `sqlite:/FOLDER/FILE?table=TABLE`" in captions(page)
+    assert "As sqlite:/FOLDER/FILE or sqlite:/FOLDER/FILE?table=TABLE" in captions(page)
     assert not [one for one in page.text_input if one.key == "memories:source:password"], "a file has none"
     assert "nothing is written to the source" in captions(page)
     assert page.button(key="memories:source:look").disabled and page.button(key="memories:source:take").disabled

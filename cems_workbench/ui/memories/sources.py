@@ -239,7 +239,7 @@ def _form(resources: Resources, place: DeltaGenerator) -> None:
     forms = (ANY,) if kind is None else kind.addresses
     help = "`?user=ID` takes the memories of one user."
     box.text_input("Address", key=ADDRESS, placeholder=forms[0], help=help)
-    st.caption(f"As {' or '.join(f'`{form}`' for form in forms)}")
+    st.caption(plain(f"As {' or '.join(forms)}"))
     if password is not None:
         variables = ", ".join(credential_variables()) if kind is None else kind.credential_variable
         help = HELP["memories:source:password"].format(variables=variables)
