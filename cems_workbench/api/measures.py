@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cems_workbench.api.evidence import LoadedEvidence, loaded
 from cems_workbench.api.open_store import load_config
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.results import Result, Table
 
 if TYPE_CHECKING:
@@ -160,7 +160,9 @@ class ComparisonReport(Result):
     def title(self) -> str:
         """Which configs against which, on how many queries."""
         others = ", ".join(one.name for one in self.comparison.compared)
-        return f"{others} against {self.baseline} on {len(self.comparison.evaluations[0].qids)} judged queries"
+        return (
+            f"{others} against {self.baseline} on {counted(len(self.comparison.evaluations[0].qids), 'judged queries')}"
+        )
 
     @property
     def tables(self) -> tuple[Table, ...]:

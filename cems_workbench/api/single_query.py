@@ -384,11 +384,13 @@ class Explanation(Result):
         why: path, cause, counterfactuals and verdict.
         answer: the answer that is explained.
         taken: which memory was taken for a piece of text; empty for an id.
+        question: whether a later candidate replaces an earlier result, if their texts suggest it; empty otherwise.
     """
 
     why: Why
     answer: Answer
     taken: str = ""
+    question: str = ""
 
     @property
     def config(self) -> PipelineConfig:
@@ -438,7 +440,7 @@ class Explanation(Result):
     @property
     def lines(self) -> tuple[str, ...]:
         """The memory that was meant, the fix, the cause, what is known of the memory, known mistakes and the verdict."""
-        return (self.taken, *self.why.lines) if self.taken else self.why.lines
+        return tuple(line for line in (self.taken, *self.why.lines, self.question) if line)
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -530,4 +532,14 @@ def explanation(
     found = explain(
         memory_id, evidence, config, k=k, **of_store, switched_off=answer.off, of_set=of_set, progress=progress
     )
-    return Explanation(found, answer, "" if memory is None else taken(named, memory))
+    question = ""
+    if store is not None and not evidence.external:
+        from cems_workbench.analysis.proposed_edges import contradicting
+
+        pair = contradicting(answer.trace, store.resources)
+        if pair is not None:
+            question = (
+                f"{pair.newer} is later than {pair.older}, which is above it ({pair.why}). Does it replace it? Inspect, Label › Superseded "
+                "and supersessions save the answer, which supersession.mode then follows."
+            )
+    return Explanation(found, answer, "" if memory is None else taken(named, memory), question)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from cems_workbench.analysis.losses_of_set import DEFAULT_K, MAX_ROWS, SHOWN, Found, Losses, losses_of, with_words
 from cems_workbench.config import PipelineConfig
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.batch import LabelledBatch, signal_table
 from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
 from cems_workbench.evaluation.evidence_file import EvidenceSet, content_hash, read_progress
@@ -168,7 +168,7 @@ class EvaluationReport(Result):
     @property
     def title(self) -> str:
         """Which config on how many queries."""
-        return f"{self.config.name} on {len(self.evaluation.qids)} judged queries"
+        return f"{self.config.name} on {counted(len(self.evaluation.qids), 'judged queries')}"
 
     @property
     def tables(self) -> tuple[Table, ...]:

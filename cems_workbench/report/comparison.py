@@ -15,7 +15,7 @@ import numpy as np
 
 from cems_workbench.analysis.losses_of_set import Losses, LossMap
 from cems_workbench.config import config_hash
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import LEVEL, Comparison, ConfigComparison, MeasureDifference, significance
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, stale_lines
@@ -148,7 +148,7 @@ def comparison_report(
         header, path = source.header, source.path
         told = {base.qids[q] for one in pairs for q in (*one.changed()[:MAX_BARS], *one.lost_most()[:shown])}
         batch = LabelledBatch.of(source.of_queries(told), judges)
-        name = f"{source.names}, {len(base.qids)} judged queries"
+        name = f"{source.names}, {counted(len(base.qids), 'judged queries')}"
         facts = page.facts_of(name, source.content_hash, header, answered)
         made_on = [MadeOn.of(facts, batch, batch.result_ids(batch.rankings(one.config))) for one in evaluations]
     else:
@@ -164,7 +164,7 @@ def comparison_report(
     return page.render(
         "compare.html",
         title=f"{', '.join(names[1:])} against {names[0]}" if names[1:] else names[0],
-        subtitle=f"{len(base.qids)} judged queries of {header.query_set or path.name}",
+        subtitle=f"{counted(len(base.qids), 'judged queries')} of {header.query_set or path.name}",
         names=tuple(zip(names, shapes, strict=True)),
         means=tuple(_mean_row(comparison, m, shapes, scale) for m in range(len(base.measures))),
         scale=scale,

@@ -22,7 +22,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from cems_workbench import __version__
-from cems_workbench.errors import one_line
+from cems_workbench.errors import counted, one_line
 from cems_workbench.evaluation.comparison import BETTER, WORSE
 from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.jobs.evaluation import LabelledEvidence
@@ -145,7 +145,7 @@ class Texts:
 def evidence_facts(labelled: LabelledEvidence) -> Facts:
     """Which evidence with which judgments, of which store, gathered when and with what."""
     evidence = labelled.evidence
-    name = f"{evidence.path.name}, {len(labelled.batch.queries)} judged queries"
+    name = f"{evidence.path.name}, {counted(len(labelled.batch.queries), 'judged queries')}"
     return facts_of(name, labelled.content_hash, evidence.header, evidence.answered)
 
 

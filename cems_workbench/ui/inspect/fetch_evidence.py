@@ -300,7 +300,9 @@ def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
         st.caption(f"The judged queries could not be searched in the background: {plain(last.problem)}")
     place = st.empty()
     help = "Searches each judged query once; then every change is replayed on all of them. Any other control stops it."
-    if not place.button(f"Measure on {len(queries)} judged queries", key, help, icon=":material/checklist:"):
+    if not place.button(
+        f"Measure on {counted(len(queries), 'judged queries')}", key, help, icon=":material/checklist:"
+    ):
         return None
     place.empty()
     with errors_shown():

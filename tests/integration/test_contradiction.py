@@ -1,0 +1,36 @@
+"""A later memory below an earlier one that it contradicts: the question beside the query, and what an answer does."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import cems_workbench as cw
+from cems_workbench.analysis.proposed_edges import contradicting
+from cems_workbench.records import Memory, ParsedInput
+from cems_workbench.store import Store
+
+QUERY = "where in Hamburg do I live"
+OLD, NEW = "7c9e6679-7425-40de-944b-e07fc1f90ae7", "550e8400-e29b-41d4-a716-446655440000"
+
+
+def test_the_pair_that_spoils_a_query_is_asked_about_until_it_is_decided(tmp_path: Path) -> None:
+    memories = (
+        Memory(OLD, "I live in Hamburg, at Grindelallee 12.", created_at=datetime(2026, 1, 10, tzinfo=UTC)),
+        Memory(
+            NEW,
+            "I moved: I now live in Berlin, at Kantstrasse 4, no longer in Hamburg.",
+            created_at=datetime(2026, 6, 11, tzinfo=UTC),
+        ),
+        Memory("tea", "My favourite tea is Assam.", created_at=datetime(2026, 2, 1, tzinfo=UTC)),
+    )
+    with Store.open(tmp_path / "store") as store:
+        store.add(ParsedInput("m.jsonl", "t", memories=memories))
+    with cw.open_store(tmp_path / "store") as opened:
+        asked = cw.why(cw.search(opened, QUERY, "mem0"), NEW, store=opened)
+        assert asked.question.startswith(f"{NEW} is later than {OLD}, which is above it (152 days later; cosine")
+        assert asked.lines[-1] == asked.question
+        found = contradicting(asked.answer.trace, opened.resources)
+        assert found is not None and (found.newer, found.older) == (NEW, OLD)
+        opened.resources.store.supersessions.decide(NEW, OLD, "rejected", "ada")
+        assert contradicting(asked.answer.trace, opened.resources) is None
