@@ -149,7 +149,7 @@ def test_rank_and_query_type_choose_which_memories_count_as_lost(page: AppTest) 
 
 def test_a_lost_memory_opens_in_inspect_where_it_is_explained(page: AppTest, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(streamlit, "switch_page", opened.append)
+    monkeypatch.setattr(streamlit, "switch_page", lambda page, query_params: opened.append(page))
     on_losses(page)
     chosen = page.selectbox(key="evaluate:losses:branch").value
     assert chosen.of == "first"
@@ -502,7 +502,7 @@ def store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def inspected(open_page: OpenPage, store: Path, monkeypatch: pytest.MonkeyPatch) -> AppTest:
     """Inspect after a search in all projects with a further typed query."""
-    monkeypatch.setattr(streamlit, "switch_page", lambda target: None)  # AppTest goes there itself
+    monkeypatch.setattr(streamlit, "switch_page", lambda target, query_params: None)  # AppTest goes there itself
     opened = open_page(store)
     set_config(opened, with_values(TYPED, {"expansion.backend": "manual"}))
     opened.run()

@@ -126,7 +126,7 @@ def test_a_query_picked_in_the_panel_opens_in_inspect_where_the_memory_is_explai
     open_page: OpenPage, small_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(streamlit, "switch_page", opened.append)
+    monkeypatch.setattr(streamlit, "switch_page", lambda page, query_params: opened.append(page))
     page = picked(open_page(small_store).switch_page("pages/memories.py").run(), "m001")
     # What the callback of a picked row leaves; AppTest has no hands for the rows of a table.
     asked = (Request("who is on call"), preset("recollection").config, ("m001", 7))

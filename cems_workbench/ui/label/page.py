@@ -168,7 +168,8 @@ def draw_end(resources: Resources, queue: LabelQueue) -> None:
         download(
             f"Export its {counted(written.rows, 'judgments')}", written.text, file, "label:end:get", type="primary"
         )
-        if conflicts := len(disagreements(labels)):
+        decided = {(one.qid, one.memory_id) for one in resources.store.decisions.read()}
+        if conflicts := sum((one.qid, one.memory_id) not in decided for one in disagreements(labels)):
             label = f"Decide {counted(conflicts, 'conflicts')}"
             if st.button(
                 label, "label:end:decide", icon=":material/balance:", on_click=state.show_conflicts, args=(name,)
