@@ -168,12 +168,8 @@ def app_command(store: cli.StoreOption = None, port: int = 8501, headless: bool 
     exit_code = [0]
     atexit.register(_exit_process, exit_code)  # first in, last out: after the cleanup of the server and the models
     start_up.pause()  # imports create no garbage worth collecting; `_preload` ends the pause
-    from streamlit import delta_generator
     from streamlit.runtime.pages_manager import PagesManager
     from streamlit.web import cli as streamlit
-
-    # Else the first element looks for an interactive interpreter by inspect.stack(), which resolves the path of every loaded module.
-    delta_generator._use_warning_has_been_displayed = True
 
     # A folder called pages/ switches Streamlit's older way of paging on until app.py has run once, so that a link straight
     # to a page, opened first, would miss the app's frame.
@@ -226,6 +222,10 @@ def _preload(port: int) -> None:
             with contextlib.suppress(OSError), socket.create_connection((_host(os.environ), port), timeout=1):
                 break
             time.sleep(0.02)
+        from streamlit import delta_generator
+
+        # Else the first element looks for an interactive interpreter by inspect.stack(), which resolves the path of every loaded module.
+        delta_generator._use_warning_has_been_displayed = True
         for name in STORE_MODULES:
             importlib.import_module(name)
         threading.Thread(target=_open_store, name="open-store", daemon=True).start()  # DuckDB works beside the imports
