@@ -317,13 +317,16 @@ def tunable(system: System, config: PipelineConfig) -> dict[str, str]:
         for spec, export in exported(system.form)
         if export.codec not in NAMED and spec.path in known and spec.path not in idle
     }
-    return {path: name for path, name in found.items() if not _gathers(config, axis_for(path))}
+    return {path: name for path, name in found.items() if not gathers_anew(config, axis_for(path))}
 
 
-def _gathers(config: PipelineConfig, axis: Axis) -> bool:
+def gathers_anew(config: PipelineConfig, axis: Axis) -> bool:
     """Whether each value of a parameter needs separate evidence, such as engram's limit, of which its pool is three times."""
     ends = [gather_parameters(replaced(config, {axis.path: axis.value(place)})) for place in (0, axis.size - 1)]
-    return any(ends[0][path] != value and field_spec(path).cost == "gather" for path, value in ends[1].items())
+    by_row = axis.path == "lists.fts5.depth" and config.lists.fts5.cut == "row"
+    return by_row or any(
+        ends[0][path] != value and field_spec(path).cost == "gather" for path, value in ends[1].items()
+    )
 
 
 def no_program(system: System | None, baseline: PipelineConfig) -> list[str]:

@@ -109,9 +109,9 @@ def unmet(
             continue
         if path == "rerank.brief.chunk_chars" and not in_brief(config.rerank.brief.long_chars):
             continue
-        if specs[path].cost == "deepen" and (
-            had is None or (wanted is not None and isinstance(had, int | float) and wanted <= had)
-        ):
+        by_row = path == "lists.fts5.depth" and config.lists.fts5.cut == "row"  # the best of more rows are other rows
+        within = had is None or (wanted is not None and isinstance(had, int | float) and wanted <= had)
+        if specs[path].cost == "deepen" and within and not by_row:
             continue
         needs.append(ParameterNeed(path.split(".")[0], path, had, wanted))
     if config.supersession.mode != "off" and SUPERSEDED not in notes:

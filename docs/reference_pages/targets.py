@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from cems_workbench.config import FieldSpec, preset
 from cems_workbench.config.forms.targets import NAMED, SYSTEMS, ExportName, System, exported
-from cems_workbench.jobs.tuning import tunable
+from cems_workbench.jobs.tuning import gathers_anew, tunable
 from cems_workbench.pipeline.effects import idle_parameters
+from cems_workbench.tuning.space import axis_for
 from docs.reference_pages.markdown import code, notice, table, table_cell
 
 HEAD = f"""\
@@ -44,6 +45,6 @@ def _tuned(system: System, spec: FieldSpec, export: ExportName) -> str:
         return "tuned"
     if export.codec in NAMED or spec.type is str:
         return "chooses a part or a model"
-    if spec.cost == "gather":
+    if spec.cost == "gather" or gathers_anew(plain, axis_for(spec.path)):
         return "needs new evidence at every value"
     return table_cell(idle_parameters(plain).get(spec.path, "no effect with one list and no further wordings"))

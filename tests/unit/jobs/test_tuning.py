@@ -58,6 +58,7 @@ from cems_workbench.jobs.tuning import (
     run_search,
     scored_queries,
     store_of,
+    tunable,
     with_stability,
 )
 from cems_workbench.pipeline.effects import idle_parameters
@@ -278,6 +279,7 @@ def test_a_target_without_a_setting_that_replay_can_search_says_so(labelled_evid
     data = TuningData(preset("ace_head").config, "q", labelled_file(labelled_evidence, None))
     with pytest.raises(InputError, match="ACE has no parameter to tune under ace_head; --space"):
         default_axes(data, SYSTEMS["ace"])
+    assert "lists.fts5.depth" not in tunable(SYSTEMS["engram"], preset("engram_head").config), "its rows are the first"
     of_pool = replace(data, baseline=preset("engram_recall").config)  # its pool is three times its limit
     with pytest.raises(InputError, match="memory_search has no parameter to tune under engram_recall; --space"):
         default_axes(of_pool, SYSTEMS["engram_tools"])
