@@ -68,7 +68,7 @@ def test_fix_before_and_after_judged_queries_are_gathered(store: Path, tmp_path:
     asked, out = [MOVING, STAYING, *chosen], tmp_path / "why.html"
 
     def everywhere() -> tuple[str, bool]:
-        printed = command("why", *asked)
+        printed = command("why", *asked, "--ids")
         command("report", "why", *asked, "--out", out)
         with open_store(store) as opened:
             fix = why(search(opened, MOVING, "workbench"), STAYING, store=opened).fix
@@ -87,7 +87,7 @@ def test_fix_before_and_after_judged_queries_are_gathered(store: Path, tmp_path:
     assert proposed and fix.endswith("not gathered yet.")
     assert "12 gathered now" in command("gather", "few", "--judged", *chosen)
     fix, proposed = everywhere()
-    assert not proposed and f"on {QUERIES} of 121 judged queries nDCG@10 " in fix
+    assert not proposed and f"on {QUERIES} of 121 judged queries: " in fix
 
 
 def test_verdict(open_page: OpenPage, store: Path, tmp_path: Path) -> None:
