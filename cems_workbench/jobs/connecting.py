@@ -367,6 +367,13 @@ def take_snapshot(
             raise
         raise SourceError(f"{error}; {counts['read']} memories were imported, connect again to resume") from None
     store.sources.finish(source_id, when)
+    for each in store.sources.read():
+        # A folder and its only collection are one place, whichever of the two addresses was typed.
+        place, other = (one.partition("?")[0].rstrip("/") for one in (source.address, each.address))
+        emptied = each.id != source_id and each.probe.get("memories") and not each.memories + each.deleted
+        if emptied and counts["there"] and f"{place}/".startswith(f"{other}/") | f"{other}/".startswith(f"{place}/"):
+            store.sources.forget(each.id)
+            replaced.pop(each.address, None)
     expired, deleted_there = store.sources.hidden_there(source_id, when)
     return SnapshotReport(
         source_id=source_id,

@@ -5,6 +5,7 @@ Sources are asked in parallel, each for a limited time.
 
 from __future__ import annotations
 
+import glob
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -12,6 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from cems_workbench.analysis.vector_origins import VectorOrigins
@@ -28,9 +30,11 @@ from cems_workbench.store import Store
 from cems_workbench.store.sources import SourceRecord
 
 PROBE_TIMEOUT_S = 4.0
-"""Time limit of a probe."""
+"""Time limit of a probe of a server."""
 MATCH_TIMEOUT_S = 20.0
-"""Time limit of embedding a sample again, with loading the model."""
+"""Time limit of embedding a sample again, with loading the model; and of a probe on this disk, with loading its client."""
+FOLDER_MARKERS = ("chroma.sqlite3", "meta.json")
+"""The files by which a folder of Chroma or of Qdrant's local mode is known."""
 AGE_UNITS = (
     (timedelta(days=2), timedelta(days=1), "days"),
     (timedelta(hours=2), timedelta(hours=1), "h"),
@@ -129,7 +133,8 @@ def ask_sources(
 def _status(
     record: SourceRecord, probing: Future[SourceInfo], matching: Future[Compared] | None, started: float
 ) -> SourceStatus:
-    probe = _answer(probing, started + PROBE_TIMEOUT_S, f"no answer within {PROBE_TIMEOUT_S:g} s")
+    limit = _limit(record)
+    probe = _answer(probing, started + limit, f"no answer within {limit:g} s")
     reached, problem = (None, probe) if isinstance(probe, str) else (probe, "")
     if matching is None:
         return SourceStatus(record, reached, problem, "", None, "not compared")
@@ -143,20 +148,25 @@ def _status(
 
 def _probe(record: SourceRecord, address: Address | None) -> SourceInfo:
     address = address or parse_saved(record.address, record.secret_from)
-    if address.kind == "chroma" and not address.host and record.complete and not _changed(address, record.begun_at):
-        # Its client would be loaded, and the folder copied, to say the same again.
+    if _limit(record) == MATCH_TIMEOUT_S and record.complete and _unchanged(Path(address.path), record.begun_at):
+        # Its client would be loaded, and a folder copied, to say the same again.
         return SourceInfo(**{**record.probe, "settings": ()})
-    with closing(connect.open_source(address, record.mapping, PROBE_TIMEOUT_S)) as source:
+    with closing(connect.open_source(address, record.mapping, _limit(record))) as source:
         return source.probe()
 
 
-def _changed(address: Address, since: datetime) -> bool:
-    """Whether a file of a folder is newer than a moment. Raises InputError if the folder is gone."""
-    from cems_workbench.sources.chroma import MARKER
-    from cems_workbench.sources.server_or_directory import find_directory
+def _limit(record: SourceRecord) -> float:
+    """Seconds for a probe: longer on this disk, where the client is loaded and the folder copied."""
+    return PROBE_TIMEOUT_S if "://" in record.address else MATCH_TIMEOUT_S
 
-    folder, _ = find_directory(address, MARKER)
-    return any(each.stat().st_mtime >= since.timestamp() for each in folder.rglob("*"))
+
+def _unchanged(path: Path, since: datetime) -> bool:
+    """Whether no file of a place is newer than a moment: of a folder, of the folder that a collection is in, or a database's. False if the
+    place is gone."""
+    inside = path.is_dir() or any((path.parent / each).is_file() for each in FOLDER_MARKERS)
+    folder = path if path.is_dir() else path.parent
+    files = list(folder.rglob("*") if inside else folder.glob(f"{glob.escape(path.name)}*"))
+    return bool(files) and all(each.stat().st_mtime < since.timestamp() for each in files)
 
 
 def _compared(store: Store, record: SourceRecord, embedder: Embedder) -> Compared:

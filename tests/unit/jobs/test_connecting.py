@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import time
@@ -377,6 +378,26 @@ def test_an_embedder_of_another_model_is_named_beside_the_one_that_made_them(sto
     found = check(store, Shorter())
     assert "3 numbers of counting; shorter: 0 of 1 stored vectors reproduced" in found.finding
     assert found.advice == "set CEMS_WORKBENCH_EMBEDDER to ollama:counting"
+
+
+def test_a_folder_and_its_only_collection_are_one_source(store):
+    for address in ("qdrant:/f", "qdrant:/f/memories", "qdrant:/f2", "qdrant:/f"):
+        last = take_snapshot(store, Planted({"a": taken("a")}, address=address), NOW)
+    assert [each.address for each in store.sources.read()] == ["qdrant:/f2", "qdrant:/f"]
+    assert last.replaced == {"qdrant:/f2": 1}
+
+
+def test_a_folder_without_a_newer_file_answers_at_once_and_another_is_asked(store, tmp_path, monkeypatch):
+    (tmp_path / "meta.json").write_text("{}")
+    source = Planted({"a": taken("a")}, address=f"qdrant:{tmp_path}/memories")
+    taken_at = datetime.fromtimestamp((tmp_path / "meta.json").stat().st_mtime + 5, UTC)
+    take_snapshot(store, source, taken_at)
+    monkeypatch.setattr(sources, "open_source", lambda *_: pytest.fail("opened"))
+    assert [(each.problem, each.difference) for each in ask_sources(store)()] == [("", 0)]
+    os.utime(tmp_path / "meta.json", (taken_at.timestamp() + 1,) * 2)
+    source.memories["b"] = taken("b")
+    planted(monkeypatch, source)
+    assert [each.difference for each in ask_sources(store)()] == [1]
 
 
 def test_sources_that_are_away_or_silent_are_asked_side_by_side_and_only_warn(store, monkeypatch, over):
