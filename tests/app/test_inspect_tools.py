@@ -517,7 +517,6 @@ def test_scores_unknown_memories_and_bad_rows_are_said(open_page: OpenPage) -> N
     assert "matched by text; id there: chunk-7" in " ".join(placed["why"])
     assert "<span>unknown</span>" in html(page, "wb-numbers")
     assert any("must be an object or an id" in code.value for code in page.code)
-    assert "Production’s scores equal" in captions(page)
 
 
 def test_an_answer_that_cannot_be_read_is_one_line(open_page: OpenPage) -> None:
