@@ -162,17 +162,18 @@ class Ways(Result):
         }
 
 
-def _first(way: Way) -> Held | None:
+def first_lost(way: Way) -> Held | None:
+    """The turn at which a way ends."""
     return next((one for one in way.held if one.place == way.place), way.held[0] if way.held else None)
 
 
 def _turn(way: Way) -> str:
-    held = _first(way)
+    held = first_lost(way)
     return held.turn.content if held else ""
 
 
 def _memory(way: Way) -> str:
-    held = _first(way)
+    held = first_lost(way)
     return held.memory.content if held and held.memory and held.pair.coverage != "no" else ""
 
 
@@ -192,10 +193,8 @@ class _Transcript:
         if judged := self._judged.get(query.qid):
             found = self.resources.store.memories.read(judged)
             return [found[one] for one in judged if one in found], False, False
-        if not query.answer:
-            return [], True, True
         index = self.resources.indexes.lexical
-        words = {*tokenize(query.answer, index.language)}
+        words = {*tokenize(query.answer or "", index.language)}
         asked = {*tokenize(query.query, index.language)} - words
         weight = _weights(self.resources)
         total, about = sum(map(weight, words)) or 1.0, sum(map(weight, asked)) or 1.0
@@ -273,7 +272,7 @@ def ways_of(
     progress: Progress = silent,
 ) -> Ways:
     """The way of each question. `answers` are what a system answered, by qid. Raises as `gather` does."""
-    asked = [query for query in queries if query.answerable is not False]
+    asked = [query for query in queries if query.answerable is not False and query.answer]
     evidences = EvidenceMemory().get(asked, config, resources, progress)
     of_turns, of_store, k = (
         _Transcript(transcript, asked),
@@ -286,7 +285,7 @@ def ways_of(
         found.append(_way(query, evidence, of_turns, of_store, config, k, (answers or {}).get(query.qid)))
     remarks = list(of_store.remarks)
     if len(asked) < len(queries):
-        remarks.append(f"left out, as nothing answers them: {counted(len(queries) - len(asked), 'questions')}")
+        remarks.append(f"left out, as they have no answer: {counted(len(queries) - len(asked), 'questions')}")
     return Ways(name, config.name, k, tuple(found), tuple(remarks))
 
 
@@ -302,7 +301,7 @@ def _way(
     turns, inferred, open_ = transcript.turns_of(query)
     if not turns:
         why = "a turn has some of the answer's words" if open_ else "no turn has the answer's words"
-        return Way(query, "cannot tell" if open_ or not query.answer else "never said", why, (), inferred)
+        return Way(query, "cannot tell" if open_ else "never said", why, (), inferred)
     trace = replay(evidence, config)
     held = []
     rated = {}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 if TYPE_CHECKING:
     from conftest import Command
@@ -94,3 +95,25 @@ def test_a_store_without_a_transcript_says_how_to_import_one(command: Command, t
     done = command("ways", "all", "--store", tmp_path / "s")
     assert done.code == 2
     assert "has no transcript; `transcript FILE` imports one" in done.err
+
+
+def draw_view(store: str) -> None:
+    """The script of a page that has only this view."""
+    from contextlib import closing
+    from pathlib import Path
+
+    from cems_workbench.jobs.factory import open_resources
+    from cems_workbench.settings import Settings
+    from workbench_transcripts.page import draw
+
+    with closing(open_resources(Settings(store=Path(store)))) as resources:
+        draw(resources)
+
+
+def test_the_view_shows_each_place_and_its_questions(store: Path) -> None:
+    page = AppTest.from_function(draw_view, args=(str(store),), default_timeout=120).run()
+    page = page.button(key="evaluate:ways:go").click().run()
+    assert not page.exception
+    assert any("of 6 facts come through" in one.value for one in page.markdown)
+    places = page.get("button_group")[0].proto.options
+    assert [one.content.split(" · ")[0] for one in places] == ["not written", "written wrongly", "returned"]
