@@ -366,7 +366,7 @@ class ConnectCommand(TyperCommand):
 
 def connect_command(
     address: str | None = None,
-    mapping: Path | None = None,
+    mapping: str | None = None,
     embedder: str | None = None,
     target: cli.TargetOption = None,
     ask_password: bool = False,
@@ -388,9 +388,10 @@ def connect_command(
 
     if list_kinds:
         return cli.present(_kinds(), as_json)
-    columns = (
-        None if mapping is None else connecting.read_mapping(read_text(mapping, "mapping"), f"--mapping {mapping}")
-    )
+    columns = None
+    if mapping is not None:
+        given = mapping if ":" in mapping and not Path(mapping).exists() else read_text(Path(mapping), "mapping")
+        columns = connecting.read_mapping(given, f"--mapping {mapping}")
     if probe_only:
         if address is None:
             raise InputError("--probe needs an address")
@@ -398,7 +399,7 @@ def connect_command(
         plain, found = spec.address.plain, connecting.probe_source(spec)
         facts = (("source", f"{found.kind} at {plain}"), ("engine", found.engine), *found.facts)
         values = {"address": plain, **dataclasses.asdict(found)}
-        options = [*(["--mapping", str(mapping)] if mapping is not None else []), *cli.given_options(store=store)]
+        options = [*(["--mapping", mapping] if mapping is not None else []), *cli.given_options(store=store)]
         report = Report(tables=[Table(("what", "found"), facts)], values=values)
         return cli.present(report, as_json, words_of("connect", plain, options=options))
     settings = _embedding(store, embedder)

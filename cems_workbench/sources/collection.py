@@ -42,7 +42,15 @@ from cems_workbench.records import DELETED_MARK, OWN_TEXT, EmbeddedText, Relatio
 from cems_workbench.sources import source as base
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.connect import ask
-from cems_workbench.sources.rows import SAMPLE_ROWS, Page, PagedSnapshot, embedded_texts, fields_note, usable_vector
+from cems_workbench.sources.rows import (
+    SAMPLE_ROWS,
+    Page,
+    PagedSnapshot,
+    date_note,
+    embedded_texts,
+    fields_note,
+    usable_vector,
+)
 
 T = TypeVar("T")
 
@@ -180,6 +188,7 @@ class _Schema:
     """The path of mem0's expiration_date, past which mem0 hides a row."""
     unread: tuple[str, ...] = ()
     """Paths that no field is read from."""
+    date_note: str | None = None
 
 
 _Entry = tuple[str, Sequence[tuple[int | None, str]]]
@@ -246,8 +255,7 @@ class CollectionSource:
             notes.append(
                 fields_note({name: path for name, path in use.fields.items() if name not in ("document", "number")})
             )
-            if (unread := unread_note(use.unread)) is not None:
-                notes.append(unread)
+            notes += filter(None, ((use.date_note or "").replace("ADDRESS", self.address), unread_note(use.unread)))
             if use.own:
                 notes.append(
                     "the rows are of another store of this workbench: its memories and chunks are taken as they were"
@@ -373,6 +381,7 @@ class CollectionSource:
         if any(row.text for row in rows) and (not self._mapping or "content" not in self._mapping):
             found.pop("content", None)
         expires = found.get("valid_until", "")
+        left = [path for payload in payloads for path in unread(payload, self._names, OWN_NAMES if own else NOT_NAMED)]
         return _Schema(
             found,
             chunked,
@@ -380,9 +389,8 @@ class CollectionSource:
             own,
             OWN_FIELDS["document"] if own else HAYSTACK_ID if payloads and all(map(_is_haystack, payloads)) else None,
             expires if expires.rpartition(".")[2] == EXPIRATION_DATE else None,
-            tuple(
-                path for payload in payloads for path in unread(payload, self._names, OWN_NAMES if own else NOT_NAMED)
-            ),
+            tuple(left),
+            date_note(payloads, self._names, left, {} if own else self._names.given),
         )
 
     def _entries(self, problems: list[base.RowProblem]) -> list[_Entry]:

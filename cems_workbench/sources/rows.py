@@ -18,10 +18,12 @@ them.
 from __future__ import annotations
 
 import json
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import Formatter
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,7 @@ from cems_workbench.formats.base.payload import (
     USER_NAMES,
     Names,
     Payload,
+    date_elsewhere,
     state_of,
     state_path,
     unread_note,
@@ -54,16 +57,29 @@ class Recognised:
     user: str | None
     states: Mapping[str, str]
     unread: tuple[str, ...]
+    dates: str | None = None
+    """Where else created_at may be (`date_note`)."""
 
     @property
-    def unread_note(self) -> str | None:
-        """One line that names what was not read; None if there is nothing."""
-        return unread_note(self.unread)
+    def unread_notes(self) -> list[str]:
+        """What was not read, in a line, after where dates may be."""
+        return [*filter(None, (self.dates, unread_note(self.unread)))]
 
     @property
     def fields_note(self) -> str | None:
         """One line that names where each field comes from; None if there is none."""
         return fields_note(self.fields) if self.fields else None
+
+
+def date_note(
+    payloads: Sequence[Payload], names: Names, unread: Iterable[str], given: Mapping[str, str] = MappingProxyType({})
+) -> str | None:
+    """One line that proposes where else to read created_at, with the option of `connect`, added to the mapping that is `given`;
+    None if the dates that are read tell rows apart."""
+    if (found := date_elsewhere(payloads, names, unread)) is None:
+        return None
+    mapping = shlex.quote(json.dumps({**given, "created_at": found[0]}, ensure_ascii=False).replace('"', ""))
+    return f"{found[1]}. To read it: `connect ADDRESS --mapping {mapping}`, or the same as Mapping on Sources"
 
 
 def fields_note(fields: Mapping[str, str]) -> str:
@@ -93,11 +109,13 @@ def recognise(
     for name in columns:
         for payload in payloads:
             unread |= dict.fromkeys(_paths_in(name, payload.get(name)))
+    left = tuple(path for path in (*unread, *others) if path not in read)
     return Recognised(
         {field: fields[field] for field in OPTIONAL_FIELDS if field in fields},
         user or fields.get("author"),
         states,
-        tuple(path for path in (*unread, *others) if path not in read),
+        left,
+        date_note(payloads, names, left),
     )
 
 

@@ -10,13 +10,17 @@ A row with a document and a whole number in it is a chunk; any other row is a me
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
 from cems_workbench.errors import InputError, some, suggestion
 from cems_workbench.formats.base import fields, memory_fields
+from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import NAMES, STATE_NAMES, is_true
 from cems_workbench.records import Memory, RowProblem
 
@@ -192,6 +196,36 @@ def found_values(payload: Payload, names: Names) -> tuple[dict[str, str], dict[s
 
 MOST_UNREAD = 12
 """Most columns and keys that the note of unread ones names."""
+
+
+ONE_IMPORT, OTHER_TIMES = 60, 86_400
+"""Seconds between the first and the last created_at of rows that one import wrote, and at least between those of another field."""
+_DATE = re.compile(r"(?i)creat|dat(e|ed|um)|time|when|day$|_at$|(?<=[a-z])(At|On)$")
+_OTHER_DATE = re.compile(r"(?i)expir|valid|delet|access|review|due|modif|updat|birth")
+
+
+def date_elsewhere(payloads: Sequence[Payload], names: Names, unread: Iterable[str]) -> tuple[str, str] | None:
+    """The unread path whose dates most rows have, where created_at is missing or that of one import, and a line on both; else None."""
+
+    def dates(path: str) -> list[datetime]:
+        found = []
+        for value in (value_at(payload, path) for payload in payloads):
+            with suppress(FieldError):
+                found += [] if value in (None, "") else [memory_fields.value_of("created_at", value)]
+        return found
+
+    def span(moments: Sequence[datetime]) -> float:
+        return (max(moments) - min(moments)).total_seconds() if moments else 0.0
+
+    here = dates(used) if (used := used_names(payloads, names).get("created_at")) else []
+    if "created_at" in names.given or len(payloads) < 2 or span(here) > ONE_IMPORT:
+        return None
+    paths = (path for path in dict.fromkeys(unread) if _DATE.search(path) and not _OTHER_DATE.search(path))
+    path, others = max(((path, dates(path)) for path in paths), key=lambda each: len(each[1]), default=("", []))
+    if 2 * len(others) < len(payloads) or span(others) < OTHER_TIMES:
+        return None
+    read = f"all created_at are within {span(here):.0f} s, the time of an import" if here else "no created_at"
+    return path, f"{read}; {path}, not read, has dates from {min(others):%Y-%m-%d} to {max(others):%Y-%m-%d}"
 
 
 def unread_note(paths: Iterable[str]) -> str | None:

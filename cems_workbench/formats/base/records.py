@@ -25,7 +25,7 @@ from cems_workbench.errors import counted
 from cems_workbench.formats.base.fields import FieldError, UnknownFields, identifier
 from cems_workbench.formats.base.files import type_name
 from cems_workbench.formats.base.memory_fields import TIME_OF
-from cems_workbench.formats.base.payload import is_deleted
+from cems_workbench.formats.base.payload import ANY_NAMES, date_elsewhere, is_deleted
 from cems_workbench.platform.parsing import decimal_number
 from cems_workbench.progress import Progress
 from cems_workbench.records import (
@@ -274,7 +274,10 @@ def collect(
     unread = known if callable(known) else None
     unknown = UnknownFields(TIMES, TIME_OF) if callable(known) else UnknownFields(known)
     first: dict[Hashable, int] = {}
+    sample: list[dict[str, Any]] = []
     for number, row in objects:
+        if unread is not None and len(sample) < SAMPLE_ROWS:
+            sample.append(row)
         try:
             record = make(row)
         except FieldError as error:
@@ -288,9 +291,22 @@ def collect(
         unknown.see(row, None if unread is None else unread(row))
         collected.records.append(record)
         collected.rows.append(number)
-    collected.notes = unknown.notes()
+    elsewhere = date_elsewhere(sample, ANY_NAMES, [path for row in sample for path in (unread or list)(row)])
+    collected.notes = (
+        *unknown.notes(),
+        *([f"{elsewhere[1]}. To read it: {_dated(elsewhere[0])}"] if elsewhere else []),
+    )
     errors.sort(key=lambda error: error.row)
     return collected
+
+
+SAMPLE_ROWS = 200
+"""Rows in which dates are looked for."""
+
+
+def _dated(path: str) -> str:
+    """How to let an import read a path as created_at."""
+    return f"name it created_at, as `jq '.created_at = .{path}'` does with an object on each line"
 
 
 def collect_judgments(

@@ -519,7 +519,7 @@ def _notes(rows: Rows) -> list[str]:
         notes.append(f"the state of a memory is read from {', '.join(states)}")
     if rows.values:
         notes.append(f"only the rows of {rows.values['user']}, by {recognised.user}")
-    return [*notes, *([recognised.unread_note] if recognised.unread_note else [])]
+    return [*notes, *recognised.unread_notes]
 
 
 def _dimension(reader: Reader, layout: Layout) -> int | None:

@@ -103,7 +103,7 @@ class SqliteSource:
             memories = _count(reader, read)
             vectors = layout.found_vectors
             found, missing = read.found, [*layout.missing]
-            notes = [*layout.notes, *filter(None, (found.fields_note, found.unread_note, self._file.note))]
+            notes = [*layout.notes, *filter(None, (found.fields_note, *found.unread_notes, self._file.note))]
             if layout.hidden is not None and (count := _count(reader, read, f" AND ({layout.hidden})")):
                 notes.append(f"{count:,} are kept there and returned in no search; they are read, and in no live list")
             if vectors is None:

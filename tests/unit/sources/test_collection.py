@@ -11,6 +11,7 @@ from llama_index.core.schema import MetadataMode, TextNode
 from llama_index.core.vector_stores.utils import node_to_metadata_dict
 
 from cems_workbench.errors import InputError
+from cems_workbench.formats.base.payload import ANY_NAMES
 from cems_workbench.records import EmbeddedText
 from cems_workbench.sources import server_or_directory
 from cems_workbench.sources.address import parse
@@ -18,6 +19,7 @@ from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.rows import (
     HAYSTACK,
     LLAMA_INDEX,
+    date_note,
     embedded_texts,
     filled,
     llama_index_text,
@@ -100,6 +102,28 @@ def test_only_a_source_with_vectors_lacks_one(dimension, lines) -> None:
     problems = []
     assert usable_vector("a", "vector", None, dimension, problems) is None
     assert [problem.reason for problem in problems] == lines
+
+
+@pytest.mark.parametrize(
+    ("created_at", "other", "proposed"),
+    [
+        ("2026-11-30T10:00:0{}Z", "created", True),
+        (None, "metadata.event_date", True),
+        ("2026-11-2{}T10:00:00Z", "created", False),
+        ("2026-11-30T10:00:0{}Z", "expires", False),
+        ("2026-11-30T10:00:0{}Z", "colour", False),
+    ],
+)
+def test_dates_beside_those_of_one_import_are_proposed_with_the_mapping(created_at, other, proposed) -> None:
+    rows: list[dict[str, object]] = [
+        {} if created_at is None else {"created_at": created_at.format(i)} for i in range(4)
+    ]
+    for i, row in enumerate(rows):
+        outer, dot, inner = other.partition(".")
+        row[outer] = {inner: f"2025-0{i + 1}-10"} if dot else f"2025-0{i + 1}-10"
+    note = date_note(rows, ANY_NAMES, [other])
+    assert (note is not None and f"{other}, not read, has dates from 2025-01-10 to 2025-04-10" in note) == proposed
+    assert not proposed or f"--mapping '{{created_at: {other}}}'" in str(note)
 
 
 METADATA = {"title": "Ship {it}", "n": 3, "share": 1 / 7, "none": None, "yes": True, "tags": ["a", "b"], "wörd": "ä\nb"}
