@@ -191,7 +191,7 @@ def _replayed(evidence: Evidence, request: Request) -> Trace:
 
 
 LABELLED = "inspect:labelled"
-GATHERED = "inspect:labelled:gathered"
+GATHERED, JUDGED = "inspect:labelled:gathered", "inspect:judged"
 NOTHING_MISSING = "inspect:ahead:nothing"
 SIGNALS_SEEN = "inspect:abstain:judged_signals"
 """Keys of the session state."""
@@ -263,9 +263,16 @@ def _gather_of(context: InspectContext) -> BackgroundEvidence | None:
     return last if same else None
 
 
+def _judged(resources: Resources) -> tuple[list[Query], Grades]:
+    """`judged_queries`, kept until something is written."""
+    store = resources.store
+    key = store.path, store.team.version(), store.content_version
+    return kept(JUDGED, key, lambda: judged_queries(resources))
+
+
 def labelled_set(context: InspectContext) -> LabelledSet | None:
     """The labelled queries under the current gather parameters; None until their evidence is gathered."""
-    queries, grades = judged_queries(context.resources)
+    queries, grades = _judged(context.resources)
     gathered = queries and evidence_memory().has(queries, context.trace.config, context.resources)
     return _build(context, queries, grades) if gathered else None
 
@@ -286,7 +293,7 @@ def offer_labelled(context: InspectContext, key: str) -> LabelledSet | None:
         if answered := st.session_state[LABELLED][1][1]:
             st.caption(plain(f"Judged queries: lists {answered}"))
         return labelled
-    queries, grades = judged_queries(context.resources)
+    queries, grades = _judged(context.resources)
     last = _gather_of(context)
     if not queries:
         st.caption(

@@ -39,7 +39,7 @@ from cems_workbench.ui.inspect.context import FUSIONS_HELP, InspectContext, abou
 from cems_workbench.ui.inspect.fetch_evidence import forget_evidence, gather_ahead
 from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_script
-from cems_workbench.ui.kit.session import for_all_sessions
+from cems_workbench.ui.kit.session import for_all_sessions, kept
 from cems_workbench.ui.kit.views import View, views_in
 from cems_workbench.ui.kit.widgets import draw_provenance, errors_shown, switch
 
@@ -71,7 +71,7 @@ def path_html(trace: Trace, memory_id: str, k: int | None = None) -> Markup:
     return render("inspect/path.html", path=path, memory=memory, about=about, found=found_chunk(trace, memory_id))
 
 
-SECTIONS = "what-happened"
+SECTIONS, GRADES = "what-happened", "inspect:grades"
 """Anchor of the sections, linked above the results."""
 
 
@@ -239,7 +239,9 @@ def _context(
     off: frozenset[int] = frozenset(),
     against: RankComparison | None = None,
 ) -> InspectContext:
-    followed, judged = state.followed(), query_grades(request, resources.store)
+    followed, store = state.followed(), resources.store
+    key = (store.path, store.team.version(), store.content_version, request.query, request.project, request.as_of)
+    judged = kept(GRADES, key, lambda: query_grades(request, store))  # a slider changes no grade
     followed = followed if followed in trace.evidence.memories else None
     known = judged.grades, off, against, followed, judged.relevant_from, judged.answerable
     return InspectContext(request, trace, resources, *known)
