@@ -15,14 +15,17 @@ if TYPE_CHECKING:
 
 
 def stored_query(request: Request, store: Store) -> Query | None:
-    """The stored query with exactly this text: of several the one of the same project and moment, else the latest; None
-    without one. Its grades are shown, and new grades are for it."""
+    """The stored query of this text (`with_words`): of several the one of the same project and moment, else the one written so, else the
+    latest; None without one. Its grades are shown, and new grades are for it."""
     matches = store.queries.with_words(request.query)
     if not matches:
         return None
-    return max(
-        matches, key=lambda query: (query.as_of == request.as_of, query.project == request.project, str(query.as_of))
-    )
+
+    def nearness(query: Query) -> tuple[bool, bool, bool, str]:
+        same = query.as_of == request.as_of, query.project == request.project, query.query == request.query
+        return *same, str(query.as_of)
+
+    return max(matches, key=nearness)
 
 
 class QueryGrades(NamedTuple):

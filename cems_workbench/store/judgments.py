@@ -71,13 +71,18 @@ class Judgments:
 
     @persistent
     def count_queries(self, kind: str) -> int:
-        """Number of queries with a judgment of this kind of a live memory; counted again only after a write."""
+        """Number of queries with a judgment of this kind of a live memory, or judged or said to have no answer; counted again only after a
+        write."""
         version = self._team.version(), self._database.cached_content_version()
         known = self._counted.get(kind)
         if known is not None and known[0] == version:
             return known[1]
-        rows = rows_of(self._team, "SELECT DISTINCT qid, memory_id FROM judgments WHERE kind = ?", [kind])
-        live = memories.live(self._database, {memory_id for _, memory_id in rows})
+        rows = rows_of(
+            self._team,
+            "SELECT qid, memory_id FROM judgments WHERE kind = ? UNION SELECT qid, ? FROM queries WHERE NOT answerable",
+            [kind, WHOLE_STORE],
+        )
+        live = {WHOLE_STORE} | memories.live(self._database, {memory_id for _, memory_id in rows})
         count = len({qid for qid, memory_id in rows if memory_id in live})
         self._counted[kind] = version, count
         return count

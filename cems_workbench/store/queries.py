@@ -14,6 +14,8 @@ from cems_workbench.store.team import Session, TeamTables, persistent, rows_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+ENDINGS = "?!. "
+"""Characters at the end of a query that make it no other question."""
 COLUMNS = ("query", "project", "as_of", "type", "answerable", "given")
 """Of a query besides its qid. `given` is `Query.given` with the `answer` as JSON with sorted keys, null when it is empty."""
 
@@ -32,10 +34,10 @@ class Queries:
 
     @persistent
     def with_words(self, query: str) -> list[Query]:
-        """The queries with exactly this text, by qid; several may differ in project or time."""
-        rows = rows_of(
-            self._team, f"SELECT qid, {', '.join(COLUMNS)} FROM queries WHERE query = ? ORDER BY qid", [query]
-        )
+        """The queries of this text but for case and a mark at its end, those of exactly this text last, else by qid; several may differ in
+        project or time."""
+        where = f"rtrim(lower(query), '{ENDINGS}') = rtrim(lower(?), '{ENDINGS}') ORDER BY query = ?, qid"
+        rows = rows_of(self._team, f"SELECT qid, {', '.join(COLUMNS)} FROM queries WHERE {where}", [query, query])
         return [from_row(row) for row in rows]
 
 

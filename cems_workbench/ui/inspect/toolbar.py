@@ -33,7 +33,9 @@ def draw_picker(resources: Resources) -> None:
     if not judged and not recorded and not traced:
         return
     counts = (("judged", judged), ("recorded", sum(recorded.values())), ("traced", sum(traced.values())))
-    label = f"{' · '.join(f'{count} {kind}' for kind, count in counts if count)} queries"
+    shown = [(count, kind) for kind, count in counts if count]
+    first = (f"{count:,} {kind}" for count, kind in shown[:-1])
+    label = " · ".join((*first, counted(shown[-1][0], f"{shown[-1][1]} queries")))
     help = "Queries of this store that people judged, that a live system received, or that were traced in another pipeline."
     box = opened_popover(label, state.PICKER, ":material/checklist:", help, type="tertiary")
     if box is not None:

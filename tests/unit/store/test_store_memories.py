@@ -596,6 +596,9 @@ def test_judged_queries_are_counted_anew_only_where_something_was_written(store,
     assert store.judgments.count_queries("human") == 1
     store.memories.delete("b")
     assert store.judgments.count_queries("human") == 0
+    store.add(rows((), (), [Query("s", "Where is Ann?", answerable=False)], []))
+    assert store.judgments.count_queries("human") == 1
+    assert [query.qid for query in store.queries.with_words("where is ann")] == ["s"]
 
 
 def test_queries_round_trip_and_update(store, rows):
