@@ -22,7 +22,7 @@ from cems_workbench.cli.options import (
     say_left_out,
     settings_for,
 )
-from cems_workbench.cli.terminal import say_next, words_of
+from cems_workbench.cli.terminal import say, say_next, words_of
 from cems_workbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,6 +80,9 @@ def transcript_command(
     say_left_out([] if as_json else found.errors)
     if not as_json and asked:
         say_next(words_of("ways", name, options=given_options(store=store)))
+    elif not as_json and not found.problems:
+        say("it has no questions: import a query set whose queries have an `answer`, then")
+        say_next(words_of("ways", "QUERY_SET", options=given_options(store=store)))
     if found.problems or found.errors:
         raise typer.Exit(2)
 

@@ -306,7 +306,7 @@ def test_every_form_is_tested_here():
     }
 
 
-READ_ALONE = """queries-csv facts-jsonl messages-jsonl cems-export convomem markdown-notes mcp-memory-server memory-records
+READ_ALONE = """queries-csv facts-jsonl messages messages-jsonl cems-export convomem markdown-notes mcp-memory-server memory-records
 memoryagentbench ltr-text locomo longmemeval beam cems-hook-events openinference-spans openinference-traces query-log
 observations expected-ids rag-samples"""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
+from base64 import b64decode
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -161,3 +164,39 @@ def test_validity_comes_back_and_takes_no_place_where_no_memory_has_it(tmp_path,
     assert read(tmp_path / "both", form).memories == (plain, bounded)
     done = write_dataset(form, DataSet([plain], 1, validity=False), tmp_path / "plain")
     assert "valid" not in (tmp_path / "plain").read_text() and not done.not_kept
+
+
+CHECKPOINT = b64decode(
+    "h6F2BKJ0c9kgMjAyNi0xMS0zMFQxMToyNDoxMy4zNTkxNTMrMDA6MDCiaWTZJDFmMWVjYjA5LTIwN2YtNmE4Yy04MDAxLTNmYTQxNzlkMWRkNq5jaGFubmVsX3ZhbHVlc4"
+    "GobWVzc2FnZXOSx9EFlL1sYW5nY2hhaW5fY29yZS5tZXNzYWdlcy5odW1hbqxIdW1hbk1lc3NhZ2WGp2NvbnRlbnTZJkkgYW0gTWlyYSwgYW5kIG15IGJvYXQgaXMgY2Fs"
+    "bGVkIEFsYmEusWFkZGl0aW9uYWxfa3dhcmdzgLFyZXNwb25zZV9tZXRhZGF0YYCkdHlwZaVodW1hbqRuYW1lwKJpZNkkNGNkOGVkODQtZjc3Mi00YTcyLTlmYjgtNTljMm"
+    "IxOGJiMTk1s21vZGVsX3ZhbGlkYXRlX2pzb27H6AWUumxhbmdjaGFpbl9jb3JlLm1lc3NhZ2VzLmFpqUFJTWVzc2FnZYmnY29udGVudLdOaWNlIHRvIG1lZXQgeW91LCBN"
+    "aXJhLrFhZGRpdGlvbmFsX2t3YXJnc4CxcmVzcG9uc2VfbWV0YWRhdGGApHR5cGWiYWmkbmFtZcCiaWTZJDcyYTBjOTlmLTExODctNDFhYy1hMzRlLWMxYzI3MDc1ODhiZq"
+    "p0b29sX2NhbGxzkLJpbnZhbGlkX3Rvb2xfY2FsbHOQrnVzYWdlX21ldGFkYXRhwLNtb2RlbF92YWxpZGF0ZV9qc29usGNoYW5uZWxfdmVyc2lvbnODqV9fc3RhcnRfX9kz"
+    "MDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDIuMC40MzI2OTkwMDYwMzI2NjY0qG1lc3NhZ2Vz2TQwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMy4wLj"
+    "Q5MDQ4MjgzNjYzNDYxNDY3q2JyYW5jaDp0bzpu2TQwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMy4wLjQ5MDQ4MjgzNjYzNDYxNDY3rXZlcnNpb25zX3NlZW6D"
+    "qV9faW5wdXRfX4CpX19zdGFydF9fgalfX3N0YXJ0X1/ZMjAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAxLjAuNzUwNzUwNjE3MzYwOTgxoW6Bq2JyYW5jaDp0bz"
+    "pu2TMwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMi4wLjQzMjY5OTAwNjAzMjY2NjSwdXBkYXRlZF9jaGFubmVsc5GobWVzc2FnZXM="
+)
+"""Of a thread of two messages, as langgraph-checkpoint-sqlite 3.1.2 wrote it."""
+
+
+def test_checkpoints_of_langgraph_are_read_without_loading_a_class(tmp_path):
+    path = tmp_path / "graph.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE checkpoints (thread_id, checkpoint_ns, checkpoint_id, type, checkpoint)")
+        rows = [("mira-1", "", "2", "pickle", b"x"), ("mira-1", "", "1", "msgpack", CHECKPOINT)]
+        rows += [("mira-1", "", "3", "msgpack", CHECKPOINT), ("mira-1", "", "4", "msgpack", CHECKPOINT[:200])]
+        database.executemany("INSERT INTO checkpoints VALUES (?, ?, ?, ?, ?)", rows)
+        database.commit()
+    parsed = read(path)
+    said = [(turn.session, turn.content) for turn in parsed.memories]
+    assert said == [
+        ("mira-1", "user: I am Mira, and my boat is called Alba."),
+        ("mira-1", "assistant: Nice to meet you, Mira."),
+    ]
+    assert parsed.memories[0].created_at == datetime(2026, 11, 30, 11, 24, 13, 359153, tzinfo=UTC)
+    pickled, cut = map(str, parsed.errors)
+    assert "must be msgpack or json, found 'pickle'; json.dump(" in pickled
+    assert "checkpoint of mira-1: cannot be decoded" in cut
+    assert [one.name for one in tmp_path.iterdir()] == ["graph.sqlite"]
