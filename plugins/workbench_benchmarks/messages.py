@@ -209,7 +209,8 @@ def _checkpoints(path: Path) -> Iterator[tuple[str, str, bytes]]:
                 shutil.copyfile(source, Path(folder) / f"copy{ending}")
         with closing(sqlite3.connect(Path(folder) / "copy")) as database:
             yield from database.execute(
-                "SELECT thread_id, type, checkpoint FROM checkpoints WHERE checkpoint_ns = '' ORDER BY thread_id, checkpoint_id"
+                "SELECT CAST(thread_id AS TEXT), type, checkpoint FROM checkpoints "
+                "WHERE checkpoint_ns = '' ORDER BY thread_id, checkpoint_id"
             )
 
 

@@ -70,12 +70,12 @@ def transcript_command(
         inputs = inputs_of(path, format)
         folder = transcript_store(settings.store)
         options = import_options(name)
-        with closing(open_resources(settings.model_copy(update={"store": folder}))) as turns:
-            found = import_inputs(path, inputs, turns, options, progress=progress)
-        with closing(open_resources(settings)) as resources:
+        with closing(open_resources(settings)) as resources:  # first, as a folder with a transcript alone is no store
             asked = [ParsedInput(one.source, one.format, queries=one.queries) for one in inputs if one.queries]
             for one in asked:
                 resources.store.add(one, progress, options)
+        with closing(open_resources(settings.model_copy(update={"store": folder}))) as turns:
+            found = import_inputs(path, inputs, turns, options, progress=progress)
     present(found, as_json)
     say_left_out([] if as_json else found.errors)
     if not as_json and asked:

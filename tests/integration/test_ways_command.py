@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,3 +118,26 @@ def test_the_view_shows_each_place_and_its_questions(store: Path) -> None:
     assert any("of 6 facts come through" in one.value for one in page.markdown)
     places = page.get("button_group")[0].proto.options
     assert [one.content.split(" · ")[0] for one in places] == ["not written", "written wrongly", "returned"]
+
+
+def test_messages_are_a_transcript_before_there_are_memories_and_once(command: Command, tmp_path: Path) -> None:
+    lines = [
+        "Mira: I signed the lease for the flat in Pankow, the rent is 940 euros.",
+        "Jo: That is a lot.",
+        "",
+        "Mira: I move in May.",
+        "Jo: Congratulations!",
+    ]
+    (tmp_path / "talk.txt").write_text("\n".join(lines), "utf-8")
+    options = ("--store", tmp_path / "s")
+    first, again = (command("transcript", tmp_path / "talk.txt", *options) for _ in range(2))
+    assert (first.code, again.code) == (0, 0)
+    assert "it has no questions: import a query set whose queries have an `answer`" in first.out
+    assert re.search(r"memories +0 +0 +4", again.out)
+    asked = {"qid": "q1", "query": "What is the rent of Mira's flat?", "answer": "940 euros"}
+    (tmp_path / "asked.jsonl").write_text(json.dumps(asked), "utf-8")
+    (tmp_path / "memories.jsonl").write_text("\n".join(map(json.dumps, MEMORIES[1:])), "utf-8")
+    for name in ("memories.jsonl", "asked.jsonl"):
+        assert command("import", tmp_path / name, *options).code == 0
+    found = json.loads(command("ways", "asked", *options, "--json").out)["ways"]
+    assert [(way["place"], [turn["turn"] for turn in way["turns"]]) for way in found] == [("not written", ["talk/1:1"])]

@@ -334,6 +334,15 @@ def messages_jsonl(random):
     return rows, {(row["id"], f"Ann: {row[text]}", None, "Ann", WHEN) for row in rows}
 
 
+@makes("messages")
+def messages(random):
+    rows = [
+        {"type": "user", "uuid": name, "timestamp": random.choice(TIMES), "message": {"role": "user", "content": text}}
+        for name, text in zip(some(random, IDS), random.choices(TEXTS, k=len(IDS)), strict=False)
+    ]
+    return rows, {(row["uuid"], f"user: {row['message']['content']}", None, "user", WHEN) for row in rows}
+
+
 @makes("mcp-memory-server")
 def memory_server(random):
     rows = [
