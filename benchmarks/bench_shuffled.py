@@ -20,10 +20,9 @@ from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence
 from cems_workbench.tuning.holdout import gain, split
 from cems_workbench.tuning.objective import Goal
-from cems_workbench.tuning.optimizer import optimize
+from cems_workbench.tuning.optimizer import choose, optimize
 from cems_workbench.tuning.scorer import BatchScorer
 from cems_workbench.tuning.space import SearchSpace, parse_axis
-from cems_workbench.tuning.tune import choose
 
 AXES = (
     "lists.vector.weight=0:3",
@@ -58,7 +57,7 @@ def one_seed(made: list[Evidence], seed: int, trials: int = 100) -> Shuffled:
     sides = split([f"group {q % 20}" for q in range(len(made))], folds=2, holdout=0.3, seed=seed)
     space = SearchSpace.of(fusion_only(), [parse_axis(text) for text in AXES])
     found = optimize(space, score, Goal((measure,)), sides.open, trials=trials, seed=seed)
-    proposal, base = choose(space, found), found.baseline
+    proposal, base = choose(space, found.trials), found.baseline
     on_sealed = [score(trial.config, sides.holdout)[:, 0] for trial in (base, proposal, found.best)]
     kept, best = gain(on_sealed[0], on_sealed[1], seed), gain(on_sealed[0], on_sealed[2], seed)
     return Shuffled(

@@ -7,6 +7,7 @@ pruning     a config is pruned after the first part of the queries if the mean o
             `PRUNE_ERRORS` standard errors below 0. No pruning with several objectives, nor on a grid, whose trials serve every fold. A
             config that violates a constraint is not scored.
 front       the Pareto front of the usable trials.
+settle      the choice gets back the baseline's value of a parameter where that changes no score.
 choice      the best of many configs is partly luck. Among the configs that a paired one-sided t-test cannot distinguish from the best, the
             one nearest to the baseline is proposed, but none with a lower mean than the config nearest to the baseline of all.
 
@@ -155,6 +156,15 @@ INFEASIBLE_SCORE = -1e9
 """Objective of a config that violates a constraint."""
 
 
+def choose(space: SearchSpace, trials: Sequence[Trial]) -> Trial:
+    """The proposal of a search: the usable trial nearest to the baseline, the first, among those that tie with the best."""
+    usable = [trial for trial in trials if trial.usable]
+    if not usable:  # no trial holds the guards, the baseline neither
+        return trials[0]
+    distances = [space.distance(trial.values) for trial in usable]
+    return usable[simplest_of_best([trial.scores[:, 0] for trial in usable], distances)]
+
+
 def optimize(
     space: SearchSpace,
     score: Score,
@@ -167,7 +177,7 @@ def optimize(
     watch: Watch = unwatched,
 ) -> Search:
     """Search the space on the queries at `rows`. `types` are the query types of those rows, for the guards. At most
-    `trials` configs are tried besides the baseline, each once. Cancelling keeps the trials so far."""
+    `trials` configs are tried besides the baseline, each once, and a few to settle. Cancelling keeps the trials so far."""
     run, cancelled = _Run(space, score, goal, rows, types or [None] * len(rows), trials + 1, watch), False
     try:
         run.reach(space.values_of(space.baseline), "baseline")
@@ -178,6 +188,7 @@ def optimize(
             run.follow(by_tpe(space, trials - int(trials * REFINE_SHARE), len(goal.names), seed), "search")
             best = run.best
             run.follow(by_neighbours(space, best.values, best.reached, trials + 1 - len(run.trials)), "refine")
+        run.settle()
     except Cancelled:
         cancelled = True
     if not run.trials:
@@ -241,6 +252,19 @@ class _Run:
             return trial.reached
         # A broken guard ranks below the baseline, by how far it is missed: that leads the search to where it holds.
         return np.minimum(trial.reached, self.trials[0].reached) - 0.01 - trial.missed
+
+    def settle(self) -> None:
+        """Give the choice the baseline's value wherever no score changes by it, so that no change is proposed that does nothing: null
+        or a value between two steps is no value of an axis, and every config of the search has another."""
+        own, chosen = self.trials[0].values, choose(self.space, self.trials)
+        changed = [at for at, value in enumerate(chosen.values) if value != own[at]]
+        self.total = max(self.total, len(self.trials) + len(changed))
+        for at in changed:
+            values = (*chosen.values[:at], own[at], *chosen.values[at + 1 :])
+            self.reach(values, "settle")
+            there = self.known.get(values)
+            if there is not None and there.usable and np.array_equal(there.scores, chosen.scores, equal_nan=True):
+                chosen = there
 
     def _tried(self, values: Values, config: PipelineConfig, phase: str) -> Trial:
         if (

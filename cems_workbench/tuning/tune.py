@@ -24,7 +24,7 @@ from cems_workbench.pipeline.table import Bools
 from cems_workbench.progress import Cancelled
 from cems_workbench.tuning.holdout import Gain, HoldoutLooks, Split, gain, mean_of
 from cems_workbench.tuning.objective import Goal
-from cems_workbench.tuning.optimizer import Search, Trial, Watch, optimize, simplest_of_best, unwatched, with_guards
+from cems_workbench.tuning.optimizer import Search, Trial, Watch, choose, optimize, unwatched, with_guards
 from cems_workbench.tuning.scorer import Score
 from cems_workbench.tuning.space import BANDS_PATH, SearchSpace
 from cems_workbench.tuning.unlabelled import AGAINST_RERANKER
@@ -81,7 +81,7 @@ class Tuned:
 def tune(plan: Plan, score: Score, watch_for: WatchFactory = lambda name: unwatched) -> Tuned:
     """Search, choose and cross-validate. Cancelling keeps the trials so far; a cancel before the last fold leaves no validation."""
     searched = _searched(plan, score, watch_for("search"))
-    proposal = choose(plan.space, searched)
+    proposal = choose(plan.space, searched.trials)
     tuned = Tuned(plan, searched, proposal, plan.goal.as_measured(proposal.reached)[0], None)
     if searched.cancelled:
         return tuned
@@ -107,15 +107,6 @@ def open_holdout(tuned: Tuned, score: Score, looks: HoldoutLooks, query_set: str
     return replace(
         tuned, holdout=gain(base, best, tuned.plan.seed, tuned.plan.goal.objectives[0].direction), looks=count
     )
-
-
-def choose(space: SearchSpace, searched: Search) -> Trial:
-    """The proposal of a search: the usable trial nearest to the baseline among those that tie with the best."""
-    usable = [trial for trial in searched.trials if trial.usable]
-    if not usable:  # no trial holds the guards, the baseline neither
-        return searched.baseline
-    distances = [space.distance(trial.values) for trial in usable]
-    return usable[simplest_of_best([trial.scores[:, 0] for trial in usable], distances)]
 
 
 def proposed(space: SearchSpace, trial: Trial, name: str) -> PipelineConfig:
@@ -144,7 +135,7 @@ def _cross_validated(
             inner = _searched(plan, score, watch_for(f"fold {fold + 1}"), fold)
             if inner.cancelled:
                 raise Cancelled
-        choice = choose(plan.space, inner)
+        choice = choose(plan.space, inner.trials)
         train.append(plan.goal.as_measured(choice.reached)[0])
         choices.append(choice.config)
         at = np.searchsorted(open_rows, held)

@@ -17,9 +17,10 @@ from cems_workbench.progress import Cancelled
 from cems_workbench.records import Memory, Query
 from cems_workbench.tuning.holdout import split
 from cems_workbench.tuning.objective import Goal, RerankedCost, parse_goal, parse_guard
-from cems_workbench.tuning.optimizer import Search, Trial, optimize, simplest_of_best, statistical_ties
+from cems_workbench.tuning.optimizer import Search, Trial, choose, optimize, simplest_of_best, statistical_ties
 from cems_workbench.tuning.scorer import BatchScorer, measurable, search_marks
 from cems_workbench.tuning.space import SearchSpace, axis_for, parse_axis, replaced, searchable
+from tests.unit.tuning.made_up_scores import Formula
 
 NDCG, HIT = parse_measure("nDCG@10"), parse_measure("hit@1")
 GRID = ("lists.vector.weight=0.5:2.5:0.5", "fusion.score_blend=0:0.5:0.25")
@@ -57,6 +58,16 @@ def test_scores_that_were_kept_are_not_used_once_somebody_judged_anew() -> None:
     assert search_marks("hash", same, [NDCG], 0) == kept != search_marks("hash", other, [NDCG], 0)
 
 
+@pytest.mark.parametrize("more", [(), ("fusion.k", "fusion.score_blend", "lists.lexical.weight")])
+def test_a_parameter_that_changes_no_score_is_proposed_as_the_baseline_has_it(more: tuple[str, ...]) -> None:
+    """`filter.min_score` is null in most presets, which is no value of its axis: every config of a search had a number."""
+    searched = space("filter.min_score", "lists.vector.weight=0:3:0.5", *more)
+    score = Formula(lambda config: [config.lists.vector.weight / 3 - each for each in (0.1, 0.2, 0.3, 0.4)])
+    found = optimize(searched, score, Goal((NDCG,)), np.arange(4), trials=40)
+    none, weight, *rest = choose(searched, found.trials).values
+    assert (none, weight) == (None, 3.0) and rest == [searched.baseline.get(path) for path in more]
+
+
 def run(score: BatchScorer, *texts: str, trials: int = 60, seed: int = 3, **options: object) -> Search:
     rows = np.arange(len(batch().queries))
     return optimize(space(*texts), score, Goal((NDCG,)), rows, trials=trials, seed=seed, **options)  # type: ignore[arg-type]
@@ -77,8 +88,8 @@ def test_a_planted_optimum_on_a_grid_is_found() -> None:
 def test_a_planted_optimum_in_a_wide_space_is_approached_and_refined() -> None:
     found = run(scorer(), *WIDE, trials=120)
     assert found.best.reached[0] > max(0.97, found.baseline.reached[0])
-    assert {trial.phase for trial in found.trials} == {"baseline", "search", "refine"}
-    assert len(found.trials) <= 121 and len({trial.values for trial in found.trials}) == len(found.trials)
+    assert {trial.phase for trial in found.trials} == {"baseline", "search", "refine", "settle"}
+    assert len(found.trials) <= 121 + len(WIDE) and len({trial.values for trial in found.trials}) == len(found.trials)
 
 
 def test_the_same_seed_gives_the_same_search_and_another_seed_another() -> None:
