@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -353,7 +354,13 @@ def configs_for(
 
 
 def _named(files: Sequence[Path] | None, presets: Sequence[str] | None) -> list[tuple[str, str]]:
-    return [("--config", str(path)) for path in files or ()] + [("--preset", name) for name in presets or ()]
+    """The options in the order in which they were typed: the first config is the baseline, be it a file or a preset."""
+    named = [*(("--config", str(path)) for path in files or ()), *(("--preset", name) for name in presets or ())]
+    typed = [word for word in (word.partition("=")[0] for word in sys.argv[1:]) if word in ("--config", "--preset")]
+    if sorted(typed) != sorted(option for option, _ in named):
+        return named
+    each = {option: iter([value for name, value in named if name == option]) for option in typed}
+    return [(option, next(each[option])) for option in typed]
 
 
 def score_command(evidence: Path, named: Options, store: Path | None = None) -> list[str]:
@@ -394,9 +401,8 @@ def chosen_configs(
     """The named configs with the changes applied, each under a unique name."""
     from cems_workbench.jobs.catalogue import with_unique_names
 
-    chosen = [cli.chosen_config(None, path, changes, store) for path in files or ()]
-    chosen += [cli.chosen_config(name, None, changes, store) for name in presets or ()]
-    return with_unique_names(chosen)
+    named = ((None, Path(name)) if option == "--config" else (name, None) for option, name in _named(files, presets))
+    return with_unique_names([cli.chosen_config(preset, path, changes, store) for preset, path in named])
 
 
 def chosen_measures(names: Sequence[str] | None, grade: int, further: Sequence[Measure] = ()) -> tuple[Measure, ...]:

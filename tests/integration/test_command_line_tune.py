@@ -105,6 +105,12 @@ def test_a_query_set_of_the_store_is_named_instead_of_a_file(command: Command, t
     both = ("--preset", "cems", "--preset", "workbench", "--metric", "all@2", *store)
     compared = command("compare", "animals", *both, "--json")
     assert compared.code == 0 and json.loads(compared.out)["compared"][0]["measures"]["all@2"]["difference"] == 0
+    (tmp_path / "cut.yaml").write_text("{version: 2, extends: cems, assembly: {limit: 1}}")
+    for typed, first, second in (
+        (("--preset=cems", "--config", "cut.yaml"), "cems", "cems-cut"),
+        (("--config", "cut.yaml", "--preset", "cems"), "cems-cut", "cems"),
+    ):
+        assert f"{second} against {first}: " in command("compare", "animals", *typed, *both[4:]).out
     assert command("report", "compare", "animals", *both, "--out", "page.html").code == 0
     for asked in (("tune", "--out", "x.yaml"), ("compare", *both[:4]), ("evaluate",), ("calibrate",)):
         refused = command(asked[0], "plants", *asked[1:], *store)

@@ -19,6 +19,7 @@ from functools import cache, lru_cache, reduce
 from importlib import resources
 from importlib.resources.abc import Traversable
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -117,12 +118,13 @@ def parse_config(text: str, source: str = "config") -> PipelineConfig:
 
 def config_from(values: Any, source: str = "config") -> PipelineConfig:
     """Validate nested values into a config. Raises InputError. A missing key takes the value of the preset that
-    `extends` names, or the default; an unknown key is an error."""
+    `extends` names, or the default, a missing name that of the preset and the file ("mem0-follow"); an unknown key is an error."""
     if not isinstance(values, Mapping):
         raise InputError(f"{source}: expected a mapping of sections, found {type(values).__name__}")
     values = present_values(values)
     if EXTENDS in values:
-        values = extended(values, source)
+        own = {} if "name" in values else _name_of_file(source, str(values[EXTENDS]))
+        values = extended(values, source) | own
     problems = list(islice(_unknown(PipelineConfig, values, ""), MAX_UNKNOWN_KEYS + 1))
     try:
         config = PipelineConfig.model_validate(values)
@@ -134,6 +136,14 @@ def config_from(values: Any, source: str = "config") -> PipelineConfig:
         more = f" (and {count} more: {'; '.join(problems[1:4])})" if problems[1:] else ""
         raise InputError(f"{source}: {problems[0]}{more}")
     return config
+
+
+def _name_of_file(source: str, above: str) -> dict[str, str]:
+    """The name of a config that its file does not state, so that it is not taken for the preset that it extends."""
+    path = Path(source)
+    if not path.suffix:  # no file
+        return {}
+    return {"name": path.stem if path.stem.startswith(above) else f"{above}-{path.stem}"}
 
 
 def dump_config(config: PipelineConfig, header: str = "") -> str:

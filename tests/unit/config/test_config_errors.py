@@ -179,8 +179,9 @@ def test_lists_and_tiers_are_replaced_as_a_whole() -> None:
         ("c.py", "config_from({'extends': 'qmd', 'gap': {'ratio': 0.5}})"),
     ],
 )
-def test_every_whole_form_may_extend(name: str, text: str) -> None:
-    assert import_config(text, source=name).config == with_values(preset("qmd").config, {"gap.ratio": 0.5})
+def test_every_whole_form_may_extend_and_is_named_after_its_file(name: str, text: str) -> None:
+    expected = with_values(preset("qmd").config, {"gap.ratio": 0.5, "name": "qmd-c"})
+    assert import_config(text, source=name).config == expected
 
 
 def test_names_of_version_1_lie_over_present_ones() -> None:
