@@ -43,7 +43,7 @@ _WHEN = re.compile(r"\s*(?:when|how long|what (?:day|date|month|year|time)|which
 Coverage = Literal["covers", "says otherwise", "left out", "cannot tell", "no"]
 COVERAGES: tuple[Coverage, ...] = ("covers", "says otherwise", "left out", "cannot tell", "no")
 """From the best to none."""
-_LABEL = re.compile(r"^\s*\[?[A-Z][\w .'’-]{0,40}\]?: ")
+_LABEL = re.compile(r"^\s*\[?(?:[A-Z][\w .'’-]{0,40}|user|assistant)\]?: ")
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+|\n|$)")
 _END = re.compile(r"[.!?;\n]")
 _AGO = "days|weeks|months|years|weekends|nights"

@@ -52,3 +52,9 @@ def test_a_day_told_from_another_day_is_another_time() -> None:
     memory = "Mira signed the lease of the other flat, in Pankow, yesterday."
     assert verdict(DATED, memory, 0.9) == "covers"
     assert verdict(DATED, memory, 0.9, days=30) == "left out"
+
+
+@pytest.mark.parametrize("speaker", ["Mira", "user", "assistant"])
+def test_who_speaks_is_no_word_of_a_turn(speaker: str) -> None:
+    point = point_of(Memory("t", f"{speaker}: My boat is called Alba."), "", "", lambda _: 3.0)
+    assert point.text == "My boat is called Alba."
