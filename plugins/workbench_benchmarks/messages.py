@@ -66,13 +66,15 @@ FEWEST_TURNS, TURNS_OF_ONE = 4, 2
 
 @dataclass
 class _Turns:
-    """The turns of a file; `session` is that of the rows that name none, `rows` the row of each turn by its id."""
+    """The turns of a file; `session` is that of the rows that name none, `rows` the row of each turn by its id,
+    `given` the ids of messages with their sessions."""
 
     reading: Reading
     stem: str
     session: str
     counts: Counter[str] = field(default_factory=Counter)
     rows: dict[str, int] = field(default_factory=dict)
+    given: set[tuple[str, str]] = field(default_factory=set)
 
     def add(self, row: int, session: str, given: Any, outer: Mapping[str, Any] | None = None) -> None:
         """Add a message, in which `outer` was around it, or count why it is none. Raises FieldError."""
@@ -100,9 +102,13 @@ class _Turns:
         self.say(row, session, name_of(own, ""), name_of(message.get("name"), SPEAKERS[role]), text, *times[:1])
 
     def say(self, row: int, session: str, name: str, speaker: str, text: str, time: Any = None) -> None:
-        """Add what was said; a time that cannot be read costs the time. Raises FieldError for an id that stands already."""
-        name = fields.identifier({"id": name or f"{session}:{self.counts[session]}"}, "id")
+        """Add what was said; a time that cannot be read costs the time. Raises FieldError for an id that its session has already."""
         text = fields.required_text({"content": text}, "content")
+        if (session, name) in self.given:
+            raise FieldError("id", f"{name!r} stands already in this session")
+        self.given |= {(session, name)} if name else set()
+        if not name or name in self.rows:  # an id may be one of its session alone
+            name = fields.identifier({"id": f"{session}:{self.counts[session]}"}, "id")
         if name in self.rows:
             raise FieldError("id", f"{name!r} stands already in row {self.rows[name]}")
         self.rows[name] = row
