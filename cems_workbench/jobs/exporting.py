@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cems_workbench.config import PipelineConfig, card_path, difference, export_config, read_back
+from cems_workbench.config import PipelineConfig, card_path, difference, export_config, read_back, with_values
 from cems_workbench.config.forms.files import SUFFIXES
-from cems_workbench.config.forms.targets import TARGET_TITLES
-from cems_workbench.errors import counted
+from cems_workbench.config.forms.targets import TARGET_TITLES, unplaced
+from cems_workbench.errors import InputError, counted
 from cems_workbench.platform.atomic_write import write_text
 
 if TYPE_CHECKING:  # an export without evidence measures nothing
@@ -57,12 +57,21 @@ class Export:
         """The parameters that differ after reading: (path, value here, value there)."""
         return [row for row in difference(self.config, self.read) if row[0] != "name"]
 
+    @property
+    def refused(self) -> str:
+        """Why the target's ranking cannot be measured: it reads from an installation whose folder is not known."""
+        lacks = "; ".join(f"{path}=FOLDER/{place}" for path, place in unplaced(self.read).items())
+        return lacks and f"{self.as_read}: not measured without the folder of its installation: set {lacks}"
 
-def exported(config: PipelineConfig, form: Form, card: EvidenceCard | None = None) -> Export:
-    """Export a config in a format, and read it back."""
+
+def exported(config: PipelineConfig, form: Form, card: EvidenceCard | None = None, folder: str = "") -> Export:
+    """Export a config in a format, and read it back; `folder` is that of the target's installation."""
     text = export_config(config, form, card)
     name = f"{config.name} as {TARGET_TITLES[form]} reads it" if form in TARGET_TITLES else config.name
-    return Export(form, text, config, read_back(text, form, name, config))
+    read = read_back(text, form, name, config)
+    if folder and (places := unplaced(read)):
+        read = with_values(read, {path: f"{folder}/{place}" for path, place in places.items()})
+    return Export(form, text, config, read)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,10 +153,12 @@ def measured(
     seed: int = 0,
 ) -> ExportedRanking:
     """Measure both rankings on the queries of a batch, or on some of them; `there` is a separate batch for the target's
-    config. Queries without evidence in either batch are left out."""
+    config. Queries without evidence in either batch are left out. Raises InputError where `Export.refused` says why."""
     from cems_workbench.evaluation.comparison import compare
     from cems_workbench.evaluation.evaluate import evaluate
 
+    if export.refused:
+        raise InputError(export.refused)
     other = here if there is None else there
     asked = set(here.qids) & set(other.qids) & (set(here.qids) if qids is None else set(qids))
 
@@ -164,9 +175,9 @@ def measured_proposal(
     result: SearchResult, export: Export, there: LabelledBatch | None = None
 ) -> list[ExportedRanking]:
     """The objectives of a search's proposal, here and as the target of its export ranks. On the tuning queries, and on
-    the sealed ones once they were opened. None if the order of a reranker replaces judgments: it would compare the
-    reranker with its own order."""
-    if result.planned.data.stands_in:
+    the sealed ones once they were opened. None if `Export.refused`, or if the order of a reranker replaces judgments: it
+    would compare the reranker with its own order."""
+    if result.planned.data.stands_in or export.refused:
         return []
     plan, batch = result.planned.plan, result.planned.batch
     parts = [("the queries searched on", plan.split.open)]
@@ -195,14 +206,19 @@ def selection_of(evidence: LabelledEvidence) -> QuerySelection:
 
 
 def with_figures(
-    config: PipelineConfig, form: Form, card: EvidenceCard, rankings: Callable[[Export], Sequence[ExportedRanking]]
+    config: PipelineConfig,
+    form: Form,
+    card: EvidenceCard,
+    rankings: Callable[[Export], Sequence[ExportedRanking]],
+    folder: str = "",
 ) -> tuple[Export, Sequence[ExportedRanking], EvidenceCard]:
     """The export, the figures of the target's ranking, and the card, which has them if the target's config differs."""
-    export = exported(config, form, card)
+    export = exported(config, form, card, folder)
     found = rankings(export)
     if export.lost:
-        card = card.model_copy(update={"as_read": tuple(line for one in found for line in one.lines)})
-    return exported(config, form, card), found, card
+        said = (export.refused,) if export.refused else tuple(line for one in found for line in one.lines)
+        card = card.model_copy(update={"as_read": said})
+    return exported(config, form, card, folder), found, card
 
 
 def write_proposal(result: SearchResult, out: Path, card: EvidenceCard) -> Sequence[ExportedRanking]:

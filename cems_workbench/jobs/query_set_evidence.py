@@ -30,6 +30,7 @@ from pathlib import Path
 
 from cems_workbench import formats
 from cems_workbench.config import PipelineConfig, asks_source, portable_yaml
+from cems_workbench.config.sections import BY_LANGUAGE
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation import evidence_file
 from cems_workbench.jobs.factory import Cache, uncached
@@ -37,16 +38,17 @@ from cems_workbench.jobs.traces import is_traced, read_traced, require_replayabl
 from cems_workbench.models.embedder import CachedQueries
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather, notes_superseded
-from cems_workbench.pipeline.list_sources import asked_between
+from cems_workbench.pipeline.list_sources import SOURCES, asked_between
 from cems_workbench.pipeline.missing_evidence import portable_parameters
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.pipeline.understanding import read_dictionary
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Judgment, Query, RowError
+from cems_workbench.records import ENGLISH, Judgment, Query, RowError
 from cems_workbench.sources.source import SourceError
 from cems_workbench.store.queries import given_text
+from cems_workbench.store.search.stop_lists import NotInstalledError, stop_list
 
 PROGRESS_LABEL = "gathering queries"
 EMBED_BATCH_SIZE = 64
@@ -195,10 +197,12 @@ def gather_query_set(
 ) -> GatherReport:
     """Gather the evidence of every query into the file at `path`, which is created, or resumed if it exists.
 
-    Raises InputError if the file belongs to another store, set or config, naming the difference, and SourceError if the running system that
-    the config takes its lists from is unavailable. A `Cancelled` from `progress` passes through; finished queries stay in the file.
+    Raises InputError as `require_words` does, and if the file belongs to another store, set or config, naming the difference;
+    SourceError if the running system that the config takes its lists from is unavailable. A `Cancelled` from `progress` passes
+    through; finished queries stay in the file.
     """
     require_replayable(query_set, is_traced(resources.store, query_set), "gathering")
+    require_words(config, resources.store.path)
     started = time.monotonic()
     resources.refresh()
     header = header_for(config, resources, query_set=query_set, only_project=only_project)
@@ -227,6 +231,20 @@ def gather_query_set(
         mark = file.finish()
         progress(PROGRESS_LABEL, len(queries), len(queries))
     return GatherReport(path, before, gathered, tuple(left_out), mark, time.monotonic() - started)
+
+
+def require_words(config: PipelineConfig, store: Path) -> None:
+    """Raises InputError if the stop words of a list are named and cannot be read: its list, empty for every query, would count as a
+    measurement."""
+    for name in SOURCES if not asks_source(config) else ():
+        words = getattr(getattr(config.lists, name), "stop_words", None)
+        if config.get(f"lists.{name}.enabled") and words is not None and words not in (BY_LANGUAGE, "none", ENGLISH):
+            try:
+                stop_list(words, store)
+            except NotInstalledError:
+                continue  # searched without its words, which `mismatches` says
+            except InputError as error:
+                raise InputError(f"{config.name}: lists.{name}.stop_words: {error}") from None
 
 
 def require_answered(evidence: Evidence, config: PipelineConfig) -> None:

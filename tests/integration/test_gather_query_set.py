@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cems_workbench.config import PipelineConfig, preset, with_values
+from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceFile, read_evidence_file
 from cems_workbench.jobs import query_set_evidence
 from cems_workbench.jobs.factory import open_resources
@@ -37,6 +38,15 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = with_values(preset("cems").config, {"judge.backend": "none"})
+
+
+def test_a_list_whose_stop_words_cannot_be_read_is_never_gathered(resources: Resources, tmp_path: Path) -> None:
+    missing = with_values(preset("engram_head").config, {"lists.fts5.stop_words": "CHECKOUT/words.ts#STOP_WORDS"})
+    with pytest.raises(
+        InputError, match=r"^engram_head: lists\.fts5\.stop_words: CHECKOUT/words\.ts: no such stop words"
+    ):
+        gather_query_set(tmp_path / "e.evidence", resources.store.queries.read()[:1], [], missing, resources)
+    assert not (tmp_path / "e.evidence").exists()
 
 
 def test_a_cancelled_gather_goes_on_without_repeating_what_was_finished(

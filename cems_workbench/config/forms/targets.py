@@ -167,6 +167,17 @@ def is_there(system: System, path: str, value: Any) -> bool:
     return isinstance(value, str) and fnmatchcase(f"/{value.removeprefix('beside:')}", f"*/{system.needs[path]}")
 
 
+def unplaced(config: PipelineConfig) -> dict[str, str]:
+    """The parameters that a target reads from its installation, whose folder is not known: path, and FILE#NAME in it."""
+    values = {spec.path: config.get(spec.path) for spec in field_specs() if spec.type is str}
+    mark = f"{CHECKOUT}/"
+    return {
+        path: value.removeprefix(mark)
+        for path, value in values.items()
+        if isinstance(value, str) and value.startswith(mark)
+    }
+
+
 RECOLLECTION = "processor/recollection-writer.ts"
 """The file of engram's source that ranks what a prompt gets."""
 

@@ -19,6 +19,7 @@ from cems_workbench.config import (
 )
 from cems_workbench.config.fields import short_value
 from cems_workbench.config.forms.files import offered_forms
+from cems_workbench.config.forms.targets import unplaced
 from cems_workbench.errors import WorkbenchError, counted
 from cems_workbench.evaluation.comparison import interval_words
 from cems_workbench.jobs.catalogue import evidence_warning, keep_config, kept_card, named, restored_config
@@ -40,6 +41,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.report.tuning import tuning_report
 from cems_workbench.settings import Settings
 from cems_workbench.store import ConfigRecord
+from cems_workbench.store.search.stop_lists import stop_list
 from cems_workbench.ui.evaluate import setup
 from cems_workbench.ui.evaluate.compare import with_interval
 from cems_workbench.ui.evaluate.setup import server_answers
@@ -138,9 +140,14 @@ def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
 def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, resources: Resources) -> None:
     forms = offered_forms(config)
     form = widgets.switch("Form", forms, "tune:form", forms[0], format_func=lambda form: FORM_TITLES[form])
-    export = exported(config, form, card)
+    export, folder = exported(config, form, card), ""
+    if export.refused:
+        folder = _installation(export)
+        export = exported(config, form, card, folder)
     own = _own_evidence(export, result, resources)
-    export, rankings, card = with_figures(config, form, card, lambda export: _cached_rankings(result, export, own))
+    export, rankings, card = with_figures(
+        config, form, card, lambda export: _cached_rankings(result, export, own), folder
+    )
     st.caption(_lost_text(export))
     _rankings(rankings)
     if export.lost:
@@ -166,6 +173,19 @@ def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, re
         )
     with st.container(key="tune-code"):
         st.code(text, language=LANGUAGES.get(form, "bash"), height=380)
+
+
+def _installation(export: Export) -> str:
+    """Draw the question for the folder of the target's installation; empty until it has what the target reads from it."""
+    places = unplaced(export.read)
+    help = f"{export.reader} reads from it: {', '.join(f'`{place}`' for place in places.values())}"
+    ask, hint = f"Folder of {export.reader} on this machine", "needed to measure its ranking; the file is the same"
+    folder = st.text_input(ask, placeholder=hint, **widgets.remembered("tune:installation", help)).strip().rstrip("/")
+    with widgets.errors_shown():
+        for place in places.values() if folder else ():
+            stop_list(f"{folder}/{place}")
+        return folder
+    return ""
 
 
 def _own_evidence(export: Export, result: SearchResult, resources: Resources) -> LabelledEvidence | None:
