@@ -80,6 +80,8 @@ DEFAULT_SPACE = (
     "lists.lexical.normalization",
 )
 """The searched parameters by default, where the config runs in no target."""
+HOW_MANY = frozenset({"assembly.limit", "assembly.max_tokens"})
+"""Searched only where they are named: more results raise most measures, at a cost that no measure has."""
 MAIN_SEARCH = "search"
 """The name of the search over all open queries; the others are folds."""
 
@@ -338,17 +340,17 @@ def no_program(system: System | None, baseline: PipelineConfig) -> list[str]:
 
 
 def default_axes(data: TuningData, system: System | None) -> list[Axis]:
-    """What is searched by default: what the target has and can use, within the evidence; of no target `DEFAULT_SPACE`
-    without what is idle. Raises InputError if the target has nothing to search."""
+    """What is searched by default: what the target has and can use but `HOW_MANY`, within the evidence; of no target
+    `DEFAULT_SPACE` without what is idle. Raises InputError if the target has nothing to search."""
     baseline, gathered = data.baseline, data.evidence.header.config
     if data.stands_in:
         return [parse_axis(f"lists.{name}.weight", gathered) for name in candidate_lists(baseline)]
     if system is None:
         idle = idle_parameters(baseline)
         return [parse_axis(path, gathered) for path in DEFAULT_SPACE if path not in idle]
-    axes = []
+    axes, has = [], tunable(system, baseline)
     for spec, export in exported(system.form):
-        if spec.path in tunable(system, baseline):
+        if spec.path in has and spec.path not in HOW_MANY:
             axis = axis_for(spec.path, gathered)
             if not axis.choices:
                 low, high = (
@@ -359,8 +361,9 @@ def default_axes(data: TuningData, system: System | None) -> list[Axis]:
             if (axis := _gathered(axis, data)).size > 1:
                 axes.append(axis)
     if not axes:
+        named = ", ".join(sorted(HOW_MANY & has.keys())) or "one"
         raise InputError(
-            f"{system.title} has no parameter to tune under {baseline.name}; --space names one, --target own all"
+            f"{system.title} has no parameter to tune by default under {baseline.name}; --space names {named}, --target own has all"
         )
     return axes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cems_workbench.config import FieldSpec, preset
 from cems_workbench.config.forms.targets import NAMED, SYSTEMS, ExportName, System, exported
-from cems_workbench.jobs.tuning import gathers_anew, tunable
+from cems_workbench.jobs.tuning import HOW_MANY, gathers_anew, tunable
 from cems_workbench.pipeline.effects import idle_parameters
 from cems_workbench.tuning.space import axis_for
 from docs.reference_pages.markdown import code, notice, table, table_cell
@@ -42,7 +42,7 @@ def _section(system: System) -> str:
 def _tuned(system: System, spec: FieldSpec, export: ExportName) -> str:
     plain = preset(system.presets[0]).config
     if spec.path in tunable(system, plain):
-        return "tuned"
+        return f"only with `--space {spec.path}`" if spec.path in HOW_MANY else "tuned"
     if export.codec in NAMED or spec.type is str:
         return "chooses a part or a model"
     if spec.cost == "gather" or gathers_anew(plain, axis_for(spec.path)):

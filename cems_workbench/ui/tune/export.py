@@ -180,7 +180,8 @@ def _installation(export: Export) -> str:
     places = unplaced(export.read)
     help = f"{export.reader} reads from it: {', '.join(f'`{place}`' for place in places.values())}"
     ask, hint = f"Folder of {export.reader} on this machine", "needed to measure its ranking; the file is the same"
-    folder = st.text_input(ask, placeholder=hint, **widgets.remembered("tune:installation", help)).strip().rstrip("/")
+    folder: str = st.text_input(ask, placeholder=hint, **widgets.remembered("tune:installation", help))
+    folder = folder.strip().rstrip("/")
     with widgets.errors_shown():
         for place in places.values() if folder else ():
             stop_list(f"{folder}/{place}")
