@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import random
 import re
+import shutil
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,6 +45,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.pipeline.understanding import read_dictionary
+from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ENGLISH, Judgment, Query, RowError
 from cems_workbench.sources.source import SourceError
@@ -416,19 +418,34 @@ def gather_evidence(
     progress: Progress = silent,
     out: Path | None = None,
 ) -> GatherReport:
-    """Gather the evidence of a config into its file, or into `out`, or resume it. Raises as `gather_query_set` does,
-    and InputError while another thread of this process gathers the same."""
-    path = out or evidence_path(config, selection, resources)
+    """Gather the evidence of a config into its file, or resume it. With `out` that file gets it too: from the store if it
+    was gathered there, and the store from it otherwise. Raises as `gather_query_set` does, and InputError while another
+    thread of this process gathers the same."""
+    own = evidence_path(config, selection, resources)
+    path, live = out or own, asks_source(config)
     queries, name, within = selection.queries, selection.query_set, selection.only_project
     try:
-        if out is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
+        own.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"{path.parent}: cannot be made: {error.strerror}") from None
+        raise InputError(f"{own.parent}: cannot be made: {error.strerror}") from None
     with exclusive(path):
-        return gather_query_set(
+        if path != own and not path.exists() and not live and _is_complete(own):
+            with output_path(path) as part:
+                shutil.copyfile(own, part)
+            evidence_file.replace_judgments(path, judgments)
+        report = gather_query_set(
             path, queries, judgments, config, resources, query_set=name, only_project=within, progress=progress
         )
+    if path != own and (live or not _is_complete(own)):
+        with exclusive(own), output_path(own) as part:
+            shutil.copyfile(path, part)
+            own.with_name(f"{own.name}.wal").unlink(missing_ok=True)
+    return report
+
+
+def _is_complete(path: Path) -> bool:
+    """Whether there is complete evidence. Raises InputError for a damaged file, and one that another process gathers."""
+    return path.is_file() and evidence_file.read_evidence_file(path).complete
 
 
 def ensure_evidence(

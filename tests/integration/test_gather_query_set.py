@@ -17,8 +17,10 @@ from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceFile, read_evidence_file
 from cems_workbench.jobs import query_set_evidence
+from cems_workbench.jobs.evaluation import agreed
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.jobs.query_set_evidence import QuerySelection, gather_query_set, header_for, request_for
+from cems_workbench.jobs.tuning import tuning_data
 from cems_workbench.models import ollama, tokens
 from cems_workbench.models.http import CircuitBreaker, ModelServer
 from cems_workbench.pipeline import Evidence, replay
@@ -28,7 +30,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.scoring import given_chunks
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.progress import Cancelled
-from cems_workbench.records import Query
+from cems_workbench.records import Judgment, Query
 from cems_workbench.settings import Settings
 
 if TYPE_CHECKING:
@@ -186,6 +188,42 @@ def test_what_was_gathered_of_a_file_is_the_evidence_of_the_set_it_was_imported_
         opened.close()
 
 
+def test_what_the_command_writes_to_a_file_evaluate_and_tune_find_and_the_reverse(
+    command: Command, store: Path, tmp_path: Path
+) -> None:
+    file, config = tmp_path / "both.jsonl", preset("recollection").config
+    file.write_text("".join(json.dumps({"qid": qid, "query": f"{qid} deploy"}) + "\n" for qid in ("b1", "b2")))
+    assert command("import", file, "--store", store).code == 0
+    opened = open_resources(Settings(store=store))
+    try:
+        memory_id = next(iter(opened.store.memories.iterate())).id
+        judgments = [Judgment(qid, memory_id, 2, "grader", "model") for qid in ("b1", "b2")]
+        opened.store.judgments.record(judgments, "test")
+    finally:
+        opened.close()
+
+    def gathered(out: str) -> tuple[int, int]:
+        words = ("gather", "both", "--out", tmp_path / out, "--preset", "recollection", "--store", store, "--json")
+        values = json.loads(command(*words).out)
+        return values["finished_before"], values["gathered"]
+
+    assert gathered("first.evidence") == (0, 2)
+    opened = open_resources(Settings(store=store))
+    try:
+        # What the Tune page looks up, and with it Evaluate.
+        selection = query_set_evidence.judged_selection("both", opened, judgments)
+        grades = agreed(judgments, None)
+        data = tuning_data(config, selection, grades, opened)
+        assert data is not None and len(data.evidence.evidences) == 2
+        query_set_evidence.discard_evidence(config, selection, opened)
+        query_set_evidence.gather_evidence(config, selection, [], opened)
+    finally:
+        opened.close()
+    assert gathered("second.evidence") == (2, 0)
+    again = read_evidence_file(tmp_path / "second.evidence")
+    assert again.complete and {row.qid for row in again.judgments} == {"b1", "b2"}
+
+
 def test_queries_without_a_project_are_named_where_each_is_searched_in_its_own() -> None:
     queries = (Query("a", "text", "p"), Query("b", "text"))
     told = [QuerySelection("s", chosen, True).without_project for chosen in (queries, queries[:1], queries[1:])]
@@ -203,6 +241,7 @@ import os, signal
 from pathlib import Path
 from cems_workbench.config import preset, with_values
 from cems_workbench.jobs import query_set_evidence
+from cems_workbench.jobs.evaluation import agreed
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.settings import Settings
 resources = open_resources(Settings(store=Path({str(store)!r})))
