@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
-from cems_workbench.builtin import default_preset
+from cems_workbench.builtin import default_preset, preset_names
 from cems_workbench.config import PipelineConfig, difference, preset, with_values
 from cems_workbench.config.forms.targets import completed
 from cems_workbench.errors import InputError
@@ -285,9 +285,14 @@ def changed_parameters() -> list[tuple[str, Any, Any]]:
 
 
 def use_config(config: PipelineConfig) -> None:
-    """Set all parameters; the preset stays."""
+    """Set all parameters, as changes to the preset that the config is named after, else to the one it differs least from."""
+    names, present_name = preset_names(), present().preset
+
+    def changes(name: str) -> tuple[int, bool]:
+        return len(difference(preset_named(name), config)), name != present_name
+
     with _step():
-        _show(Setting(present().preset, config))
+        _show(Setting(config.name if config.name in names else min(names, key=changes), config))
 
 
 def apply(values: Mapping[str, Any]) -> None:

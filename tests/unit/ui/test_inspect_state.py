@@ -83,6 +83,23 @@ def test_the_config_that_the_door_sets_can_be_undone(pages: list[str]) -> None:
     assert state.present_config() == before
 
 
+def test_a_config_that_the_door_sets_is_counted_against_its_own_preset(pages: list[str]) -> None:
+    tuned = with_values(preset("engram_head").config, {"assembly.limit": 10}).model_copy(update={"name": "tuned"})
+    for config, base, changes in (
+        (preset("recollection").config, "recollection", []),
+        (tuned, "engram_head", ["assembly.limit"]),
+        (TYPED, "cems", ["expansion.backend"]),
+    ):
+        state.open_in_inspect(WHOLE, config)
+        assert state.present().preset == base and state.present_config() == config
+        assert [path for path, _, _ in state.changed_parameters()] == changes
+    state.reset()
+    assert state.present_config() == preset("cems").config
+    state.undo()
+    state.undo()
+    assert state.present().preset == "engram_head"
+
+
 def test_the_moment_of_a_stored_query_counts_until_another_day_is_chosen(session: dict[str, object]) -> None:
     moment = datetime(2026, 8, 1, 14, 30, tzinfo=UTC)
     state.choose_query(Query("q1", "who pays", as_of=moment))
