@@ -270,19 +270,20 @@ class Supersessions:
                 [*verdict, tables.to_naive(moment), why],
             )
 
-    def undo(self, author: str) -> SupersessionDecision | None:
-        """Undo this person's latest decision that is not undone and return it, None without one. The pair's earlier
-        decision, of anybody, counts again."""
-        undone = self._undo(author)
+    def undo(self, author: str, given: SupersessionDecision | None = None) -> SupersessionDecision | None:
+        """Undo a decision that this person gave, or the latest that is not undone, and return it; None if there is none.
+        The pair's earlier decision, of anybody, counts again."""
+        undone = self._undo(author, given)
         if undone is not None and undone.verdict != "skipped":
             self.apply([undone.pair])
         return undone
 
     @persistent
-    def _undo(self, author: str) -> SupersessionDecision | None:
+    def _undo(self, author: str, given: SupersessionDecision | None) -> SupersessionDecision | None:
         with self._team.transaction(of=author) as session:
-            latest = "decided_by = ? AND undone_at IS NULL ORDER BY decided_at DESC, newer_id, older_id LIMIT 1"
-            last = next(iter(_decisions(session, latest, [author])), None)
+            latest = "decided_by = ? AND undone_at IS NULL ORDER BY decided_at DESC, newer_id, older_id"
+            rows = _decisions(session, latest, [author])
+            last = next((one for one in rows if given is None or one == given), None)
             if last is None:
                 return None
             session.change(

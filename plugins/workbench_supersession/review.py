@@ -21,7 +21,7 @@ from cems_workbench.errors import InputError, WorkbenchError, counted
 from cems_workbench.jobs.foreground import FOREGROUND
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
-from cems_workbench.store.relations import Verdict
+from cems_workbench.store.relations import SupersessionDecision, Verdict
 from cems_workbench.ui.kit import session as reviewers
 from cems_workbench.ui.kit.html import plain, render, write_script
 from cems_workbench.ui.kit.session import PageState
@@ -53,6 +53,8 @@ class ReviewState:
     message: str = ""
     problem: str = ""
     help_open: bool = False
+    decided: tuple[SupersessionDecision, ...] = ()
+    """What was decided in this window, which undo takes back first, the last one first."""
 
 
 _view = PageState("label-superseded", ReviewState)
@@ -83,12 +85,14 @@ def draw(resources: Resources) -> None:
             "Press Find pairs; nothing changes until you accept a pair.",
             icon=":material/published_with_changes:",
         )
+        _draw_script(resources)
         return
     st.caption(plain(" · ".join([found.title, *found.notes])))
     name = reviewers.reviewer()
     if name is None:
         how = "Sign in" if reviewers.sign_in_configured() else "Enter your name"
         st.info(f"{how} above to start.", icon=":material/badge:")
+        _draw_script(resources)
         return
     _draw(found, resources, name)
 
@@ -108,7 +112,8 @@ def _draw(found: SupersessionReport, resources: Resources, name: str) -> None:
         total = len(found.edges)
         share = 100 * (total - len(pending)) / total if total else 100
         skipped = [f"{counts['skipped']} skipped"] if counts["skipped"] else []
-        parts = [f"{counts['rejected']} rejected", *skipped, f"{len(pending)} left"]
+        earlier = before(found, resources)
+        parts = [f"{counts['rejected']} rejected", *skipped, f"{len(pending)} left", *earlier]
         progress = progress_bar(share, f"{counts['accepted']}", "accepted", parts)
         if dealt is not None:
             edge, older, newer = dealt
@@ -121,14 +126,10 @@ def _draw(found: SupersessionReport, resources: Resources, name: str) -> None:
                 done = ", ".join(f"{counts[verdict]} {verdict}" for verdict in ("accepted", "rejected", "skipped"))
                 st.success(f"Nothing is left for you: {done}.", icon=":material/task_alt:")
             else:
-                st.info("No pair reaches the minimum score. Lower it to see weaker ones.", icon=":material/task_alt:")
-            with suppress(InputError):  # nothing is accepted, or its source takes no script
-                text, count = script_of(resources.store)
-                help = "Python: prints what would change; --apply changes it, --undo puts back what was there."
-                words = f"Script that retires {counted(count, 'memories')} where they are from"
-                st.download_button(
-                    words, text, "retire.py", key="label:superseded:script", help=help, icon=":material/download:"
-                )
+                more = "further pair" if earlier else "pair"
+                words = f"No {more} reaches the minimum score. Lower it to see weaker ones."
+                st.info(words, icon=":material/task_alt:")
+        _draw_script(resources)
         box = st.container(horizontal=True, vertical_alignment="center")
         common: dict[str, Any] = {"icon": ":material/undo:", "on_click": undo, "args": (resources, name)}
         box.button(with_key("Undo", "U"), key="label:undo", **common)
@@ -149,6 +150,23 @@ def review_of(found: SupersessionReport, resources: Resources, name: str) -> tup
     verdicts |= {one.pair: one.verdict for one in supersessions.standing()}
     pending = [edge for edge in found.edges if _pair(edge) not in verdicts]
     return pending, Counter(verdicts[_pair(edge)] for edge in found.edges if _pair(edge) in verdicts)
+
+
+def before(found: SupersessionReport, resources: Resources) -> list[str]:
+    """How many pairs were decided before these were looked for, by verdict: those are not proposed again."""
+    proposed = {_pair(edge) for edge in found.edges}
+    counts = Counter(one.verdict for one in resources.store.supersessions.standing() if one.pair not in proposed)
+    return [f"{counts[verdict]} {verdict} before" for verdict in ("accepted", "rejected") if counts[verdict]]
+
+
+def _draw_script(resources: Resources) -> None:
+    """Draw the download of the script for all pairs accepted so far, of anybody, where their source takes one."""
+    with suppress(InputError):  # nothing is accepted, or its source takes no script
+        text, count = script_of(resources.store)
+        help = "Python: prints what would change; --apply changes it, --undo puts back what was there."
+        words = f"Script that retires {counted(count, 'memories')} where they are from"
+        icon = ":material/download:"
+        st.download_button(words, text, "retire.py", key="label:superseded:script", help=help, icon=icon)
 
 
 def _deal(pending: Sequence[ProposedEdge], resources: Resources) -> tuple[ProposedEdge, Memory, Memory] | None:
@@ -200,24 +218,37 @@ def decide(
     newer, older = (edge.older, edge.newer) if swapped else (edge.newer, edge.older)
     try:
         reviewers.require("reviewer")
-        resources.store.supersessions.decide(newer, older, verdict, name, edge.why)
+        meanwhile = _standing(resources, _pair(edge))
+        given = resources.store.supersessions.decide(newer, older, verdict, name, edge.why)
     except WorkbenchError as error:
         update(problem=str(error), pair_no=pair_no + 1)  # the pair stays, and can be answered again
         return
     message = f"Accepted the other way round: {newer} replaces {older}." if swapped else _DONE[verdict]
-    update(pair=None, problem="", message=message)
+    if meanwhile is not None:
+        message += (
+            f" In another window {meanwhile.author} had {meanwhile.verdict} this pair; undo makes that count again."
+        )
+    update(pair=None, problem="", message=message, decided=(*present().decided, given))
+
+
+def _standing(resources: Resources, pair: frozenset[str]) -> SupersessionDecision | None:
+    return next((one for one in resources.store.supersessions.standing() if one.pair == pair), None)
 
 
 def undo(resources: Resources, name: str) -> None:
-    """Undo the reviewer's last decision and show its pair again, if it is among the proposals."""
+    """Undo the last decision of this window, else the reviewer's last one, and show its pair again, if it is among the proposals."""
     with _view.guarded("reviewer"):
-        undone = resources.store.supersessions.undo(name)
+        *earlier, own = present().decided or (None,)
+        undone = resources.store.supersessions.undo(own.author if own else name, own)
+        update(decided=tuple(earlier))
         if undone is None:
-            update(message="There is nothing to undo.")
+            update(message="There is nothing to undo." if own is None else "It was undone in another window.")
             return
-        found = present().found
-        known = found is not None and any(undone.pair == _pair(edge) for edge in found.edges)
-        words = "Undone." if known else f"Undone: {undone.newer} and {undone.older}; find pairs again to see them."
+        found, words = present().found, "Undone." if own else "Undone: your last decision, of another window."
+        if (now := _standing(resources, undone.pair)) is not None:
+            words += f" The pair stays {now.verdict}, as {now.author} decided."
+        elif found is None or all(undone.pair != _pair(edge) for edge in found.edges):
+            words += f" Find pairs again to see {undone.newer} and {undone.older}."
         update(pair=undone.pair, pair_no=present().pair_no + 1, message=words, problem="")
 
 

@@ -615,6 +615,24 @@ def test_pairs_are_accepted_rejected_swapped_skipped_and_undone_by_name(unsupers
     assert "1 skipped" in html(unsuperseded) and shown(unsuperseded) not in {first, second, third}
 
 
+def test_undo_takes_back_the_decision_of_its_own_window(unsuperseded: AppTest) -> None:
+    press(unsuperseded, "label:superseded:find")
+    older, newer = shown(unsuperseded)
+    store = session.resources().store
+    answer(unsuperseded, "accept")
+    store.supersessions.decide(newer, older, "rejected", "ada")  # another window of the same person
+    press(unsuperseded, "label:undo")
+    assert not edges() and "Undone. The pair stays rejected, as ada decided." in captions(unsuperseded)
+    older, newer = shown(unsuperseded)
+    store.supersessions.decide(newer, older, "accepted", "bo")
+    answer(unsuperseded, "reject")
+    assert "Rejected. In another window bo had accepted this pair" in captions(unsuperseded)
+    press(unsuperseded, "label:undo")
+    assert edges() == [Relation(newer, older, SUPERSEDES, 1.0, "bo")]
+    press(unsuperseded, "label:undo")
+    assert "your last decision, of another window" in captions(unsuperseded)
+
+
 def test_what_has_nothing_to_propose_says_so(open_page: OpenPage, tmp_path: Path) -> None:
     with Store.open(tmp_path / "store") as store:
         day = datetime(2026, 1, 1, tzinfo=UTC)
@@ -629,6 +647,9 @@ def test_what_has_nothing_to_propose_says_so(open_page: OpenPage, tmp_path: Path
     unsuperseded = opened(open_page, tmp_path / "more")
     press(unsuperseded, "label:superseded:find")
     assert "No pair reaches the minimum score" in unsuperseded.info[0].value
+    session.resources().store.supersessions.decide("b", "a", "accepted", "bo")
+    press(unsuperseded, "label:superseded:find")
+    assert "No further pair" in unsuperseded.info[0].value and "1 accepted before" in html(unsuperseded)
 
 
 def test_marks_are_parts_of_the_text_whatever_the_spans() -> None:
