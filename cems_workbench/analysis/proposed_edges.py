@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cems_workbench.analysis.supersession import days_later
 from cems_workbench.analysis.supersession_signals import Profile, Signals, profile_of, signals_of
+from cems_workbench.pipeline.effects import written_later
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.progress import Progress, silent
@@ -126,13 +127,19 @@ def scored_pairs(
 
 def contradicting(trace: Trace, resources: Resources) -> ProposedEdge | None:
     """The best pair of the query's first candidates whose later memory is below the earlier one, a result, and may replace it; None
-    if no pair reaches `ASKED`, or all are stored as superseding or were decided. Neighbours are those among the candidates."""
+    if no pair reaches `ASKED`, or all are stored as superseding or were decided. Neighbours are those among the candidates. What was
+    written after the query's moment is left out."""
     results = [row.memory_id for row in trace.results]
     listed = (hit.memory_id for hits in zip_longest(*(one.hits for one in trace.evidence.lists)) for hit in hits if hit)
     ids = list(dict.fromkeys([*results, *listed]))[: len(results) + NEIGHBOURS]
-    memories = trace.evidence.memories
-    vectors = resources.indexes.vectors.embeddings([key for key in ids if memories[key].created_at is not None])
-    near = {key: sorted(vectors, key=lambda other: -float(vectors[key] @ vectors[other]))[1:] for key in vectors}
+    memories, moment = trace.evidence.memories, trace.evidence.as_of
+    dated = (key for key in ids if memories[key].created_at is not None and not written_later(memories[key], moment))
+    vectors = resources.indexes.vectors.embeddings([*dated])
+    near = {
+        # Without the memory itself, by its id: it is not the first where another has its text.
+        key: sorted((one for one in vectors if one != key), key=lambda one: -float(vectors[key] @ vectors[one]))
+        for key in vectors
+    }
     pairs = []
     for place, older in enumerate(one for one in ids if one in vectors):
         for newer in list(vectors)[place + 1 :] if older in results else ():

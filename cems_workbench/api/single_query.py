@@ -465,7 +465,7 @@ class Explanation(Result):
 
     def to_json(self) -> dict[str, Any]:
         """The whole answer as plain values, as `why --json` prints it."""
-        return self.why.to_json()
+        return self.why.to_json() | ({"question": self.question} if self.question else {})
 
 
 def why(
