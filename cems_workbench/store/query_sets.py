@@ -2,7 +2,8 @@
 
 A set is the union of its inputs; importing an input again replaces that input's part. Each change of the members, their text or the
 scale makes a new version; earlier versions are immutable. Changes with the same time (the inputs of one import) make one version. The
-digest is the SHA-256 of scale and members, so that equal sets are recognised across stores.
+digest is the SHA-256 of scale and members, so that equal sets are recognised across stores. A right answer, which no search reads, is no
+part of it: it is written to the present version.
 """
 
 from __future__ import annotations
@@ -240,10 +241,17 @@ def relevant_from_among(scales: Mapping[str, GradeScale] | None) -> int:
 
 
 def write(session: Session, name: str, rows: Sequence[Member], scale: GradeScale, when: datetime) -> QuerySet:
-    """Make these queries and this scale the latest version of a set, a new one only if something differs; returns it."""
+    """Make these queries and this scale the latest version of a set, a new one only if something differs besides answers; returns it."""
     known = get(session, name)
-    mark = digest([query for query, _ in rows], scale)
+    asked = [query for query, _ in rows]
+    mark = digest(asked, scale)
     if known is not None and known.digest == mark:
+        with session.staged("staged_answers", queries_table.staging(asked)):
+            session.change(
+                "UPDATE query_set_members AS m SET given = s.given FROM staged_answers AS s "
+                "WHERE m.set_name = ? AND m.version = ? AND m.qid = s.qid AND m.given IS DISTINCT FROM s.given",
+                [name, known.version],
+            )
         return known
     version = known.version + 1 if known else 1
     if known is not None and known.created_at == when:  # another input of the same import
@@ -255,7 +263,7 @@ def write(session: Session, name: str, rows: Sequence[Member], scale: GradeScale
         [name, version, to_naive(when), mark, json.dumps(scale.to_dict(), ensure_ascii=False)],
     )
     sources_of = table_of("source string", [(source,) for _, source in rows])
-    table = queries_table.staging([query for query, _ in rows]).append_column("source", sources_of["source"])
+    table = queries_table.staging(asked).append_column("source", sources_of["source"])
     columns = ", ".join(table.column_names)
     with session.staged("staged_members", table):
         session.change(

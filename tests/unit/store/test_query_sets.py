@@ -102,6 +102,18 @@ def test_what_is_searched_as_given_is_part_of_its_set(store):
     assert store.query_sets.get("team").digest == digest([given, Q2], DEFAULT_SCALE) != before
 
 
+@pytest.mark.parametrize("answer", ["940 euros", None])
+def test_an_answer_is_written_to_the_present_version_of_every_set_of_its_query(store, answer):
+    for name in ("a.jsonl", "b.jsonl"):
+        store.add(source(name, replace(Q1, answer="900 euros"), Q2))
+    before = store.query_sets.latest()
+    report = store.add(source("a.jsonl", replace(Q1, answer=answer), Q2))
+    assert (report.query_sets, store.query_sets.latest()) == ((), before)
+    assert [store.query_sets.queries(name)[0].answer for name in "ab"] == [answer, answer]
+    store.imports.undo(3)
+    assert [store.query_sets.queries(name)[0].answer for name in "ab"] == ["900 euros", "900 euros"]
+
+
 def test_that_nothing_answers_a_query_is_part_of_its_set(store):
     store.add(source("a.jsonl", Q1, Q2))
     before = store.query_sets.get("a")
