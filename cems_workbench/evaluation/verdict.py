@@ -1,5 +1,5 @@
 """Does a config lose against the baseline? Pass, fail, or cannot tell: one sentence for every page, command and report,
-first how many queries are better, worse and the same, last what so many queries cannot exclude.
+first how many queries are better, worse and the same, last how it looks and what so many queries cannot exclude.
 
 A loss is tolerated up to δ, in units of the measure. With [low, high] the 95 % interval of the mean paired difference that tables show,
 positive where better:
@@ -281,22 +281,29 @@ def _kind(found: _Paired, tolerance: float) -> tuple[Kind, str]:
     loss = f"a {'rise' if found.measure.lower_is_better else 'loss'} of more than {tolerance:g}"
     if found.unchanged and found.queries:
         return PASS, "Pass: no result changed"
-    few = f"{counted(found.queries, 'queries')} cannot exclude {loss}"
-    if found.queries < MIN_QUERIES or math.isnan(found.low):
-        return CANNOT_TELL, few + (f"; at least {MIN_QUERIES} are needed" if found.queries < MIN_QUERIES else "")
     difference, low, high = found.better
+    better, worse = (2 * count > found.queries > 1 for count in found.counts[:2])
+    few_queries = found.queries < MIN_QUERIES
+    looks = ""
+    if high < 0 or (few_queries and worse and difference < 0):
+        looks = "It looks worse. "
+    elif low > 0 or (few_queries and better and difference > 0):
+        looks = "It looks better. "
+    few = f"{looks}{counted(found.queries, 'queries')} cannot exclude {loss}"
+    if few_queries or math.isnan(found.low):
+        return CANNOT_TELL, few + (f"; at least {MIN_QUERIES} are needed" if few_queries else "")
     if low >= -tolerance - VALUE_TOLERANCE:
         if found.queries < _least(low, tolerance):
             rare = 1 - MISSED ** (1 / found.queries)
             return (
                 CANNOT_TELL,
-                f"{counted(found.queries, 'queries')} cannot exclude that {rare:.0%} of all queries lose everything",
+                f"{looks}{counted(found.queries, 'queries')} cannot exclude that {rare:.0%} of all queries lose everything",
             )
         return PASS, f"Pass: {'it is better' if low > 0 else f'{loss} is excluded'}"
     if high < -tolerance - VALUE_TOLERANCE:
         return FAIL, f"Fail: {loss} is certain"
     if difference < -tolerance:
-        return CANNOT_TELL, f"{counted(found.queries, 'queries')} cannot tell {loss} from a smaller one"
+        return CANNOT_TELL, f"{looks}{counted(found.queries, 'queries')} cannot tell {loss} from a smaller one"
     return CANNOT_TELL, few
 
 
