@@ -75,7 +75,11 @@ def _origin(store: Store) -> str:
     sources = [f"{record.probe.get('engine', '')} at {record.address}" for record in store.sources.with_memories()]
     files = [] if sources else [event.name for event in store.imports.read() if event.undone_at is None]
     named = sources or files
-    return ", ".join(named[:MAX_NAMED]) + (f" and {len(named) - MAX_NAMED} more" if len(named) > MAX_NAMED else "")
+    return ", ".join(named[:MAX_NAMED]) + (
+        f" and {counted(len(named) - MAX_NAMED, 'more sources' if sources else 'more files')}"
+        if len(named) > MAX_NAMED
+        else ""
+    )
 
 
 def draw_empty(resources: Resources, place: DeltaGenerator) -> None:

@@ -147,14 +147,16 @@ def draw_bundled_notice(
 
 
 def draw_effects(configs: Mapping[str, PipelineConfig], only_project: bool = False) -> None:
-    """Draw how the chosen configs use each query's project and date; nothing without configs."""
-    if not configs:
-        return
+    """Draw how the chosen configs use each query's project and date, where one of them does."""
     from cems_workbench.pipeline.effects import as_of_effect, project_effect, several_effects
 
-    project = several_effects({name: project_effect(config, only_project) for name, config in configs.items()})
-    moment = several_effects({name: as_of_effect(config) for name, config in configs.items()})
-    st.caption(f"**Project of a query** · {plain(project)}. **Date of a query** · {plain(moment)}.")
+    of = {
+        "project": {name: project_effect(config, only_project) for name, config in configs.items()},
+        "date": {name: as_of_effect(config) for name, config in configs.items()},
+    }
+    used = {part: effects for part, effects in of.items() if not all(effect.ignored for effect in effects.values())}
+    if used:
+        st.caption(" ".join(f"**Each query's {part}** · {plain(several_effects(used[part]))}." for part in used))
 
 
 @contextmanager
