@@ -142,15 +142,16 @@ def intervals(means: Sequence[float], low: Sequence[float], high: Sequence[float
 
 
 def heatmap(counts: Sequence[Sequence[int]], down: Sequence[str], across: Sequence[str], y: str, x: str) -> Figure:
-    """Counts as cells with their numbers, tinted by their share of the row; `y` and `x` are the titles of rows and columns."""
+    """Counts as cells with their numbers, tinted by their size; `y` and `x` are the titles of rows and columns."""
     import plotly.graph_objects as go
 
     shares = [[100 * count / (sum(row) or 1) for count in row] for row in counts]
     names, columns = [f"{tick(name)} " for name in down], [f"{tick(name)} " for name in across]
-    scale = [(0, "rgba(0,114,178,0)"), (1, "rgba(0,114,178,0.6)")]  # on the page's own ground, in both schemes
-    shown = {"colorscale": scale, "zmin": 0, "zmax": 100, "showscale": False, "xgap": 2, "ygap": 2, "text": counts}
+    scale = [(0, "rgba(0,114,178,0)"), (1, "rgba(0,114,178,0.4)")]  # on the page's own ground, in both schemes
+    most = max((count for row in counts for count in row), default=0) or 1
+    shown = {"colorscale": scale, "zmin": 0, "zmax": most, "showscale": False, "xgap": 2, "ygap": 2, "text": shares}
     figure = go.Figure(
-        go.Heatmap(z=shares, x=columns, y=names, **shown, hovertemplate=hover("%{text}", "%{z:.0f} % of the row"))
+        go.Heatmap(z=counts, x=columns, y=names, **shown, hovertemplate=hover("%{z}", "%{text:.0f} % of the row"))
     )
     cells = [
         (column, name, count)
