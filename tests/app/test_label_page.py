@@ -18,10 +18,16 @@ from streamlit.testing.v1 import AppTest
 from cems_workbench.analysis.supersession_signals import Span
 from cems_workbench.config import preset
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.labelling.agreement import kappa_reading, label_table, pairwise_kappa
+from cems_workbench.evaluation.labelling.agreement import (
+    adjudicate,
+    kappa_reading,
+    label_table,
+    pairwise_kappa,
+    settled,
+)
 from cems_workbench.evaluation.labelling.pooling import PairScores, PooledPair, score_pairs
 from cems_workbench.evaluation.labelling.queue import Card, make_queue
-from cems_workbench.formats import detect, judgment_writers
+from cems_workbench.formats import detect, judgment_writers, write_judgments
 from cems_workbench.jobs.background import QUEUE_THREAD, fast_config
 from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.pipeline import replay
@@ -30,8 +36,8 @@ from cems_workbench.records import SUPERSEDES, WHOLE_STORE, GradeScale, Judgment
 from cems_workbench.store import Store
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.label.agreement import judgments_file
 from cems_workbench.ui.label.card import card_html, dates_text, help_text, mark_words
-from cems_workbench.ui.label.page import judgments_file
 from tests.app.conftest import ROOT, release
 from workbench_supersession.review import marked_parts
 
@@ -190,6 +196,11 @@ def test_a_conflict_is_decided_as_a_card_and_leaves(page: AppTest) -> None:
     for _ in range(3):
         press(page, "label:grade:1")
     assert left() == "0" and "All conflicts are decided." in captions(page)
+    (export,) = page.get("download_button")
+    assert export.proto.label == "Export 3 decided grades"
+    rows = settled(adjudicate((), "decided", session.resources().store.decisions.read()))
+    assert {(row.grade, row.judge, row.note) for row in rows} == {(1, "ada", "decided")}
+    assert '"note": "decided"' in write_judgments(next(iter(judgment_writers())), rows, {}).text
 
 
 def test_a_queue_that_is_done_shows_its_agreement_and_exports_its_own_rows(page: AppTest) -> None:

@@ -321,9 +321,16 @@ def _verdict(pair: tuple[str, str], labels: dict[str, int], rule: Rule, decision
 
 
 def settled(verdicts: Iterable[Verdict]) -> list[Judgment]:
-    """The verdicts as judgments, one per pair, for metrics and for formats of one grade; open ones are left out."""
+    """The verdicts as judgments, one per pair, for metrics and for formats of one grade; open ones are left out, and the
+    note of a decided one says so."""
     return [
-        Judgment(verdict.qid, verdict.memory_id, verdict.grade, verdict.decided_by or verdict.how)
+        Judgment(
+            verdict.qid,
+            verdict.memory_id,
+            verdict.grade,
+            verdict.decided_by or verdict.how,
+            note=verdict.how if verdict.decided_by else None,
+        )
         for verdict in verdicts
         if verdict.grade is not None
     ]

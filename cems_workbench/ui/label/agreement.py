@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,12 @@ from cems_workbench.evaluation.labelling import agreement
 from cems_workbench.evaluation.labelling import judge_calibration as calibration
 from cems_workbench.evaluation.labelling.pooling import Pair, PairScores, score_pairs
 from cems_workbench.evaluation.labelling.queue import Card
+from cems_workbench.formats import FORMATS, judgment_writers, write_judgments
 from cems_workbench.formats.base.judgments import of_memories
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import JUDGE
 from cems_workbench.pipeline.stages.judge import BANDS
+from cems_workbench.platform.atomic_write import safe_stem
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import DEFAULT_SCALE, JudgeScale, Judgment, Memory, Query
 from cems_workbench.store import LabelEvent
@@ -31,7 +34,7 @@ from cems_workbench.ui.kit.charts import draw_chart, heatmap, hover, layout, lin
 from cems_workbench.ui.kit.html import excerpt, plain, tick, write_script
 from cems_workbench.ui.kit.session import kept, reviewer
 from cems_workbench.ui.kit.tables import HELP, Column, draw_values, pick_row
-from cems_workbench.ui.kit.widgets import cancellable, remembered
+from cems_workbench.ui.kit.widgets import cancellable, download, remembered
 from cems_workbench.ui.label import state
 from cems_workbench.ui.label.card import CARD_WIDTH_PX, draw_grades, drawn_card, progress_bar, split_meaning, with_key
 
@@ -57,7 +60,7 @@ def draw(resources: Resources) -> None:
     if not draw_summary(table):
         return
     queries = {query.qid: query for query in resources.store.queries.read()}
-    draw_conflicts(labels, queries, resources, reviewer())
+    draw_conflicts(labels, queries, resources, reviewer(), of)
     draw_matrix(table, "label:matrix")
     st.markdown(f"## {agreement.KAPPA_NAME}, weighted, per pair of reviewers", help=HELP["label:kappa"])
     pairs = {" and ".join(both): kappa for both, kappa in agreement.pairwise_kappa(table).items()}
@@ -75,7 +78,10 @@ def draw_summary(table: agreement.LabelTable) -> bool:
         needed = "Create a queue with more than one reviewer per pair."
         st.info(f"Agreement needs two reviewers who graded the same pairs. {needed}")
         return False
-    st.markdown(f"{agreement.ALPHA_NAME}: **{whole}**, {agreement.alpha_reading(whole)}.", help=HELP["label:alpha"])
+    st.markdown(
+        f"Agreement of the reviewers, {agreement.ALPHA_NAME}: **{whole}**, {agreement.alpha_reading(whole)}.",
+        help=HELP["label:alpha"],
+    )
     return True
 
 
@@ -107,9 +113,27 @@ def draw_matrix(table: agreement.LabelTable, key: str) -> None:
     )
 
 
+def judgments_file(of: str, form: str) -> str:
+    """The name of a file of judgments: whose they are, the day, and the ending of its format."""
+    return f"{safe_stem(f'{of}-{datetime.now(UTC):%Y-%m-%d}', 'judgments', 100)}{FORMATS[form].suffixes[0]}"
+
+
+def draw_decided(labels: Sequence[Judgment], resources: Resources, of: str, key: str) -> None:
+    """Draw the export of the grades that were decided for the pairs of these labels, once there are any."""
+    pairs = {(one.qid, one.memory_id) for one in labels}
+    decisions = [one for one in resources.store.decisions.read() if (one.qid, one.memory_id) in pairs]
+    decided = agreement.settled(one for one in agreement.adjudicate((), "decided", decisions) if one.decided_by)
+    if not decided:
+        return
+    form = next(iter(judgment_writers()))
+    written = write_judgments(form, decided, {query.qid: query for query in resources.store.queries.read()})
+    label, file = f"Export {counted(written.rows, 'decided grades')}", judgments_file(f"{of}-decided", form)
+    download(label, written.text, file, key)
+
+
 @st.fragment
 def draw_conflicts(
-    labels: Sequence[Judgment], queries: Mapping[str, Query], resources: Resources, name: str | None
+    labels: Sequence[Judgment], queries: Mapping[str, Query], resources: Resources, name: str | None, of: str
 ) -> None:
     """Draw the next conflict that nobody has decided as a card, which a key decides, or that none is left."""
     if name is None:
@@ -146,6 +170,7 @@ def draw_conflicts(
             skip: Any = {"on_click": press, "args": ("skip",), "icon": ":material/skip_next:"}
             box.button(with_key("Skip", "S"), f"label:skip:{shown.conflict_no}", **skip)
         box.caption(shown.message)
+        draw_decided(labels, resources, of, "label:agreement:decided")
 
 
 def _estimates(

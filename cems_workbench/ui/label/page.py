@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -30,7 +29,6 @@ from cems_workbench.jobs.query_set_evidence import QuerySelection, judged_select
 from cems_workbench.jobs.store_status import team_status
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import JUDGE
-from cems_workbench.platform.atomic_write import safe_stem
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options, usual_configs
 from cems_workbench.ui.inspect import state as inspect_state
@@ -125,7 +123,7 @@ def _export(resources: Resources) -> None:
     more = f"; {len(left_out):,} are left out, listed below." if left_out else "."
     total = len(chosen.judgments) + len(chosen.still_open)
     line.caption(f"{written.rows:,} of {total:,} judgments can be exported{more}")
-    file, text = judgments_file(name or ALL_QUERIES, form), written.text.encode()
+    file, text = agreement.judgments_file(name or ALL_QUERIES, form), written.text.encode()
     off = not written.rows
     download("Download", text, file, "label:out:get", button, type="primary", width="stretch", disabled=off)
     feedback, icon = feedback_of(chosen.judgments), ":material/thumbs_up_down:"
@@ -149,11 +147,6 @@ def _export(resources: Resources) -> None:
         st.code("\n".join(written.text.splitlines()[:12]) or "(nothing)", language=None)
 
 
-def judgments_file(of: str, form: str) -> str:
-    """The name of a file of judgments: whose they are, the day, and the ending of its format."""
-    return f"{safe_stem(f'{of}-{datetime.now(UTC):%Y-%m-%d}', 'judgments', 100)}{FORMATS[form].suffixes[0]}"
-
-
 def draw_end(resources: Resources, queue: LabelQueue) -> None:
     """Draw what a queue that is done gave: the agreement of its reviewers, its conflicts, and its export."""
     name, labels = queue.record.name, resources.store.queues.labels(queue.record.name)
@@ -163,7 +156,7 @@ def draw_end(resources: Resources, queue: LabelQueue) -> None:
     form = next(iter(judgment_writers()))
     written = write_judgments(form, labels, {query.qid: query for query in resources.store.queries.read()})
     query_set = str(queue.record.settings.get("query_set") or "")
-    file = judgments_file(name if query_set in name else f"{query_set}-{name}", form)
+    file = agreement.judgments_file(name if query_set in name else f"{query_set}-{name}", form)
     with st.container(horizontal=True):
         download(
             f"Export its {counted(written.rows, 'judgments')}", written.text, file, "label:end:get", type="primary"
@@ -175,6 +168,7 @@ def draw_end(resources: Resources, queue: LabelQueue) -> None:
                 label, "label:end:decide", icon=":material/balance:", on_click=state.show_conflicts, args=(name,)
             ):
                 st.rerun()
+        agreement.draw_decided(labels, resources, name, "label:end:decided")
     agreement.draw_matrix(table, "label:end:matrix")
 
 
@@ -351,7 +345,7 @@ def _draw_settings(queue: LabelQueue) -> None:
     source = f" from query set {plain(str(settings['query_set']))}" if settings.get("query_set") else ""
     pooled = f", the first {settings['depth']} of {configs}" if configs and settings.get("depth") else ""
     by_whom = "Created by the app: " if settings.get("ready_made") else ""
-    st.code(link(*ADDRESS), language=None)  # for a colleague
+    st.code(link(ADDRESS[1]), language=None)  # for a colleague: without a view it opens the cards
     st.caption(f"{by_whom}{len(queue.pairs):,} pairs{source}{pooled}; {order.lower()}; created {created}.")
     snapshot = queue.snapshot()
     reviewers = sorted({label.judge for label in snapshot.labels})

@@ -215,7 +215,7 @@ def test_verdicts_become_one_judgment_per_pair_and_open_ones_none():
     assert settled(verdicts) == [
         Judgment("q", "a", 2, "agreed"),
         Judgment("q", "b", 3, "majority"),
-        Judgment("q", "c", 1, "Dee"),
+        Judgment("q", "c", 1, "Dee", note="decided"),
     ]
     assert verdicts[2] == Verdict("q", "c", 1, "decided", {"Ann": 1, "Bo": 2}, "Dee")
     assert settled(adjudicate(LABELS, "decided")) == [Judgment("q", "a", 2, "agreed")]
