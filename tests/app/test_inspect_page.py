@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,9 @@ from cems_workbench.models import tokens
 from cems_workbench.pipeline.effects import folded_words, idle_parameters
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.understanding import SHIPPED, read_dictionary, write_dictionary
-from cems_workbench.records import Chunk, Memory, ParsedInput
+from cems_workbench.records import SUPERSEDES, Chunk, Memory, ParsedInput
 from cems_workbench.settings import Settings
+from cems_workbench.store import Store
 from cems_workbench.store.text_rule import searched_text
 from cems_workbench.ui.inspect import fetch_evidence, toolbar
 from cems_workbench.ui.kit import session
@@ -488,6 +490,23 @@ def test_first_result_that_is_superseded_is_said_with_what_to_do_about_it(open_p
     assert order(page)[0] == "m312" and "wb-stale-first" not in all_html(page)
 
 
+def test_an_accepted_pair_is_followed_where_it_was_accepted(
+    open_page: OpenPage, sample_store: Path, tmp_path: Path
+) -> None:
+    path = shutil.copytree(sample_store, tmp_path / "store")
+    with Store.open(path) as store, store._database.transaction() as cursor:
+        cursor.execute("DELETE FROM relations WHERE kind = ?", [SUPERSEDES])
+    page = search_for_the_old_one(open_page(path))
+    assert "It does, It does not" in captions(page)
+    page.text_input(key="reviewer:name").set_value("ada").run()
+    page = press(page, "inspect:next:pair:accepted")
+    (edge,) = (one for one in session.resources().store.relations.read() if one.kind == SUPERSEDES)
+    assert edge.target_id in order(page) and "this config still" in markdown(page)
+    page = press(page, "inspect:next:pair:follow")
+    assert edge.target_id not in order(page) and edge.source_id in order(page)
+    assert "this config still" not in markdown(page)
+
+
 def test_why_is_opened_on_the_successor(open_page: OpenPage) -> None:
     page = press(search_for_the_old_one(open_page()), "inspect:next:why")
     assert f"{STAYING} supersedes {MOVING}, which is 1st" in html(page, "wb-cause")
@@ -508,7 +527,9 @@ def test_fix_is_named_below_the_step_after_a_search_and_applied_by_a_click(
     set_config(page, with_values(former, {"fusion.score_blend": 0.1}))  # not searched under these settings
     assert "Fix:" not in html(page.run(), "wb-next-fix")
     set_config(page, former)
-    page = press(page.run(), "inspect:next:apply")
+    page = page.run()
+    assert not [one for one in page.button if one.key == "inspect:next:apply"]  # the same as Demote it, above
+    page = press(page, "inspect:next:demote")
     assert config_of(page).supersession.mode == "demote" and order(page)[:2] == ["m312", "m249"]
 
 

@@ -31,6 +31,7 @@ from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.html import excerpt, plain, render
 from cems_workbench.ui.kit.widgets import errors_shown, opened_popover
+from cems_workbench.ui.label.state import VIEW as LABEL_VIEW
 from cems_workbench.ui.memories.state import open_in_memories
 
 WHY = {"superseded": "Why is {} not above it?", "dropped": "Why was {} dropped?", "low": "Why is {} not higher?"}
@@ -65,6 +66,8 @@ RIGHT = frozenset({"good", "answered", "unjudged"})
 
 PAIR = "inspect:next:pair"
 """Session key of the request of the last search, and the pair of its candidates that is asked about."""
+ACCEPTED = "inspect:next:accepted"
+"""Session key of the request at which a pair was accepted here, and the pair: what follows from it is offered beside that request."""
 
 
 def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]:
@@ -73,6 +76,9 @@ def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]
     look_for_fix, place = _draw_step(context, fetched), st.empty()
     if context.trace.external:
         return look_for_fix
+    accepted = st.session_state.get(ACCEPTED)
+    if accepted is not None and accepted[0] == context.request:
+        _draw_accepted(accepted[1], context)
     kept = st.session_state.get(PAIR)
     if not fetched:
         if kept is not None and kept[0] == context.request:
@@ -98,21 +104,44 @@ def _ask(edge: ProposedEdge | None, context: InspectContext, place: DeltaGenerat
         st.markdown(f":material/swap_vert: {plain(said)}", help=plain(edge.why), width="stretch")
         who = session.reviewer()
         if who is None:
+            st.caption("Your name brings the answers: It does, It does not.", width="content")
             session.ask()
             return
         for verdict, label, icon in (("accepted", "It does", "check"), ("rejected", "It does not", "close")):
-            _button(f"pair:{verdict}", label, icon, None, _decide, edge, verdict, who, context.resources)
+            _button(f"pair:{verdict}", label, icon, None, _decide, edge, verdict, who, context)
 
 
-def _decide(edge: ProposedEdge, verdict: Any, who: str, resources: Resources) -> None:
+def _draw_accepted(edge: ProposedEdge, context: InspectContext) -> None:
+    """Draw what an accepted pair allows: to follow it in this config, and to retire the older memory where it is from."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:accepted"):
+        following = context.trace.config.supersession.mode == "follow"
+        goes = "" if following else "; this config still returns both by their own ranks"
+        said = context.said(f"Saved: {edge.newer} replaces {edge.older}{goes}.")
+        st.markdown(f":material/published_with_changes: {plain(said)}", width="stretch")
+        if not following:
+            label, icon, what = MODES["follow"]
+            help = f"Sets Supersession to follow: {what}."
+            _button("pair:follow", label, icon, help, state.apply, {"supersession.mode": "follow"}, type="primary")
+        help = (
+            "Opens Label, which writes a script that retires the older memories of accepted pairs where they are from."
+        )
+        if _button("pair:script", "Retire it at the source", "download", help):
+            st.session_state[LABEL_VIEW] = "Superseded"
+            go("pages/label.py")
+
+
+def _decide(edge: ProposedEdge, verdict: Any, who: str, context: InspectContext) -> None:
     try:
         session.require("reviewer")
-        resources.store.supersessions.decide(edge.newer, edge.older, verdict, who, edge.why)
+        context.resources.store.supersessions.decide(edge.newer, edge.older, verdict, who, edge.why)
     except WorkbenchError as error:
         st.session_state[PROBLEM] = str(error)
         return
     st.session_state.pop(PAIR, None)
-    st.toast("Saved as superseded; see what Superseded memories can do with it." if verdict == "accepted" else "Saved.")
+    if verdict == "accepted":
+        st.session_state[ACCEPTED] = (context.request, edge)
+    else:
+        st.toast("Saved.")
 
 
 def _draw_step(context: InspectContext, fetched: bool) -> Callable[[], None]:
@@ -163,7 +192,9 @@ def _draw_fix(step: NextStep, context: InspectContext, place: DeltaGenerator) ->
         return
     with place.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:fix"):
         st.html(render("inspect/next_fix.html", words=context.said(fix.sentence), done=True), width="stretch")
-        if fix.change is not None:
+        # A change of the mode has its button beside the stale result.
+        paths = {change.path for change in fix.change.changes} if fix.change is not None else set()
+        if fix.change is not None and not (step.kind == "superseded" and paths == {"supersession.mode"}):
             _button("apply", "Apply", "check", "Alt+Z undoes it.", apply, fix.change, context.request, why)
 
 
