@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,18 +73,17 @@ def transcript_command(
         options = import_options(name)
         with closing(open_resources(settings)) as resources:  # first, as a folder with a transcript alone is no store
             asked = [ParsedInput(one.source, one.format, queries=one.queries) for one in inputs if one.queries]
-            for one in asked:
-                resources.store.add(one, progress, options)
+            left = [error for one in asked for error in resources.store.add(one, progress, options).errors]
         with closing(open_resources(settings.model_copy(update={"store": folder}))) as turns:
             found = import_inputs(path, inputs, turns, options, progress=progress)
     present(found, as_json)
-    say_left_out([] if as_json else found.errors)
+    say_left_out([] if as_json else [*found.errors, *left])
     if not as_json and asked:
         say_next(words_of("ways", name, options=given_options(store=store)))
     elif not as_json and not found.problems:
         say("it has no questions: import a query set whose queries have an `answer`, then")
         say_next(words_of("ways", "QUERY_SET", options=given_options(store=store)))
-    if found.problems or found.errors:
+    if found.problems or found.errors or left:
         raise typer.Exit(2)
 
 
@@ -104,8 +104,9 @@ def ways_command(
     chosen = chosen_config(preset_name, config, changes, store)
     with filled_resources(store) as resources, transcript_of(store) as transcript, progress_bar(as_json) as progress:
         queries = resources.store.query_sets.queries(query_set)
-        said = read_answers(answers, queries) if answers else None
+        said, notes = read_answers(answers, queries) if answers else (None, [])
         found = ways_of(query_set, queries, resources, transcript, chosen, said, progress)
+        found = replace(found, remarks=(*found.remarks, *notes))
     present(found, as_json, titled=True)
 
 

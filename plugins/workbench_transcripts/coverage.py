@@ -31,13 +31,21 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from cems_workbench.analysis.supersession_signals import NEGATION_WORDS, Profile, Value, profile_of, word_lists
+from cems_workbench.analysis.supersession_signals import (
+    NEGATION_WORDS,
+    NUMBER_WORDS,
+    Profile,
+    Value,
+    profile_of,
+    word_lists,
+)
 from cems_workbench.records import ENGLISH, Memory
 from cems_workbench.store.search.tokenizer import Language, tokenize
 
 SAME, MOST, ABOUT, HALF_ABOUT, KEY, NEAR, ALIKE, SURE = 0.7, 0.5, 0.3, 0.2, 0.75, 0.7, 0.6, 0.85
-FEW, RARE = 5, 2.0
-"""Terms that a point has at least if its turn has them; the idf from which a word of the answer counts."""
+FEW, RARE, TELLING = 5, 2.0, 12.0
+"""Terms that a point has at least if its turn has them; the idf from which a word of the answer counts, and from which a whole answer
+can mean nothing else."""
 _WHEN = re.compile(r"\s*(?:when|how long|what (?:day|date|month|year|time)|which (?:day|month|year))\b", re.IGNORECASE)
 
 Coverage = Literal["covers", "says otherwise", "left out", "cannot tell", "no"]
@@ -68,9 +76,24 @@ class Pair(NamedTuple):
     """The same share over all that the turn says."""
 
 
+_THOUSANDS, _K = re.compile(r"(?<=\d),(?=\d{3}\b)"), re.compile(r"(?<![\w.])([$€£¥]?\d+)k\b", re.IGNORECASE)
+_CLOCK = re.compile(r"\b(\d{1,2})(?::(\d\d))? ?([ap])\.?m\b\.?", re.IGNORECASE)
+_SPELT = re.compile(rf"\b(?:{'|'.join(word for word in NUMBER_WORDS if len(word) > 2)})\b", re.IGNORECASE)
+_UNITS = re.compile(r"\b(\d+) ?(h|m|min|hrs?)(?=\d|\b)")
+_UNIT_WORDS = {"h": "hours", "hr": "hours", "hrs": "hours", "m": "minutes", "min": "minutes"}
+
+
+def normal(text: str) -> str:
+    """The text with numbers and times in one form: "5,000" is 5000, "two" is 2, "3 pm" 15:00, "3h50m" 3 hours 50 minutes."""
+    text = _K.sub(r"\g<1>000", _THOUSANDS.sub("", text))
+    text = _CLOCK.sub(lambda one: f"{int(one[1]) % 12 + 12 * (one[3] in 'pP')}:{one[2] or '00'}", text)
+    text = _UNITS.sub(lambda one: f"{one[1]} {_UNIT_WORDS[one[2]]} ", text)
+    return _SPELT.sub(lambda one: NUMBER_WORDS[one[0].lower()], text)
+
+
 def said(text: str) -> str:
     """A turn without its speaker and its questions."""
-    text = _LABEL.sub("", text)
+    text = normal(_LABEL.sub("", text))
     return " ".join(piece.strip() for piece in _SENTENCE.findall(text) if not piece.rstrip().endswith("?")) or text
 
 
@@ -110,6 +133,7 @@ def point_of(
 ) -> Point:
     """What a turn says about a question with this answer; both may be empty."""
     text, said_at = said(turn.content), turn.created_at
+    question, answer = normal(question), normal(answer)
     whole = {term: idf(term) for term in tokenize(text, analysis)}
     gold = {term: idf(term) for term in tokenize(answer, analysis)}
     asked = {*tokenize(question, analysis), *tokenize(answer, analysis)}
@@ -167,7 +191,7 @@ def compared(
 ) -> Pair:
     """How far a memory covers a point; `speakers` are names, in lower case, that say nothing."""
     content = f"{memory.title}. {memory.content}" if memory.title else memory.content
-    text = _LABEL.sub("", content)
+    text = normal(_LABEL.sub("", content))
     terms = {*tokenize(text, analysis)}
     share = point.of(terms) / point.total
     whole = share_of(point.whole, terms)
@@ -193,7 +217,7 @@ def compared(
         days = abs((memory.created_at - point.said_at).days) if memory.created_at and point.said_at else 0
         if relative and days > 1 and share < SURE:
             key = 0.0
-    if share >= SAME and (other or negated):
+    if (share >= SAME and (other or negated)) or (times and share >= MOST and other and other[0] in times):
         reason = f"“{other[0]}” there, “{other[1]}” here" if other else f"“{negated}” is negated in one of the two"
         return Pair("says otherwise", share, key, cosine, reason, whole)
     about = point.of(point.asked & terms) / point.of(point.asked) if point.asked else 1.0
@@ -202,7 +226,8 @@ def compared(
     else:
         answered = key >= KEY or (not times and share_of(point.gold, terms) >= KEY)
         near = share >= SAME or (share >= ABOUT and cosine >= NEAR) or (share >= MOST and cosine >= ALIKE)
-        covers = answered and about >= MOST and near
+        covers = answered and max(about, share) >= MOST and near
+        covers |= not times and share >= ABOUT and sum(point.gold.values()) >= TELLING and point.gold.keys() <= terms
     label = _LABEL.match(content)
     if covers and share < SAME and label and point.author and label[0].strip(" []:").lower() != point.author.lower():
         return Pair("cannot tell", share, key, cosine, f"{label[0].strip()} says so, not {point.author}", whole)
@@ -210,7 +235,7 @@ def compared(
         return Pair("covers", share, key, cosine, f"{share:.0%} of its words", whole)
     if key is not None and key < KEY and other and min(share, about) >= MOST:
         return Pair("says otherwise", share, key, cosine, f"“{other[0]}” there, “{other[1]}” here", whole)
-    if key is not None and key < KEY and (share >= ABOUT or cosine >= NEAR):
+    if key is not None and key < KEY and about >= HALF_ABOUT and (share >= ABOUT or cosine >= NEAR):
         return Pair("left out", share, key, cosine, "the answer's words are not in it", whole)
     if share >= ABOUT or (share >= HALF_ABOUT and cosine >= NEAR):
         return Pair("cannot tell", share, key, cosine, f"{share:.0%} of its words, cosine {cosine:.2f}", whole)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -63,14 +64,14 @@ def draw(resources: Resources) -> None:
             return None
         with errors_shown():
             queries, content = resources.store.query_sets.queries(name), file.getvalue() if file else b""
-            answers = None
+            answers, notes = None, list[str]()
             if file:
                 with upload(file.name, content) as path:
-                    answers = read_answers(path, queries)
+                    answers, notes = read_answers(path, queries)
             settings = Settings().model_copy(update={"store": folder})
             with cancellable("evaluate:ways:cancel", place=place) as progress, closing(open_filled(settings)) as turns:
                 made = ways_of(name, queries, resources, turns, config, answers, progress)
-            kept(FOUND, key, lambda: made)
+            kept(FOUND, key, lambda: replace(made, remarks=(*made.remarks, *notes)))
     if is_kept(FOUND, key):
         _draw(kept(FOUND, key, _never), resources)
     return None

@@ -27,12 +27,13 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from cems_workbench.analysis.edited_evidence import Edit
+from cems_workbench.analysis.memory_names import memory_name
 from cems_workbench.analysis.ranks import loss, target_rank
 from cems_workbench.analysis.supersession import stored_standings
 from cems_workbench.analysis.text_evidence import idf
 from cems_workbench.analysis.what_if import applied, new_memory, presence
 from cems_workbench.config import PipelineConfig
-from cems_workbench.errors import counted
+from cems_workbench.errors import InputError, counted
 from cems_workbench.jobs.evidence_memory import EvidenceMemory
 from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.pipeline import Evidence, Trace, replay
@@ -43,7 +44,19 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Query
 from cems_workbench.results import Result, Table
 from cems_workbench.store.search.tokenizer import tokenize
-from workbench_transcripts.coverage import COVERAGES, KEY, Coverage, Pair, Point, compared, point_of, said, share_of
+from workbench_transcripts.coverage import (
+    COVERAGES,
+    KEY,
+    MOST,
+    Coverage,
+    Pair,
+    Point,
+    compared,
+    normal,
+    point_of,
+    said,
+    share_of,
+)
 
 Place = Literal[
     "never said",
@@ -65,7 +78,7 @@ SEARCHED = 12
 MAX_DELETED = 10_000
 """Deleted memories that are compared."""
 MERGED = 0.4
-"""The share of the rest of a turn that a memory of it has, which left the answer out."""
+"""The share of a turn that a memory of it has which left the answer out."""
 ANSWERED = 0.6
 """The share of the answer's words that a recorded answer has, from which it is right."""
 
@@ -183,9 +196,12 @@ class _Transcript:
     def __init__(self, resources: Resources, queries: Sequence[Query]) -> None:
         self.resources = resources
         self.language = resources.store.language.current
+        self.projects = frozenset(name for name, _ in resources.store.memories.projects())
         self._judged: dict[str, list[str]] = {}
+        same = {query.qid: query.query for query in resources.store.queries.read()}
+        words = {query.qid: query.query for query in queries}
         for judgment in resources.store.judgments.read():
-            if judgment.grade > 0 and judgment.memory_id:
+            if judgment.grade > 0 and judgment.memory_id and same.get(judgment.qid) == words.get(judgment.qid):
                 self._judged.setdefault(judgment.qid, []).append(judgment.memory_id)
 
     def turns_of(self, query: Query) -> tuple[list[Memory], bool, bool]:
@@ -194,13 +210,15 @@ class _Transcript:
             found = self.resources.store.memories.read(judged)
             return [found[one] for one in judged if one in found], False, False
         index = self.resources.indexes.lexical
-        words = {*tokenize(query.answer or "", index.language)}
-        asked = {*tokenize(query.query, index.language)} - words
+        words = {*tokenize(normal(query.answer or ""), index.language)}
+        asked = {*tokenize(normal(query.query), index.language)} - words
         weight = _weights(self.resources)
         total, about = sum(map(weight, words)) or 1.0, sum(map(weight, asked)) or 1.0
         ids = _nearest(self.resources, f"{query.query} {query.answer}", 2 * SEARCHED)
         best, turns = 0.0, list[Memory]()
         for memory in self.resources.store.memories.read(ids).values():
+            if query.project in self.projects and memory.project != query.project:
+                continue
             terms = {*tokenize(said(memory.content), index.language)}
             has = sum(map(weight, words & terms)) / total
             if has >= KEY and sum(map(weight, asked & terms)) / about >= 0.3:
@@ -229,8 +247,8 @@ def _nearest(resources: Resources, text: str, count: int) -> list[str]:
 class _Store:
     """The memories of a store, live and deleted, as they are compared with turns."""
 
-    def __init__(self, resources: Resources, speakers: frozenset[str]) -> None:
-        self.resources, self.speakers = resources, speakers
+    def __init__(self, resources: Resources, speakers: frozenset[str], conversations: frozenset[str | None]) -> None:
+        self.resources, self.speakers, self.conversations = resources, speakers, conversations
         self.weight = _weights(resources)
         rows, total = resources.store.memories.deleted(MAX_DELETED)
         self.deleted = {row.memory.id: row.memory for row in rows}
@@ -246,6 +264,8 @@ class _Store:
         hits = [*indexes.vectors.search(vector, SEARCHED), *indexes.lexical.search(point.text, SEARCHED)]
         ids = [memory_id for memory_id, _ in (*hits, *indexes.vectors.search(whole, SEARCHED))]
         found = resources.store.memories.read(dict.fromkeys(ids))
+        others = self.conversations - {turn.project, None}  # a memory of another conversation says nothing of this one
+        found = {one: memory for one, memory in found.items() if memory.project not in others}
         cosines: dict[str, float] = {}
         for memory_id, cosine, _ in resources.cosines(vector, list(found)):
             cosines.setdefault(memory_id, cosine)
@@ -273,12 +293,11 @@ def ways_of(
 ) -> Ways:
     """The way of each question. `answers` are what a system answered, by qid. Raises as `gather` does."""
     asked = [query for query in queries if query.answerable is not False and query.answer]
+    if not asked:
+        raise InputError(f"{name}: none of its queries has its right `answer`; import them again with one")
     evidences = EvidenceMemory().get(asked, config, resources, progress)
-    of_turns, of_store, k = (
-        _Transcript(transcript, asked),
-        _Store(resources, _speakers(transcript)),
-        target_rank(config),
-    )
+    of_turns, k = _Transcript(transcript, asked), target_rank(config)
+    of_store = _Store(resources, _speakers(transcript), of_turns.projects)
     found = []
     for i, (query, evidence) in enumerate(zip(asked, evidences, strict=True)):
         progress("following the facts", i, len(asked))
@@ -286,6 +305,8 @@ def ways_of(
     remarks = list(of_store.remarks)
     if len(asked) < len(queries):
         remarks.append(f"left out, as they have no answer: {counted(len(queries) - len(asked), 'questions')}")
+    if answers is not None and (silent_on := sum(query.qid not in answers for query in asked)):
+        remarks.append(f"followed to the results alone, as no answer was recorded: {counted(silent_on, 'questions')}")
     return Ways(name, config.name, k, tuple(found), tuple(remarks))
 
 
@@ -330,10 +351,12 @@ def _held(turn: Memory, rated: Sequence[tuple[Pair, Memory]], trace: Trace, stor
     if not covering:
         if not rated:
             return Held(turn, Pair("no", 0.0, None, 0.0, ""), None, "not written", "no memory is near it")
-        pair, memory = rated[0]
+        has = [one for one in rated if one[0].coverage == "cannot tell" and (one[0].key or 0.0) >= KEY]
+        pair, memory = has[0] if has and rated[0][0].coverage != "says otherwise" else rated[0]
         place: dict[Coverage, Place] = {"says otherwise": "written wrongly", "cannot tell": "cannot tell"}
         merged = max(rated, key=lambda one: one[0].whole)
-        if pair.coverage != "says otherwise" and merged[0].whole >= MERGED:
+        without = merged[0].share < MOST if merged[0].key is None else merged[0].key < KEY
+        if pair.coverage != "says otherwise" and not has and without and merged[0].whole >= MERGED:
             return Held(turn, *merged, "written wrongly", "a memory has the rest of the turn, without the answer")
         reason = {"left out": "a memory is about it, without the answer", "no": "no memory is about it"}.get(
             pair.coverage, pair.reason
@@ -370,10 +393,11 @@ def _swapped(way: Way, held: Held, evidence: Evidence, resources: Resources, con
     moment = evidence.as_of or datetime.now(UTC)
     after = applied(edit, evidence, config, request_for(way.query, moment)).after
     rank = after.ranks.get(edit.memory_id, 0)
+    missing = sum(one.place != "returned" for one in way.held)
     if 0 < rank <= k:
-        return replace(
-            way, would_be=rank, proven=True, reason=f"{held.reason}; had it been written, it would be {ordinal(rank)}"
-        )
+        first = f"; it is 1 of {missing} turns that are missing" if missing > 1 else ""
+        reason = f"{held.reason}; had it been written, it would be {ordinal(rank)}{first}"
+        return replace(way, would_be=rank, proven=missing == 1, reason=reason)
     where = loss(after, edit.memory_id, k)
     then = where.stage if where else "the lists"
     return replace(way, would_be=rank, reason=f"{held.reason}; one of two causes: written, it would be lost at {then}")
@@ -382,23 +406,26 @@ def _swapped(way: Way, held: Held, evidence: Evidence, resources: Resources, con
 def _used(way: Way, answer: str, turn: Memory, trace: Trace, store: _Store) -> Way:
     """The way of a returned fact up to the answer."""
     analysis, language = store.resources.indexes.lexical.language, store.resources.store.language.current
-    gold, given = {*tokenize(way.query.answer or "", analysis)}, {*tokenize(answer, analysis)}
+    gold, given = {*tokenize(normal(way.query.answer or ""), analysis)}, {*tokenize(normal(answer), analysis)}
     point = point_of(turn, way.query.query, way.query.answer or "", store.weight, language, analysis)
-    as_memory = compared(point, Memory("answer", answer), 1.0, store.speakers, language, analysis)
-    right = share_of({term: store.weight(term) for term in gold}, given) >= ANSWERED
-    if right and as_memory.coverage != "says otherwise":
+
+    def read(memory: Memory) -> Pair:
+        return compared(point, memory, 0.0, store.speakers, language, analysis)
+
+    own = read(Memory("answer", answer))
+    if not gold and own.share < MOST:  # "No": how it is said decides
+        return replace(way, place="cannot tell", reason="the right answer has no words to look for in the system's")
+    right = own.share if not gold else share_of({term: store.weight(term) for term in gold}, given)
+    if right >= ANSWERED and own.coverage != "says otherwise":
         return way
     held = {one.memory.id for one in way.held if one.memory is not None}
-    news = {term: store.weight(term) for term in given - {*tokenize(way.query.query, analysis)}}
-    if not right:
+    news = {term: store.weight(term) for term in given - {*tokenize(normal(way.query.query), analysis)}}
+    if right < ANSWERED:
         news = {term: weight for term, weight in news.items() if term not in point.weights} or news
     for result in trace.results:
         memory = trace.evidence.memories[result.memory_id]
-        if memory.id in held or share_of(news, tokenize(memory.content, analysis)) < ANSWERED:
-            continue
-        pair = compared(point, memory, 1.0, store.speakers, language, analysis)
-        if pair.coverage != "covers":
-            return replace(
-                way, place="contradicted", reason=f"the answer follows the {ordinal(result.rank)}: {pair.reason}"
-            )
+        followed = share_of(news, tokenize(normal(memory.content), analysis)) >= ANSWERED
+        if followed and memory.id not in held and read(memory).coverage in ("says otherwise", "left out"):
+            reason = f"the answer follows the {ordinal(result.rank)}, {memory_name(memory)}"
+            return replace(way, place="contradicted", reason=reason)
     return replace(way, place="not used", reason="it was returned, and the answer does not have it")

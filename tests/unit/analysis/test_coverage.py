@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cems_workbench.records import Memory
-from workbench_transcripts.coverage import compared, point_of
+from workbench_transcripts.coverage import compared, normal, point_of
 
 DAY = datetime(2026, 5, 4, 10, tzinfo=UTC)
 TURN = "Mira: Hey Jo! I signed the lease for the flat in Pankow yesterday, the rent is 940 euros. How is your knee?"
@@ -58,3 +58,18 @@ def test_a_day_told_from_another_day_is_another_time() -> None:
 def test_who_speaks_is_no_word_of_a_turn(speaker: str) -> None:
     point = point_of(Memory("t", f"{speaker}: My boat is called Alba."), "", "", lambda _: 3.0)
     assert point.text == "My boat is called Alba."
+
+
+@pytest.mark.parametrize(
+    ("turn", "memory"),
+    [
+        ("My salary is 5,000 euros now.", "Mira has a salary of 5000 euros now."),
+        ("We have two kids.", "Mira has 2 kids."),
+        ("The train leaves at 3 pm.", "Mira's train leaves at 15:00."),
+        ("It costs 20k dollars.", "It costs $20,000 dollars."),
+        ("The film took 3 hours and 50 minutes.", "The film took 3h50m."),
+    ],
+)
+def test_numbers_and_times_are_compared_in_one_form(turn: str, memory: str) -> None:
+    answer = normal(turn).rstrip(".").split(" is ")[-1].split(" has ")[-1]
+    assert verdict(("What is it?", answer), memory, 0.8, turn=f"Mira: {turn}") == "covers"
