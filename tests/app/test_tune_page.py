@@ -119,7 +119,7 @@ def test_where_it_runs_takes_the_program_and_offers_what_that_can_set(page: AppT
     assert page.selectbox(key="tune:baseline").value == "mem0"
     checked(page.button(key="tune:gather").click().run())
     paths = page.multiselect(key="tune:paths")
-    assert paths.value == ["threshold.fixed", "assembly.limit"] and len(paths.options) < 6
+    assert paths.value == ["threshold.fixed"] and len(paths.options) < 6
     assert any("Not there: " in box.label and "mem0 has no setting for" in box.label for box in page.expander)
     assert not any("is no program of" in one.value for one in page.warning)
     page.selectbox(key="tune:baseline").select("engram_head").run()
@@ -147,6 +147,14 @@ def test_a_search_runs_beside_the_page_and_ends_in_a_result(tuned: AppTest) -> N
     assert f"{len(result.tuned.search.trials) - 1} configs of 2 parameters" in all_html(tuned)
     assert f"{result.tuned.validation.tuned:.3f}" in all_html(tuned)
     assert len(result.regions) == 2
+
+
+def test_a_finished_search_is_that_of_the_chosen_set_and_baseline(tuned: AppTest) -> None:
+    first = found(tuned)
+    tuned.session_state["tune:baseline"] = "mem0"
+    assert "Nothing has been searched yet for mem0" in all_html(show(tuned, "Export"))
+    tuned.session_state["tune:baseline"] = first.planned.data.baseline.name
+    assert f"{len(first.tuned.search.trials) - 1} configs of 2 parameters" in all_html(show(tuned, "Result"))
 
 
 def test_a_stopped_search_is_resumed_to_its_end(page: AppTest) -> None:

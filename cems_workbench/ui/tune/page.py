@@ -31,7 +31,7 @@ from cems_workbench.ui.kit.html import begin_page, plain, render
 from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.tables import HELP, draw_values
 from cems_workbench.ui.tune import export, learned, result, search
-from cems_workbench.ui.tune.state import VIEW, last_result, outdated, set_view
+from cems_workbench.ui.tune.state import VIEW, chosen, last_result, outdated, set_view
 
 UNLABELLED_NOTICE = (
     "Unlabelled: no judgments are used here. A reranker’s order, with its mistakes, replaces them; labels decide "
@@ -220,7 +220,8 @@ def result_view(
         searched = last_result()
         if searched is None:
             if not before(resources):
-                widgets.empty("Nothing has been searched yet", render("tune/nothing_searched.html"))
+                of = f" for {plain(baseline)}" if (baseline := chosen()[2]) else ""
+                widgets.empty(f"Nothing has been searched yet{of}", render("tune/nothing_searched.html"))
             return
         warning = outdated(searched, resources)
         if warning:

@@ -34,7 +34,7 @@ from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import HELP, draw_values
 from cems_workbench.ui.kit.widgets import duration, errors_shown, remembered, time_left, watch_work
-from cems_workbench.ui.tune.state import last_search, page, scorer_for, start
+from cems_workbench.ui.tune.state import last_search, page, running_search, scorer_for, start
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -399,12 +399,14 @@ def draw_start(planned: PlannedSearch) -> None:
 
 
 def draw_running() -> bool:
-    """Draw the running search of the store, if any; True while it runs. The result of one that was watched is opened."""
-    at_work = last_search()
-    if at_work is None or at_work.over:
-        if at_work is not None and page.get().watched is at_work:
-            own = at_work.result is not None and at_work.result.planned is at_work.planned
-            page.update(watched=None, problem=at_work.problem, next_view="Result" if own else None)
+    """Draw the running search of the store, if any; True while it runs. The result of one that was watched is opened, if
+    it is of what is chosen."""
+    at_work = running_search()
+    if at_work is None:
+        watched = page.get().watched
+        if watched is not None and watched is last_search():
+            own = watched.result is not None and watched.result.planned is watched.planned
+            page.update(watched=None, problem=watched.problem, next_view="Result" if own else None)
             st.rerun()
         return False
     page.update(watched=at_work)

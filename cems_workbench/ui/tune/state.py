@@ -1,6 +1,7 @@
-"""State of the Tune page: the last search of the store, running or over, scorers, and the view to open next.
+"""State of the Tune page: the searches of the store, running or over, scorers, and the view to open next.
 
-A search belongs to the store: a reload, another tab and another person see it, with its progress and Stop, or its result. A scorer is
+A search belongs to the store, and to the target, query set and baseline that it was started with: a reload, another tab and another person
+see the one that runs, with its progress and Stop, or the result of the search of what they have chosen. A scorer is
 cached for the session, and its scores in a file next to the evidence: a stopped search can be resumed, and a repeated one is free.
 """
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 VIEW = "tune:view"
 MAX_SCORERS = 3
+MAX_SEARCHES = 12
+"""The searches of a store whose results are kept."""
 MAX_CURVES = 64
 
 
@@ -46,33 +49,61 @@ class TuneState:
 page = PageState("tune", TuneState)
 
 
+Chosen = tuple[str | None, str | None, str | None]
+"""What a search is of: target, query set and baseline as chosen on the page; None where nothing is."""
+
+
 @st.cache_resource(show_spinner=False)
-def searches() -> dict[str, BackgroundSearch]:
-    """The last search of each store by its id, shared by all sessions; the result of the one before stays until it has its own."""
+def searches() -> dict[str, dict[Chosen, BackgroundSearch]]:
+    """The searches of each store by its id, the latest last, shared by all sessions."""
     return {}
 
 
+def chosen() -> Chosen:
+    """What the session has chosen."""
+    where, query_set, baseline = (st.session_state.get(f"tune:{key}") for key in ("where", "set", "baseline"))
+    return where, query_set, baseline
+
+
+def _of_store() -> list[tuple[Chosen, BackgroundSearch]]:
+    return list(searches().setdefault(resources().store.identity, {}).items())
+
+
+def running_search() -> BackgroundSearch | None:
+    """The search that runs on the open store."""
+    return next((search for _, search in _of_store() if not search.over), None)
+
+
 def last_search() -> BackgroundSearch | None:
-    """The last search of the open store, running or over."""
-    return searches().get(resources().store.identity)
+    """The last search of what is chosen, running or over; of what is not chosen yet, any."""
+    fits = [
+        search
+        for of, search in _of_store()
+        if all(wanted in (None, had) for wanted, had in zip(chosen(), of, strict=True))
+    ]
+    return fits[-1] if fits else None
 
 
 def start(planned: PlannedSearch) -> None:
     """Start a search, or resume an identical one, unless one is running."""
     from cems_workbench.jobs.background import BackgroundSearch
 
-    last = last_search()
-    if last is None or last.over:
-        searches()[resources().store.identity] = BackgroundSearch(planned, last_result()).start()
+    if running_search() is None:
+        before = last_result()  # stays until it has its own
+        of_store = searches()[resources().store.identity]
+        of_store.pop(chosen(), None)
+        of_store[chosen()] = BackgroundSearch(planned, before).start()
+        for old in list(of_store)[:-MAX_SEARCHES]:
+            del of_store[old]
 
 
 def last_result() -> SearchResult | None:
-    """The result of the last search; None without one."""
+    """The result of the last search of what is chosen; None without one."""
     return None if (last := last_search()) is None else last.result
 
 
 def replace_result(result: SearchResult) -> None:
-    """Replace the result of the last search by one that knows more."""
+    """Replace the result of the last search of what is chosen by one that knows more."""
     if (last := last_search()) is not None:
         last.result = result
 
