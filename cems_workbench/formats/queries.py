@@ -10,10 +10,12 @@ a table  the same fields as columns; qid and query are required, an empty cell i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cems_workbench.errors import counted
 from cems_workbench.formats.base import csv_table, fields
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.files import Sample, read_records
@@ -48,8 +50,20 @@ def parse_query(row: Mapping[str, Any]) -> Query:
         searched=fields.text(row, "searched"),
         engine_queries=fields.texts_by_name(row, "engine_queries"),
         wordings=tuple(dict.fromkeys(others)),
-        answer=fields.text(row, "answer"),
+        answer=_answer(row.get("answer"))[0],
     )
+
+
+def _answer(value: Any) -> tuple[str | None, str]:
+    """A right answer as text, the first of several, and why there is none: what is wrong with it takes no query out."""
+    if isinstance(value, list):
+        value = next((one for one in value if one not in (None, "")), None)
+    if isinstance(value, bool | int | float):
+        value = json.dumps(value)
+    try:
+        return fields.text({"answer": value}, "answer"), ""
+    except FieldError as error:
+        return None, f"{error.reason}; the query was taken without it"
 
 
 def as_row(query: Query) -> dict[str, Any]:
@@ -70,9 +84,22 @@ def write(queries: Iterable[Query]) -> str:
 
 def _read(path: Path, progress: Progress) -> ParsedInput:
     errors: list[RowError] = []
-    objects = read_records(path, errors, progress)
-    collected = collect(str(path), objects, parse_query, lambda query: query.qid, "qid", KNOWN, errors)
-    return collected.parsed(path, "queries-jsonl", "queries", errors)
+    several = 0
+
+    def objects() -> Iterator[tuple[int, dict[str, Any]]]:
+        nonlocal several
+        for number, row in read_records(path, errors, progress):
+            yield number, row
+            if errors and errors[-1].row == number:  # the query was not taken
+                continue
+            answer = row.get("answer")
+            several += isinstance(answer, list) and len(answer) > 1
+            if reason := _answer(answer)[1]:
+                errors.append(RowError(str(path), number, reason, "answer", taken=True))
+
+    collected = collect(str(path), objects(), parse_query, lambda query: query.qid, "qid", KNOWN, errors)
+    notes = [f"{counted(several, 'queries')} with a list as answer: its first was taken"] if several else []
+    return collected.parsed(path, "queries-jsonl", "queries", errors, notes)
 
 
 def _read_csv(path: Path, progress: Progress) -> ParsedInput:

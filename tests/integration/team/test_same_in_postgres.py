@@ -51,6 +51,7 @@ from tests.unit.store.test_query_sets import (
     test_a_query_in_two_sets_is_one_query_and_both_follow_its_words,
     test_a_relevant_judgment_against_no_answer_is_said_and_both_are_kept,
     test_a_set_has_its_own_scale_and_keeps_it_over_imports,
+    test_an_answer_is_written_to_the_present_version_of_every_set_of_its_query,
     test_queries_are_put_and_taken_out_by_hand,
     test_that_nothing_answers_a_query_is_part_of_its_set,
 )
