@@ -54,10 +54,11 @@ def _another(system: System, file: Path) -> str | None:
     try:
         text = file.read_bytes().replace(b"\r\n", b"\n")
         package = next((one / "package.json" for one in file.parents if one.parent.name == "node_modules"), None)
-        version = package and json.loads(package.read_text("utf-8")).get("version")
+        said = package and json.loads(package.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    if version and version not in system.version.split():
+    version = said.get("version") if isinstance(said, dict) else None
+    if isinstance(version, str) and version not in system.version.split():
         return f"{package} says {version}"
     edited = bool(system.digest) and not hashlib.sha256(text).hexdigest().startswith(system.digest)
     return f"{file} is edited, or of another version" if edited else None

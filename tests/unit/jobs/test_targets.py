@@ -80,6 +80,10 @@ def test_words_of_an_installation_beside_the_store_are_found_and_their_absence_i
     (package := words.parents[2] / "package.json").write_text('{"version": "3.4.0"}')
     (other,) = lacking(preset("mem0_npm").config, resources.store.path)
     assert f"is of mem0ai 3.3.1, and {package} says 3.4.0" in other
+    for without_version in ("[]", "null", '"3.4.0"', '{"version": 3}'):
+        package.write_text(without_version)
+        (other,) = lacking(preset("mem0_npm").config, resources.store.path)
+        assert f"{words} is edited, or of another version" in other
     own = with_values(config, {"lists.fts5.stop_words": "/mine.txt"})
     assert completed(own, saved_target(resources.store.path)) == own
 
