@@ -143,7 +143,9 @@ def floor_lines(verdicts: Iterable[Verdict], now: Evaluation) -> list[str]:
     measured = dict.fromkeys(
         one.measure
         for one in verdicts
-        if one.kind == CANNOT_TELL and one.queries < FEW_QUERIES and not (one.scope or one.unmeasured)
+        if one.kind == CANNOT_TELL
+        and one.queries < FEW_QUERIES
+        and not (one.scope or one.unmeasured or np.isnan(now.mean(one.measure)))
     )
     floors = [
         f'--assert "{one}{"<=" if one.lower_is_better else ">="}{np.floor(100 * now.mean(one)) / 100 + 0.01 * one.lower_is_better:.2f}"'

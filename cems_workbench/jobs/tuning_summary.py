@@ -26,7 +26,7 @@ def headline(result: SearchResult) -> str:
     tuned, plan = result.tuned, result.planned.plan
     held = () if tuned.proposal.broken else tuned.search.baseline.broken
     said = headline_of(result.planned.measure, plan.space.baseline.name, result.better, tuned.validation, held)
-    if (found := tuned.holdout) is None:
+    if (found := tuned.holdout) is None or not result.better:
         return said
     return f"{said}; on {counted(found.queries, 'sealed queries')} {found.baseline:.3f} → {found.tuned:.3f}{_chance(found)}"
 

@@ -209,6 +209,8 @@ def test_gains_looks_stability_and_card_are_those_of_the_result(evidence: Path, 
     assert all(
         part in headline(result) for part in both
     )  # the hold-out replaced the folds' p of 0.021 (29 November 2026)
+    kept = replace(result, tuned=replace(tuned, proposal=tuned.search.baseline))
+    assert headline(kept).endswith("the baseline is proposed")  # which the hold-out cannot differ from
     assert cells(tuned.validation) in said and cells(tuned.holdout) in said
     assert "Guarded: recall@10" in said
     for region, (path, was, now) in zip(result.regions, changes(result), strict=True):
