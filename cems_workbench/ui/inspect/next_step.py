@@ -133,7 +133,15 @@ def _draw_accepted(edge: ProposedEdge, context: InspectContext) -> None:
 def _decide(edge: ProposedEdge, verdict: Any, who: str, context: InspectContext) -> None:
     try:
         session.require("reviewer")
-        context.resources.store.supersessions.decide(edge.newer, edge.older, verdict, who, edge.why)
+        decisions, asked = context.resources.store.supersessions, {edge.newer, edge.older}
+        before = next((one for one in decisions.standing() if one.pair == asked), None)
+        if before is not None:  # on another page, since this one was drawn
+            st.session_state.pop(PAIR, None)
+            st.toast(
+                f"Not saved: {plain(before.author)} has {before.verdict} this pair. Label › Superseded changes it."
+            )
+            return
+        decisions.decide(edge.newer, edge.older, verdict, who, edge.why)
     except WorkbenchError as error:
         st.session_state[PROBLEM] = str(error)
         return
