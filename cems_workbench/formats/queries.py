@@ -1,8 +1,9 @@
 """Queries of a set: as JSON (`queries-jsonl`) and as a table (`queries-csv`).
 
-JSON     {qid, query, project?, as_of?, type?, answerable?}, one a line, or a .json file with a list of them. What a recording of another
-         system says may be given too: `searched`, the text that is searched instead of the query; `engine_queries`, what the engine of
-         a list got, by list; and `queries`, several wordings, of which the first is the query if there is no `query`
+JSON     {qid, query, project?, as_of?, type?, answerable?, answer?}, one a line, or a .json file with a list of them. Of a list of right
+         answers the first is read. What a recording of another system says may be given too: `searched`, the text that is searched
+         instead of the query; `engine_queries`, what the engine of a list got, by list; and `queries`, several wordings, of which the
+         first is the query if there is no `query`
 a table  the same fields as columns; qid and query are required, an empty cell is absent. The two may have the names of other tools:
          `query_id` and `text` of ir_datasets, `qid` and `query` of PyTerrier, `topic_id` and `question`. Two columns without a header,
          as topics of Anserini and queries of MS MARCO have them, may be memories as well: they are read under `--format queries-csv` alone

@@ -392,11 +392,12 @@ def test_an_address_that_cannot_be_read_is_one_line_and_the_page_opens_as_far_as
         "memory": "nowhere<b>",
         "view": "None such",
         "state": "abc",
+        "off": "9" * 5000,
     }
     fresh = reloaded(open_page(), **wrong)
     assert order(fresh) and config_of(fresh) == with_values(preset(state_of(fresh).preset).config, {"fusion.k": 30})
     (line,) = said(fresh)
-    for part in ("gap.ratio", "memory=nowhere<b>", "view=None such", "state (not known here)"):
+    for part in ("gap.ratio", "memory=nowhere<b>", "view=None such", "state (not known here)", "off=999"):
         assert part in line
     assert "memory" not in fresh.query_params and "state" not in fresh.query_params
 

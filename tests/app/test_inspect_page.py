@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -604,3 +605,24 @@ def test_the_memories_page_lists_the_chunks_and_the_rule(found: AppTest, placed:
     assert "Chunks: **embedder**" in captions(
         page
     ) and "1 memory in 3 chunks (3 imported with the memories)" in captions(page)
+
+
+def test_a_pair_that_a_colleague_decided_since_is_said_and_keeps_that_decision(
+    open_page: OpenPage, tmp_path: Path
+) -> None:
+    texts = {"old": "I live in Hamburg, at Grindelallee 12.", "tea": "My favourite tea is Assam."}
+    texts["new"] = "I moved: I now live in Berlin, at Kantstrasse 4, no longer in Hamburg."
+    memories = (
+        Memory(key, text, created_at=datetime(2026, 1, i, tzinfo=UTC)) for i, (key, text) in enumerate(texts.items(), 1)
+    )
+    with Store.open(tmp_path / "store") as store:
+        store.add(ParsedInput("m.jsonl", "t", memories=tuple(memories)))
+    ada, bob = open_page(tmp_path / "store"), open_page(tmp_path / "store")
+    for page, name in ((ada, "ada"), (bob, "bob")):
+        page.session_state[session.NAME] = name
+        search(page, "where in Hamburg do I live")
+    press(ada, "inspect:next:pair:accepted")
+    press(bob, "inspect:next:pair:rejected")
+    assert "ada has accepted this pair" in bob.toast[0].value
+    (decision,) = session.resources().store.supersessions.standing()
+    assert (decision.newer, decision.older, decision.verdict, decision.author) == ("new", "old", "accepted", "ada")
