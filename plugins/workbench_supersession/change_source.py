@@ -245,14 +245,14 @@ SYSTEMS: dict[str, Any] = {"notes": Notes, "sqlite": Sqlite, "postgresql": Postg
 
 
 def main(file: str, options: list[str]) -> str:
-    """Apply, undo or print the changes; returns a line about them."""
+    """Apply, undo or print the changes; returns a line about them. What is refused ends with 1."""
     kept = Path(f"{file}.undo.json")
     if set(options) - {"--apply", "--undo"} or len(options) > 1:
-        return f"{' '.join(options)}: allowed is --apply or --undo"
+        sys.exit(f"{' '.join(options)}: allowed is --apply or --undo")
     if options == ["--apply"] and kept.exists():
-        return f"{kept} exists: put that back with --undo first"
+        sys.exit(f"{kept} exists: put that back with --undo first")
     if options == ["--undo"] and not kept.exists():
-        return f"{kept} is missing: nothing was applied by this file"
+        sys.exit(f"{kept} is missing: nothing was applied by this file")
     if CHANGES["kind"] == "mem0" and options != ["--undo"]:
         try:
             version = metadata.version("mem0ai")
@@ -260,7 +260,7 @@ def main(file: str, options: list[str]) -> str:
             print("mem0ai is not installed here: only 2.0.10 and later leave out expired memories")
         else:
             if tuple(map(int, re.findall(r"\d+", version)[:3])) < LEAVES_OUT:
-                return f"mem0ai {version} returns expired memories, 2.0.10 and later do not: nothing was changed"
+                sys.exit(f"mem0ai {version} returns expired memories, 2.0.10 and later do not: nothing was changed")
     system = SYSTEMS[CHANGES["system"]](CHANGES["place"])
     return undo(system, kept) if options == ["--undo"] else apply(system, kept, options == ["--apply"])
 

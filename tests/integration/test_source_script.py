@@ -48,6 +48,7 @@ def write_script(store: Store, script: Path, notes: Path | None = None) -> int:
 
 def run(script: Path, *options: str) -> str:
     done = subprocess.run([sys.executable, str(script), *options], capture_output=True, text=True, check=False)
+    assert (done.returncode != 0) == bool(done.stderr)  # what is refused or fails is no success
     return (done.stdout + done.stderr).splitlines()[-1]
 
 
