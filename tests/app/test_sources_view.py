@@ -109,6 +109,10 @@ def test_a_store_without_a_source_says_what_addresses_look_like(page: AppTest) -
     assert not [one for one in page.text_input if one.key == "memories:source:password"], "a file has none"
     assert "nothing is written to the source" in captions(page)
     assert page.button(key="memories:source:look").disabled and page.button(key="memories:source:take").disabled
+    page.text_input(key="memories:source:address").set_value("/nowhere/memory.db").run()
+    page = go(page, "look")  # a path alone is of the chosen kind
+    assert page.text_input(key="memories:source:address").value == "sqlite:/nowhere/memory.db"
+    assert "names no kind of source" not in page.error[0].value
 
 
 def test_memories_are_taken_searched_and_taken_again_where_they_changed(

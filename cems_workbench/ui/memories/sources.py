@@ -290,9 +290,12 @@ def _keep_secret(resources: Resources) -> None:
 
 def _typed(resources: Resources) -> connecting.SourceSpec:
     """The source that the form names. Raises InputError."""
-    mapping = st.session_state.get(MAPPING, "").strip()
+    mapping, address = st.session_state.get(MAPPING, "").strip(), st.session_state[ADDRESS].strip()
+    kind = next((each for each in importable() if each.title == st.session_state.get(KIND)), None)
+    if kind is not None and address and ":" not in address:  # a path: the chosen kind says how it is read
+        address = f"{kind.schemes[0]}:{address}"
     (spec,) = connecting.source_specs(
-        resources, st.session_state[ADDRESS].strip(), connecting.read_mapping(mapping, "Mapping") if mapping else None
+        resources, address, connecting.read_mapping(mapping, "Mapping") if mapping else None
     )
     return spec
 
