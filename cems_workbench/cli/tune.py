@@ -89,6 +89,8 @@ def export_command(
     chosen = chosen_config(None, config, changes, store)
     own = None if changes and card is None else _card(config, card)
     export = exported(chosen, format, own)
+    if export.instead:
+        say(f"note: {export.instead}", err=True)
     if (system := system_behind(chosen)) is not None and system.needs:
         from cems_workbench.pipeline.mismatches import lacking
 

@@ -58,6 +58,16 @@ class Export:
         return [row for row in difference(self.config, self.read) if row[0] != "name"]
 
     @property
+    def instead(self) -> str:
+        """What does in the target what a lost mode of supersession does here; empty if it is not lost, or nothing is known."""
+        if self.form not in RETIRING or all(path != "supersession.mode" for path, _, _ in self.lost):
+            return ""
+        where = (
+            f"instead of supersession.mode, `supersessions --script FILE` retires superseded memories in {self.reader}"
+        )
+        return f"{where}: those of pairs accepted on Label › Superseded, which has the script too"
+
+    @property
     def refused(self) -> str:
         """Why the target's ranking cannot be measured: it reads from an installation whose folder is not known."""
         lacks = "; ".join(f"{path}=FOLDER/{place}" for path, place in unplaced(self.read).items())
@@ -72,6 +82,10 @@ def exported(config: PipelineConfig, form: Form, card: EvidenceCard | None = Non
     if folder and (places := unplaced(read)):
         read = with_values(read, {path: f"{folder}/{place}" for path, place in places.items()})
     return Export(form, text, config, read)
+
+
+RETIRING = ("mem0", "langgraph")
+"""Formats of targets in which the script of `supersessions` retires memories."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -158,6 +158,7 @@ def draw_transfer(resources: Resources) -> None:
         st.caption("Export", help=help)
         buttons = st.container(horizontal=True)
         lost: list[str] = []
+        instead: list[str] = []
         config = state.present_config()
         if config.name == state.present().preset and state.changed_parameters():
             config = config.model_copy(update={"name": f"{config.name}-changed"})
@@ -166,11 +167,14 @@ def draw_transfer(resources: Resources) -> None:
             download(FORM_TITLES[form], export.text, name, f"inspect:export:{form}", box=buttons)
             if export.lost:
                 lost.append(f"{counted(len(export.lost), 'parameters')} for {export.reader}")
+            instead += [export.instead] if export.instead else []
         if lost:
             st.caption(
                 f"Not expressible: {', '.join(lost)}.",
                 help="Their effect on the ranking is measured on Tune → Export, and by `export CONFIG --format env --evidence FILE`.",
             )
+        for line in instead:
+            st.caption(line[:1].upper() + line[1:] + ".")
         draw_import(resources)
 
 

@@ -24,6 +24,7 @@ from cems_workbench.config import (
 )
 from cems_workbench.config.evidence_card import CardReference, card_reference, cited_card, parse_card
 from cems_workbench.errors import InputError
+from cems_workbench.jobs.exporting import exported
 
 CARD = EvidenceCard(
     baseline="cems",
@@ -231,6 +232,12 @@ def test_a_card_is_read_back_and_a_bad_one_is_one_line(tmp_path: Path) -> None:
     path.write_text('{"baseline": 3}', encoding="utf-8")
     with pytest.raises(InputError, match=r"best\.card\.json: baseline: "):
         read_card(path)
+
+
+def test_a_mode_of_supersession_that_mem0_lacks_names_the_script_instead() -> None:
+    follow = with_values(preset("mem0").config, {"supersession.mode": "follow"})
+    assert "`supersessions --script FILE`" in exported(follow, "mem0").instead
+    assert not exported(preset("mem0").config, "mem0").instead and not exported(follow, "yaml").instead
 
 
 def test_a_tuned_mem0_is_exported_as_constructor_and_search_arguments() -> None:
