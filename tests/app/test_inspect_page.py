@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from cems_workbench.analysis.proposed_edges import ProposedEdge
+from cems_workbench.analysis.supersession_signals import Signals
 from cems_workbench.config import export_config, field_specs, preset, preset_names, with_values
 from cems_workbench.evaluation.grades import relevant
 from cems_workbench.jobs.evidence_memory import judged_queries
@@ -24,7 +26,7 @@ from cems_workbench.records import SUPERSEDES, Chunk, Memory, ParsedInput
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.store.text_rule import searched_text
-from cems_workbench.ui.inspect import fetch_evidence, toolbar
+from cems_workbench.ui.inspect import fetch_evidence, next_step, toolbar
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.views import views_in
@@ -532,6 +534,24 @@ def test_fix_is_named_below_the_step_after_a_search_and_applied_by_a_click(
     assert not [one for one in page.button if one.key == "inspect:next:apply"]  # the same as Demote it, above
     page = press(page, "inspect:next:demote")
     assert config_of(page).supersession.mode == "demote" and order(page)[:2] == ["m312", "m249"]
+
+
+def test_a_pair_that_explains_the_step_is_asked_about_instead_of_a_fix(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_evidence, "may_start_unasked", lambda config: False)
+    monkeypatch.setenv("CEMS_WORKBENCH_GATHER_AHEAD", "true")
+    pair = ProposedEdge(
+        "m312", "m249", 0.9, 157.0, "157 days later", {"cosine": 0.8}, Signals(0, 0, 0, 0, 0, (), (), ())
+    )
+    monkeypatch.setattr(next_step, "contradicting", lambda trace, resources: pair)
+    page = open_page()
+    page.session_state["reviewer:name"] = "ada"
+    page = search_for_the_old_one(page)
+    assert f"{STAYING} is later than {MOVING}, which is above it. Does it replace it?" in markdown(page)
+    assert "Fix:" not in all_html(page)
+    page = press(page, "inspect:next:pair:rejected")
+    assert "Does it replace it?" not in markdown(page) and "Fix:" in html(page, "wb-next-fix")
 
 
 def test_memories_say_what_supersedes_them_and_what_they_supersede(open_page: OpenPage) -> None:

@@ -7,7 +7,7 @@ added to a query set with its first grade.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -62,6 +62,8 @@ TARGET_OF = "inspect:next:target_of"
 """Key of the query for which a step set the target rank: another query begins without it."""
 RIGHT = frozenset({"good", "answered", "unjudged"})
 """Kinds of step at which nothing is known to be wrong."""
+STALE = frozenset({"superseded", "expired"})
+"""Kinds of step about a first result that is not to be trusted."""
 
 
 PAIR = "inspect:next:pair"
@@ -71,27 +73,33 @@ ACCEPTED = "inspect:next:accepted"
 
 
 def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]:
-    """Draw the next step, and ask whether a later memory replaces an earlier one above it; both as `_draw_step` does.
-    The pair is looked for after a search, and stays while settings change."""
-    look_for_fix, place = _draw_step(context, fetched), st.empty()
+    """Draw the next step, below it whether a later memory replaces an earlier one above it, and the fix. `fetched`: the query was searched
+    in this run. Then the pair and the fix are looked for, by the returned function, which is called once everything else is drawn. The pair
+    stays while settings change; the fix is looked for again only at a click, and not while a pair that explains the step is asked about."""
+    step, place, below = _draw_step(context), st.empty(), st.empty()
+    look_for_fix = _fix_ahead(step, context, fetched, below)
     if context.trace.external:
         return look_for_fix
     accepted = st.session_state.get(ACCEPTED)
     if accepted is not None and accepted[0] == context.request:
         _draw_accepted(accepted[1], context)
     kept = st.session_state.get(PAIR)
-    if not fetched:
-        if kept is not None and kept[0] == context.request:
-            _ask(kept[1], context, place)
-        return look_for_fix
+    known = kept[1] if kept is not None and kept[0] == context.request else None
 
     def look() -> None:
-        look_for_fix()
+        found = known
         with errors_shown():
-            found = contradicting(context.trace, context.resources)
-            st.session_state[PAIR] = (context.request, found)
-            _ask(found, context, place)
+            if fetched:
+                found = contradicting(context.trace, context.resources)
+                st.session_state[PAIR] = (context.request, found)
+                _ask(found, context, place)
+        if found is not None and step.memory_id == found.newer:
+            below.empty()
+        else:
+            look_for_fix()
 
+    if not fetched:
+        _ask(known, context, place)
     return look
 
 
@@ -152,17 +160,15 @@ def _decide(edge: ProposedEdge, verdict: Any, who: str, context: InspectContext)
         st.toast("Saved.")
 
 
-def _draw_step(context: InspectContext, fetched: bool) -> Callable[[], None]:
-    """Draw the sentence and its buttons, and a line for the fix of what it names. `fetched`: the query was searched in
-    this run. Then the fix is looked for, by the returned function, which is called once everything else is drawn; under
-    settings that were changed since, only at a click."""
+def _draw_step(context: InspectContext) -> NextStep:
+    """Draw the sentence and its buttons."""
     if st.session_state.get(TARGET_OF, context.request.query) != context.request.query:
         del st.session_state[TARGET_OF]
         st.session_state.pop(state.TARGET, None)
     trace, external = context.trace, context.trace.external  # there is no fix for what was not run here
     target = st.session_state.get(state.TARGET)
     step = next_step(trace, context.grades, context.relevant_from, context.answerable, target)
-    stale = step.kind in ("superseded", "expired")
+    stale = step.kind in STALE
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:next"):
         said = render(
             "inspect/next_step.html", words=context.said(step.words), warning=step.kind not in RIGHT, stale=stale
@@ -170,13 +176,19 @@ def _draw_step(context: InspectContext, fetched: bool) -> Callable[[], None]:
         st.html(said, width="stretch")
         _draw_buttons(step, context)
         if stale and not external:
-            _draw_supersession(trace)
-    if external or step.place != "why" or not Settings().gather_ahead or not may_start_unasked(trace.config):
+            for name, label, icon, help, change in _of_stale(trace):
+                _button(name, label, icon, help, state.apply, change)
+    return step
+
+
+def _fix_ahead(step: NextStep, context: InspectContext, fetched: bool, place: DeltaGenerator) -> Callable[[], None]:
+    """Draw a line for the fix of what the step names, which the returned function looks for."""
+    trace = context.trace
+    if trace.external or step.place != "why" or not Settings().gather_ahead or not may_start_unasked(trace.config):
         return lambda: None
     asked = (context.request, trace.config)
     if fetched:
         st.session_state[AHEAD] = asked
-    place = st.empty()
     if st.session_state.get(AHEAD) != asked:
         place.html(render("inspect/next_fix.html", words="", done=False))
         return lambda: None
@@ -246,8 +258,8 @@ def _explain(memory_id: str, query: str, k: int | None) -> None:
         st.session_state[TARGET_OF] = query
 
 
-def _draw_supersession(trace: Trace) -> None:
-    """Draw what the config can do about a first result that is stale."""
+def _of_stale(trace: Trace) -> Iterator[tuple[str, str, str, str, dict[str, Any]]]:
+    """What the config can do about a first result that is stale: (name, label, icon, help, change) of each."""
     found = first_result_stale(trace)
     if found is None:
         return
@@ -255,11 +267,11 @@ def _draw_supersession(trace: Trace) -> None:
         # What no list found has no rank to be moved below.
         if mode != trace.config.supersession.mode and (mode == "follow" or found.in_a_list):
             help = f"Sets Supersession to {mode}: {what}."
-            _button(mode, label, icon, help, state.apply, {"supersession.mode": mode})
+            yield mode, label, icon, help, {"supersession.mode": mode}
     if found.validity and trace.config.supersession.expired == "keep":
         help = "Sets Supersession to drop memories whose Valid until is not after the query’s date."
         drop = {"supersession.expired": "drop"}
-        _button("expired", "Drop what is not valid then", "event_busy", help, state.apply, drop)
+        yield "expired", "Drop what is not valid then", "event_busy", help, drop
 
 
 CHOSEN, SET, PROBLEM = "inspect:row", "inspect:add_to_set", "inspect:row_problem"
