@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from cems_workbench.errors import one_line
 from cems_workbench.records import Memory
+
+if TYPE_CHECKING:
+    from cems_workbench.store import Store
 
 NAME_CHARS = 40
 _ID = re.compile(r"\w(?:[\w./:#@|-]*\w)?")
@@ -16,6 +20,13 @@ _ID = re.compile(r"\w(?:[\w./:#@|-]*\w)?")
 def memory_name(memory: Memory, chars: int = NAME_CHARS) -> str:
     """ "“Staying in our flat”": its title, or the beginning of its text."""
     return f"“{one_line(memory.title or memory.content, chars)}”"
+
+
+def with_names(lines: Sequence[str], store: Store) -> list[str]:
+    """Lines as `in_words` writes them, of all memories of the store that they name."""
+    text = "\n".join(lines)
+    ids = {key for key in _ID.findall(text) if not key.isalpha()}
+    return in_words(text, store.memories.read(ids)).split("\n") if lines else []
 
 
 def in_words(text: str, memories: Mapping[str, Memory], chars: int = NAME_CHARS) -> str:

@@ -558,9 +558,9 @@ def test_memories_say_what_supersedes_them_and_what_they_supersede(open_page: Op
     open_page()
     resources = session.resources()
     older, newer = resources.store.memories.read(["m249", "m312"]).values()
-    assert standings(resources, [older, newer]) == {"m249": "superseded by m312 (157 days later)"}
-    assert standing_lines(resources, older) == ["superseded by m312 (157 days later)"]
-    assert standing_lines(resources, newer) == ["supersedes m249"]
+    assert standings(resources, [older, newer]) == {"m249": f"superseded by {STAYING} (157 days later)"}
+    assert standing_lines(resources, older) == [f"superseded by {STAYING} (157 days later)"]
+    assert standing_lines(resources, newer) == [f"supersedes {MOVING}"]
 
 
 PIECES = (

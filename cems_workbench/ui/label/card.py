@@ -14,6 +14,7 @@ from typing import Any
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.analysis.memory_names import with_names
 from cems_workbench.analysis.supersession import stored_standings
 from cems_workbench.errors import WorkbenchError, counted
 from cems_workbench.evaluation.labelling.queue import Card, LabelQueue, QueueProgress
@@ -79,6 +80,7 @@ def drawn_card(card: Card, card_no: int, resources: Resources) -> Markup:
     relations, now = resources.store.relations, datetime.now(UTC)
     edges = relations.superseding([card.memory.id]) if relations.has_superseding() else []
     standing = stored_standings([card.memory], edges, card.query.as_of or now).get(card.memory.id, "")
+    (standing,) = with_names([standing], resources.store)
     return card_html(card, card_no, now, resources.store.language.current, standing)
 
 

@@ -9,6 +9,7 @@ from functools import partial
 import streamlit as st
 from markupsafe import Markup
 
+from cems_workbench.analysis.memory_names import with_names
 from cems_workbench.analysis.supersession import stored_standings
 from cems_workbench.errors import InputError
 from cems_workbench.models import tokens
@@ -137,7 +138,7 @@ def _across(resources: Resources, memory_id: str) -> None:
 
 
 def standing_lines(resources: Resources, memory: Memory) -> list[str]:
-    """ "superseded by m312 (157 days later)", "expired 2026-03-01", "supersedes m249": a line each, as of now."""
+    """ "superseded by “Staying in our flat” (157 days later)", "expired 2026-03-01", "supersedes …": a line each, as of now."""
     relations, now = resources.store.relations, datetime.now(UTC)
     own = stored_standings([memory], relations.superseding([memory.id]), now).get(memory.id, "")
     older = [
@@ -145,7 +146,8 @@ def standing_lines(resources: Resources, memory: Memory) -> list[str]:
         for edge in relations.of_memory(memory.id)
         if edge.kind in (NEWER_FIRST if edge.source_id == memory.id else OLDER_FIRST)
     ]
-    return [*(own.split("; ") if own else ()), *(f"supersedes {other}" for other in dict.fromkeys(older))]
+    lines = [*(own.split("; ") if own else ()), *(f"supersedes {other}" for other in dict.fromkeys(older))]
+    return with_names(lines, resources.store)
 
 
 def facts_html(memory: Memory) -> Markup:

@@ -15,6 +15,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from cems_workbench.analysis.memory_names import with_names
 from cems_workbench.analysis.supersession import stored_standings
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.pipeline.resources import Resources
@@ -178,10 +179,11 @@ def _summary(matching: int, total: int, number: int) -> None:
 
 
 def standings(resources: Resources, memories: Sequence[Memory]) -> dict[str, str]:
-    """By id, which of these memories are superseded or have expired, in words."""
+    """By id, which of these memories are superseded, by which, or have expired, in words."""
     relations, now = resources.store.relations, datetime.now(UTC)
     edges = relations.superseding([memory.id for memory in memories]) if relations.has_superseding() else []
-    return stored_standings(memories, edges, now)
+    found = stored_standings(memories, edges, now)
+    return dict(zip(found, with_names(list(found.values()), resources.store), strict=True))
 
 
 def _day(moment: datetime | None) -> date | None:
@@ -189,8 +191,7 @@ def _day(moment: datetime | None) -> date | None:
 
 
 COLUMNS: list[Column[Memory]] = [
-    Column("id", lambda memory: memory.id, 84, help=FIELDS["id"], pinned=True),
-    Column("memory", title_and_text, 350, help=FIELDS["memory"]),
+    Column("memory", title_and_text, 350, help=FIELDS["memory"], pinned=True),
     Column(
         "author",
         lambda memory: memory.author,
@@ -206,6 +207,7 @@ COLUMNS: list[Column[Memory]] = [
     Column("priority", lambda memory: memory.priority, 70, "%.2f", FIELDS["priority"]),
     Column("pinned", lambda memory: "pinned" if memory.pinned else None, 66, help=FIELDS["pinned"]),
     Column("importance", lambda memory: memory.importance, 88, help=FIELDS["importance"]),
+    Column("id", lambda memory: memory.id, 84, help=FIELDS["id"]),
 ]
 LENGTH: Column[Memory] = Column("length", lambda memory: len(memory.content), 70, "localized", FIELDS["length"])
 """Shown if the table is sorted by it."""
@@ -218,7 +220,7 @@ def columns(
     (`standing`, in words by id) if one of the rows visible at first is; it is the last if only one further down is, and
     left out if none is."""
     by_name = {column.name: column for column in (*COLUMNS, LENGTH)}
-    first = [by_name[name] for name in dict.fromkeys(("id", "memory", sort))]
+    first = [by_name[name] for name in dict.fromkeys(("memory", sort))]
     others = [column for column in COLUMNS if column not in first and (authors or column.name != "author")]
     if not standing:
         return [*first, *others]

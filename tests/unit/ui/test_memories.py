@@ -87,14 +87,14 @@ def names(*of):
 
 
 def test_what_the_table_is_ordered_by_stands_beside_the_memory():
-    assert names("accesses")[:4] == ["id", "memory", "accesses", "created"]
-    assert names("length")[2] == "length" and names("id")[:3] == ["id", "memory", "created"]
+    assert names("accesses")[:3] == ["memory", "accesses", "author"]
+    assert names("length")[1] == "length" and names("id")[:3] == ["memory", "id", "author"]
     assert sorted(names("created")) == sorted(column.name for column in COLUMNS)
 
 
 def test_what_is_out_of_date_stands_beside_the_memory_only_if_a_row_visible_at_first_is():
     ids = [f"m{i}" for i in range(40)]
-    assert names("created", ids, {"m3": "expired"})[:4] == ["id", "memory", "created", "out of date"]
+    assert names("created", ids, {"m3": "expired"})[:3] == ["memory", "created", "out of date"]
     assert names("created", ids, {"m30": "expired"}) == [*names("created"), "out of date"]
     assert names("created", ids, {}) == names("created")
 

@@ -11,6 +11,7 @@ import streamlit as st
 from markupsafe import Markup
 
 from cems_workbench.analysis.blame import BlamedMemory
+from cems_workbench.analysis.memory_names import memory_name
 from cems_workbench.analysis.support import Span, marked_pieces
 from cems_workbench.jobs.catalogue import PRESENT_NAME
 from cems_workbench.jobs.memory_use import blame_answer
@@ -19,7 +20,6 @@ from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.html import capital, plain, render, write_stylesheet
 from cems_workbench.ui.kit.html import draw as draw_template
-from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import remembered
 from cems_workbench.ui.memories import across
@@ -79,8 +79,10 @@ def _draw_buttons(key: str, memory: BlamedMemory, first: bool) -> None:
             values = ", ".join(f"{path} to {value}" for path, value in memory.fix.changes.items())
             act = {"on_click": state.apply, "args": (memory.fix.changes,), "icon": ":material/update:"}
             st.button(plain(capital(memory.fix.words)), f"{key}:apply", f"Sets {values}. Alt+Z undoes it.", **act)
-        for memory_id in dict.fromkeys([memory.id, *(other.memory.id for other in memory.otherwise)]):
-            label, help = f"{plain(short_id(memory_id))} in Memories", "The whole memory, and how other queries use it."
+        found = {one.id: one for one in (memory.support.memory, *(other.memory for other in memory.otherwise))}
+        for memory_id, one in found.items():
+            label = f"{plain(memory_name(one))} in Memories"
+            help = f"{plain(memory_id)}: the whole memory, and how other queries use it."
             more: Any = {"type": "tertiary", "icon": ":material/database:"}
             if st.button(label, f"{key}:memories:{memory_id}", help, **more):
                 open_in_memories(memory_id)
