@@ -81,7 +81,10 @@ def draw(result: SearchResult, resources: Resources) -> None:
     space = planned.plan.space
     names = [label(axis.path, space.baseline) for axis in space.axes]
     before, after = space.values_of(space.baseline), result.tuned.proposal.values
-    st.html(axes_html(space.axes, names, before, after, result.regions))
+    changed = sum(was != now for was, now in zip(before, after, strict=True))
+    if changed:
+        st.html(axes_html(space.axes, names, before, after, result.regions))
+    st.caption(f"{changed} of {len(names)} searched parameters change.")
 
 
 # Gains on each part of the queries
@@ -213,11 +216,12 @@ def front_figure(result: SearchResult, second: int) -> Figure:
 def axes_html(
     axes: Sequence[Axis], names: Sequence[str], before: Sequence[Any], after: Sequence[Any], regions: Sequence[Region]
 ) -> Markup:
-    """One row per searched parameter: baseline and proposal, both within the range, and the stable region."""
+    """One row per searched parameter that changed: baseline and proposal, both within the range, and the stable region."""
     by_path = {region.path: region for region in regions}
     rows = [
         (axis, name, was, now, by_path.get(axis.path))
         for axis, name, was, now in zip(axes, names, before, after, strict=True)
+        if was != now
     ]
     return render("tune/axes.html", rows=rows, text=short_value, stable=summary.stable_words, at=_at)
 

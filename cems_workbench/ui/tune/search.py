@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 
 PATHS, FOR, BY_DEFAULT = "tune:paths", "tune:paths_for", "By default"
+GROUPED_FOR = "tune:grouped_for"
+"""The query set that “Never split” was drawn for."""
 ADDRESSED = "address"
 """What the parameters are for that were read from the address: whatever is chosen there."""
 COLUMN_WIDTHS = (3.4, 1.4, 4.4, 0.9)
@@ -319,6 +321,10 @@ NUMBERS: Mapping[str, tuple[str, float, tuple[Any, ...]]] = {
 
 def _settings(batch: LabelledBatch, can_seal: bool) -> SearchSettings:
     counts = {by: len(set(groups_of(batch, by))) for by in GROUPINGS}
+    asked = st.session_state.get("tune:set")
+    if st.session_state.get(GROUPED_FOR, asked) != asked:  # another set has its own natural grouping
+        st.session_state["tune:group_by"] = natural_grouping(batch)
+    st.session_state[GROUPED_FOR] = asked
     numbers = {name: row for name, row in NUMBERS.items() if can_seal or name != "sealed"}
     first, *boxes = st.columns([3, *(width for _, width, _ in numbers.values())], vertical_alignment="bottom")
     by = first.selectbox(

@@ -346,7 +346,8 @@ def test_a_region_is_said_by_where_it_ends(region: Region | None, words: str) ->
 
 def test_names_and_values_are_shown_and_not_read() -> None:
     evil = "<img src=x onerror=alert(1)>"
-    table = axes_html([Axis("a", choices=(evil, "b"))], [evil], [evil], ["b"], []) + gains_html(
-        [GainRow(evil, evil, None, evil)], evil
-    )
+    same = Axis("unchanged", choices=(1, 2))
+    changed = axes_html([Axis("a", choices=(evil, "b")), same], [evil, "x"], [evil, 1], ["b", 1], [])
+    assert "unchanged" not in changed
+    table = changed + gains_html([GainRow(evil, evil, None, evil)], evil)
     assert "<img" not in table
