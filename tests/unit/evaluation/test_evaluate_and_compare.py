@@ -10,7 +10,7 @@ from sets import AS_LISTED, JUDGMENTS, OTHER_WAY, QUERIES, evidence, evidence_fi
 
 from cems_workbench.config import preset, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.assertions import NoLoss, check, check_no_loss, parse_assertion, parse_no_loss
+from cems_workbench.evaluation.assertions import Asserted, NoLoss, check, check_no_loss, parse_assertion, parse_no_loss
 from cems_workbench.evaluation.batch import UNSCORED, LabelledBatch, missing_score_lines
 from cems_workbench.evaluation.comparison import compare
 from cems_workbench.evaluation.evaluate import ablations, cems_phases, evaluate
@@ -19,6 +19,7 @@ from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.labelling.judge_calibration import JudgeAgreement, relevance_sources
 from cems_workbench.evaluation.metrics import parse_measure, parse_measures
 from cems_workbench.evaluation.report import markdown_report
+from cems_workbench.jobs.regression import floor_lines, got_worse
 from cems_workbench.pipeline import ModelScore
 
 MEASURES = parse_measures("hit@1 hit@5 MRR")
@@ -40,6 +41,13 @@ def test_means_count_every_query_that_has_something_relevant(batch: LabelledBatc
     assert found.rankings.needs == {}
     per_query = found.to_json()["per_query"]
     assert per_query["q4"]["MRR"] == 0.0 and per_query["q5"]["MRR"] is None
+
+
+@pytest.mark.parametrize(("measure", "floors"), [("hit@1", ['--assert "hit@1>=0.00"']), ("AUROC", [])])
+def test_a_floor_is_proposed_for_a_measure_with_a_value(batch: LabelledBatch, measure: str, floors: list[str]) -> None:
+    then, now = (evaluate(batch, config, parse_measures(measure)) for config in (AS_LISTED, OTHER_WAY))
+    lines = floor_lines(got_worse(compare([then, now]), Asserted()).verdicts, now)
+    assert [line.partition(": ")[2] for line in lines] == floors
 
 
 def test_holm_counts_what_can_be_a_finding() -> None:
