@@ -36,8 +36,10 @@ class Queries:
     def with_words(self, query: str) -> list[Query]:
         """The queries of this text but for case and a mark at its end, those of exactly this text last, else by qid; several may differ in
         project or time."""
-        where = f"rtrim(lower(query), '{ENDINGS}') = rtrim(lower(?), '{ENDINGS}') ORDER BY query = ?, qid"
-        rows = rows_of(self._team, f"SELECT qid, {', '.join(COLUMNS)} FROM queries WHERE {where}", [query, query])
+        where = "rtrim(lower(query), ?) = rtrim(lower(?), ?) ORDER BY query = ?, qid"
+        rows = rows_of(
+            self._team, f"SELECT qid, {', '.join(COLUMNS)} FROM queries WHERE {where}", [ENDINGS, query, ENDINGS, query]
+        )
         return [from_row(row) for row in rows]
 
 

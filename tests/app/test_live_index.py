@@ -299,8 +299,9 @@ def test_recorded_stages_are_shown_without_controls(traced_page: AppTest, traced
     opened_trace(traced_page, traced_store)
     assert order(traced_page) == ["m004", "m001"]
     assert "rerank" in html(traced_page, "wb-strip")
-    assert "1 of 2 memories judged relevant is missing: m002 (grade 3), dropped by rerank." in html(
-        traced_page, "wb-next"
+    assert (
+        "1 of 2 memories judged relevant is missing: “Layout of the billing API” (grade 3), dropped by rerank."
+        in html(traced_page, "wb-next")
     )
     assert (len(traced_page.slider), len(traced_page.selectbox)) == (0, 1), "only the memory to follow is chosen"
     assert "no setting changes them" in captions(traced_page)

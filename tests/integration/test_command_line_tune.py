@@ -78,7 +78,7 @@ def test_tune_writes_a_config_with_its_card_which_export_takes_along(
 def test_a_baseline_that_is_no_program_of_the_target_is_a_warning(command: Command, evidence: Path) -> None:
     asked = ("tune", evidence, "--preset", "cems_head", "--out", "t.yaml", "--trials", "2", "--target")
     line = "warning: baseline cems_head is no program of LangGraph's store; its presets: langgraph"
-    assert line in " ".join(command(*asked, "langgraph").err.split())
+    assert line in " ".join(command(*asked, "langgraph", "--space", "assembly.limit").err.split())
     assert "no program" not in command(*asked, "cems").err
     assert "langchain, own" in command(*asked, "graph").err
 

@@ -126,6 +126,8 @@ def follow(command: Command, words: list[str], done: dict[tuple[str, ...], list[
     done[form_of(words)] = words
     if words[0] == "gather" and Path(words[words.index("--out") + 1]).exists():  # taken since it was proposed
         words = [word if not word.endswith(".evidence") else f"{len(done)}.evidence" for word in words]
+    if words[0] == "fill-scores" and "--store" not in words:  # an evidence file does not say where its store is
+        words = [*words, "--store", "s"]
     finished = command(*words, *(["--trials", "3"] if words[0] == "tune" else []))
     assert finished.code == 0, f"{shlex.join(words)}: {finished.err}"
     proposed = next_of(finished.out)
