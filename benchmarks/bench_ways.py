@@ -32,7 +32,7 @@ from cems_workbench.progress import silent
 from cems_workbench.records import Memory, ParsedInput, Query, Relation
 from cems_workbench.settings import Settings
 from cems_workbench.store.search.tokenizer import tokenize
-from workbench_transcripts.coverage import said
+from workbench_transcripts.answers import Answers
 from workbench_transcripts.ways import ways_of
 
 PARTS = {"set": ("26", "30", "41"), "held-out": ("42", "43")}
@@ -77,6 +77,12 @@ class Planted:
     turn: Memory
     memory_id: str
     said: str
+
+
+def said(text: str) -> str:
+    """A turn without its speaker and its questions: not by the code that is measured, which would choose the questions too."""
+    pieces = _SENTENCE.findall(re.sub(r"^\w+: ", "", text))
+    return " ".join(piece.strip() for piece in pieces if not piece.rstrip().endswith("?"))
 
 
 def altered(kind: str, sentence: str, answer: str, names: list[str], chance: random.Random) -> str | None:
@@ -236,7 +242,7 @@ def measured(name: str, data: Path, folder: Path) -> list[tuple[Planted, Any, tu
         for one in deleted:
             store.store.memories.delete(one)
         store.refresh(silent)
-        answers = {fault.query.qid: _answer(fault, memories) for fault in planted}
+        answers = Answers({fault.query.qid: _answer(fault, memories) for fault in planted})
         config = preset("workbench").config
         begun = time.process_time()
         found = ways_of(name, queries, store, transcript, config, answers)

@@ -332,7 +332,7 @@ def words_of(text: str, language: str = ENGLISH, analysis: Language | None = Non
     return sorted([*negated, *(word for word in found if word.start not in there)], key=lambda word: word.start)
 
 
-def _stated(text: str) -> str:
+def statements(text: str) -> str:
     """The text with blanks for its questions and for names that are addressed, so that positions stay."""
     pieces, at = [], 0
     for end in [*(found.end() for found in _SENTENCE_END.finditer(text)), len(text)]:
@@ -417,7 +417,7 @@ class ClaimWords:
 
     def overlap(self, memory: Memory) -> Overlap:
         """The words of the claim in a memory."""
-        stated = _stated(memory.content)
+        stated = statements(memory.content)
         title = words_of(memory.title or "", self._language, self._analysis)
         content = words_of(stated, self._language, self._analysis)
         read = _Read(title, [self._met(word) for word in title], stated, content, [self._met(word) for word in content])

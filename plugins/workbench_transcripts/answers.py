@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,16 @@ TEXTS = ("answer", "response", "prediction", "hypothesis", "output", "generated_
 QUESTIONS = ("qid", "query_id", "question_id", "id", "query", "question", "user_input")
 
 
-def read_answers(path: Path, queries: Sequence[Query]) -> tuple[Mapping[str, str], list[str]]:
-    """The answers of a file by qid, matched by qid or by the question's words, and notes on rows that were left out.
-    Raises InputError if none is of a query."""
+@dataclass(frozen=True)
+class Answers:
+    """What a system answered, by qid, and notes on rows that were left out."""
+
+    by_qid: Mapping[str, str]
+    notes: Sequence[str] = ()
+
+
+def read_answers(path: Path, queries: Sequence[Query]) -> Answers:
+    """The answers of a file, matched by qid or by the question's words. Raises InputError if none is of a query."""
     qids = {query.qid for query in queries}
     of_words: dict[str, list[str]] = {}
     for query in queries:
@@ -51,7 +59,7 @@ def read_answers(path: Path, queries: Sequence[Query]) -> tuple[Mapping[str, str
         (twice, "the question has an answer already"),
     ):
         notes += [f"left out of {path.name}: {counted(count, 'rows')}: {reason}"] if count else []
-    return found, notes
+    return Answers(found, notes)
 
 
 def _rows(path: Path, errors: list[RowError]) -> list[Mapping[str, Any]]:

@@ -1,14 +1,13 @@
 """Whether a memory holds what a turn of a conversation says.
 
-Compared is the *point* of the turn: the sentences that share most with the question and its answer, the whole turn without a question.
-Greetings and questions are left out, and so is who speaks.
+Compared is the *point* of the turn: the sentences that share most with the question and its answer, at least FEW terms. Questions, names
+that are only addressed, and who speaks are left out (analysis/support.py:statements).
 
     share(m)    sum of idf(t) over the terms of the point that m has / sum of idf(t) over all of them                      0..1
     key(m)      the same over the terms of the answer that the point has, None where it has none of them
     other       a value of the point (number, amount, date, name, "last week") that m lacks, while m has another of its kind
     negated     a term that both have is negated in one of them alone
     cosine      of the embedded texts
-
     about       the share of its terms that the question or the answer has                                                0..1
 
     says otherwise   share >= SAME and a value is another or one is negated; or share and about >= MOST, key < KEY and a value is another
@@ -20,25 +19,29 @@ Greetings and questions are left out, and so is who speaks.
 
 A question about a time has no words of its answer in most turns ("yesterday"): there the key is a time of the memory, of the same day.
 
-Source: our own. The thresholds were set by benchmarks/bench_ways.py on three conversations of LoCoMo, and measured on two others.
+Sums are exact (`math.fsum`), so that no order of terms decides at a threshold.
+
+Source: our own; `blame` asks the stricter question whether a text supports a claim (analysis/support.py). The thresholds were set by
+benchmarks/bench_ways.py on three conversations of LoCoMo, and measured on two others.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, NamedTuple
+from math import fsum
+from typing import Literal, NamedTuple, get_args
 
 from cems_workbench.analysis.supersession_signals import (
     NEGATION_WORDS,
     NUMBER_WORDS,
     Profile,
-    Value,
     profile_of,
     word_lists,
 )
+from cems_workbench.analysis.support import statements
 from cems_workbench.records import ENGLISH, Memory
 from cems_workbench.store.search.tokenizer import Language, tokenize
 
@@ -49,7 +52,7 @@ can mean nothing else."""
 _WHEN = re.compile(r"\s*(?:when|how long|what (?:day|date|month|year|time)|which (?:day|month|year))\b", re.IGNORECASE)
 
 Coverage = Literal["covers", "says otherwise", "left out", "cannot tell", "no"]
-COVERAGES: tuple[Coverage, ...] = ("covers", "says otherwise", "left out", "cannot tell", "no")
+COVERAGES: tuple[Coverage, ...] = get_args(Coverage)
 """From the best to none."""
 _LABEL = re.compile(r"^\s*\[?(?:[A-Z][\w .'’-]{0,40}|user|assistant)\]?: ")
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+|\n|$)")
@@ -61,7 +64,25 @@ _RELATIVE = re.compile(
     re.IGNORECASE,
 )
 """Times that are told by the day of the conversation."""
-Idf = Callable[[str], float]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How texts are read: idf of a term, language of the word lists, analysis of the terms, and the speakers' names in lower case,
+    which say nothing."""
+
+    idf: Callable[[str], float]
+    language: str = ENGLISH
+    analysis: Language = ENGLISH
+    speakers: frozenset[str] = frozenset()
+
+    def terms(self, text: str) -> set[str]:
+        """The terms of a text with numbers and times in one form."""
+        return {*tokenize(normal(text), self.analysis)}
+
+    def weights(self, text: str) -> dict[str, float]:
+        """The same, each with its weight."""
+        return {term: self.idf(term) for term in self.terms(text)}
 
 
 class Pair(NamedTuple):
@@ -92,123 +113,84 @@ def normal(text: str) -> str:
 
 
 def said(text: str) -> str:
-    """A turn without its speaker and its questions."""
-    text = normal(_LABEL.sub("", text))
-    return " ".join(piece.strip() for piece in _SENTENCE.findall(text) if not piece.rstrip().endswith("?")) or text
+    """A turn without its speaker and its questions; the whole turn if it only asks."""
+    text = _LABEL.sub("", text)
+    return " ".join(statements(text).split()) or text
 
 
 @dataclass(frozen=True)
 class Point:
-    """What a turn says about a question: its text, terms with their weights, values, and the terms of the answer among them."""
+    """What a turn says about a question: its text, its terms with their weights, and its values, each with its kind.
+
+    `key` are its terms that the answer has, `asked` those that the question or the answer has; `whole` are the terms of all that the turn
+    says, `gold` those of the answer. `when`: the question is about a time.
+    """
 
     text: str
-    weights: dict[str, float]
-    values: dict[str, str]
-    """What is compared of each value, with its kind."""
-    key: frozenset[str]
+    weights: Mapping[str, float]
+    values: Mapping[str, str]
     profile: Profile
-    when: bool = False
-    """Whether the question is about a time."""
-    asked: frozenset[str] = frozenset()
-    """Its terms that the question or the answer has."""
-    said_at: datetime | None = None
-    author: str | None = None
-    whole: Mapping[str, float] = field(default_factory=dict)
-    """The terms of all that the turn says."""
-    gold: Mapping[str, float] = field(default_factory=dict)
-    """The terms of the answer."""
-
-    def of(self, terms: Iterable[str]) -> float:
-        """The weight of those of its terms."""
-        return sum(self.weights[term] for term in self.weights.keys() & terms)
-
-    @property
-    def total(self) -> float:
-        """The weight of all of its terms."""
-        return sum(self.weights.values()) or 1.0
+    key: Mapping[str, float]
+    asked: Mapping[str, float]
+    whole: Mapping[str, float]
+    gold: Mapping[str, float]
+    when: bool
+    said_at: datetime | None
+    author: str | None
 
 
-def point_of(
-    turn: Memory, question: str, answer: str, idf: Idf, language: str = ENGLISH, analysis: Language = ENGLISH
-) -> Point:
+def point_of(turn: Memory, question: str, answer: str, reading: Reading) -> Point:
     """What a turn says about a question with this answer; both may be empty."""
-    text, said_at = said(turn.content), turn.created_at
-    question, answer = normal(question), normal(answer)
-    whole = {term: idf(term) for term in tokenize(text, analysis)}
-    gold = {term: idf(term) for term in tokenize(answer, analysis)}
-    asked = {*tokenize(question, analysis), *tokenize(answer, analysis)}
-    pieces = [(piece.strip(), {*tokenize(piece, analysis)}) for piece in _SENTENCE.findall(text)]
-    ranked = sorted((piece for piece in pieces if piece[1]), key=lambda piece: -sum(map(idf, piece[1] & asked)))
-    chosen: set[str] = set()
-    here: set[str] = set()
+    text = normal(said(turn.content))
+    gold, asked = reading.weights(answer), reading.weights(f"{question} {answer}")
+    pieces = [(piece.strip(), reading.terms(piece)) for piece in _SENTENCE.findall(text)]
+    ranked = sorted(
+        (one for one in pieces if one[1]), key=lambda one: -fsum(asked[term] for term in one[1] & asked.keys())
+    )
+    chosen, here = set[str](), set[str]()
     for piece, terms in ranked:
-        if len(here) >= FEW and not (terms - here) & asked:
+        if len(here) >= FEW and not (terms - here) & asked.keys():
             break
         chosen.add(piece)
         here |= terms
+    whole = reading.weights(text)
     text = " ".join(piece for piece, _ in pieces if piece in chosen) or text
-    weights = {term: idf(term) for term in tokenize(text, analysis)}
-    profile = profile_of(Memory("", text), language)
-    key = frozenset(term for term in {*tokenize(answer, analysis)} & weights.keys() if weights[term] >= RARE)
-    return Point(
-        text,
-        weights,
-        values_of(profile, text, language),
-        key,
-        profile,
-        bool(_WHEN.match(question)),
-        frozenset(weights.keys() & asked),
-        said_at,
-        turn.author,
-        whole,
-        gold,
-    )
+    weights, profile = reading.weights(text), profile_of(Memory("", text), reading.language)
+
+    def of(terms: Collection[str]) -> dict[str, float]:
+        return {term: weight for term, weight in weights.items() if term in terms}
+
+    key = {term: weight for term, weight in of(gold).items() if weight >= RARE}
+    values, when = values_of(profile, text, reading.language), bool(_WHEN.match(question))
+    return Point(text, weights, values, profile, key, of(asked), whole, gold, when, turn.created_at, turn.author)
 
 
 def values_of(profile: Profile, text: str, language: str) -> dict[str, str]:
     """The values of a text that are compared, each with its kind."""
-    found = {_plain(value): _kind(value) for value in profile.values if not re.match(r"\w+['’]", value.text)}
+    kinds = {"amount": "number", "share": "number"}
+    names = (value for value in profile.values if not re.match(r"\w+['’]", value.text))
+    found = {value.text.lower(): kinds.get(value.kind, value.kind) for value in names}
     if word_lists(language):
         found |= {match[0].lower(): "date" for match in _RELATIVE.finditer(text)}
     return found
 
 
-def _plain(value: Value) -> str:
-    return value.text.lower()
-
-
-def _kind(value: Value) -> str:
-    return "number" if value.kind in ("amount", "share") else value.kind
-
-
-def compared(
-    point: Point,
-    memory: Memory,
-    cosine: float,
-    speakers: frozenset[str],
-    language: str = ENGLISH,
-    analysis: Language = ENGLISH,
-) -> Pair:
-    """How far a memory covers a point; `speakers` are names, in lower case, that say nothing."""
+def compared(point: Point, memory: Memory, cosine: float, reading: Reading) -> Pair:
+    """How far a memory covers a point."""
     content = f"{memory.title}. {memory.content}" if memory.title else memory.content
     text = normal(_LABEL.sub("", content))
-    terms = {*tokenize(text, analysis)}
-    share = point.of(terms) / point.total
-    whole = share_of(point.whole, terms)
-    key = point.of(point.key & terms) / point.of(point.key) if point.key else None
-    profile = profile_of(Memory("", text), language)
-    theirs = values_of(profile, text, language)
-    lacking = [
-        one
-        for one in point.values
-        if one not in theirs and one not in speakers and not {*tokenize(one, analysis)} & terms
-    ] + [
-        one
+    terms = reading.terms(text)
+    share, whole = share_of(point.weights, terms), share_of(point.whole, terms)
+    key = share_of(point.key, terms) if point.key else None
+    profile = profile_of(Memory("", text), reading.language)
+    theirs = values_of(profile, text, reading.language)
+    lacking = {
+        one: kind
         for one, kind in point.values.items()
-        if kind == "date" and one not in theirs and {*tokenize(one, analysis)} & terms
-    ]
-    extra = {one: kind for one, kind in theirs.items() if one not in point.values and one not in speakers}
-    other = next(((one, two) for one in lacking for two, kind in extra.items() if kind == point.values[one]), None)
+        if one not in theirs and one not in reading.speakers and (kind == "date" or not reading.terms(one) & terms)
+    }
+    extra = {one: kind for one, kind in theirs.items() if one not in point.values and one not in reading.speakers}
+    other = next(((one, two) for one, kind in lacking.items() for two in extra if extra[two] == kind), None)
     negated = _negated_in_one(point, profile, text)
     times = [one for one, kind in point.values.items() if kind == "date"] if point.when and not point.key else []
     if times:
@@ -220,14 +202,14 @@ def compared(
     if (share >= SAME and (other or negated)) or (times and share >= MOST and other and other[0] in times):
         reason = f"“{other[0]}” there, “{other[1]}” here" if other else f"“{negated}” is negated in one of the two"
         return Pair("says otherwise", share, key, cosine, reason, whole)
-    about = point.of(point.asked & terms) / point.of(point.asked) if point.asked else 1.0
+    about = share_of(point.asked, terms) if point.asked else 1.0
     if key is None:
         covers = share >= SURE or (share >= MOST and cosine >= NEAR)
     else:
         answered = key >= KEY or (not times and share_of(point.gold, terms) >= KEY)
         near = share >= SAME or (share >= ABOUT and cosine >= NEAR) or (share >= MOST and cosine >= ALIKE)
         covers = answered and max(about, share) >= MOST and near
-        covers |= not times and share >= ABOUT and sum(point.gold.values()) >= TELLING and point.gold.keys() <= terms
+        covers |= not times and share >= ABOUT and fsum(point.gold.values()) >= TELLING and point.gold.keys() <= terms
     label = _LABEL.match(content)
     if covers and share < SAME and label and point.author and label[0].strip(" []:").lower() != point.author.lower():
         return Pair("cannot tell", share, key, cosine, f"{label[0].strip()} says so, not {point.author}", whole)
@@ -242,9 +224,10 @@ def compared(
     return Pair("no", share, key, cosine, f"{share:.0%} of its words, cosine {cosine:.2f}", whole)
 
 
-def share_of(weights: Mapping[str, float], terms: Iterable[str]) -> float:
+def share_of(weights: Mapping[str, float], terms: Collection[str]) -> float:
     """The share of the weight that these terms have."""
-    return sum(weights[term] for term in weights.keys() & terms) / (sum(weights.values()) or 1.0)
+    total = fsum(weights.values())
+    return fsum(weight for term, weight in weights.items() if term in terms) / total if total else 0.0
 
 
 def _negated_in_one(point: Point, memory: Profile, content: str) -> str:

@@ -6,10 +6,10 @@ the first place at which one is lost counts.
 
     never said        no turn has the answer
     not written       turns have it, no memory does
-    written wrongly   a memory is about it and says otherwise, and none says it
+    written wrongly   a memory says otherwise, or has the rest of the turn without the answer, and none says it
     gone              the memory that says it is deleted, expired, or superseded by one that exists
     lost              the pipeline loses it, at the stage that the loss map names (analysis/ranks.py)
-    contradicted      it is returned, and the answer has the words of a memory above it that says otherwise or is superseded
+    contradicted      it is returned, and the answer follows another result, which says otherwise or leaves the answer out
     not used          it is returned, and the answer does not have it
     cannot tell       a comparison is between its thresholds
     returned          it is within the first k results, and no answer was recorded or the answer has it
@@ -21,10 +21,10 @@ rank it then has. Where that is not within k, a second cause remains, and the re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from cems_workbench.analysis.edited_evidence import Edit
 from cems_workbench.analysis.memory_names import memory_name
@@ -36,6 +36,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError, counted
 from cems_workbench.jobs.evidence_memory import EvidenceMemory
 from cems_workbench.jobs.query_set_evidence import request_for
+from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.resources import Resources
@@ -43,35 +44,26 @@ from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Query
 from cems_workbench.results import Result, Table
-from cems_workbench.store.search.tokenizer import tokenize
+from workbench_transcripts.answers import Answers
 from workbench_transcripts.coverage import (
+    ABOUT,
     COVERAGES,
     KEY,
     MOST,
     Coverage,
     Pair,
     Point,
+    Reading,
     compared,
-    normal,
     point_of,
     said,
     share_of,
 )
 
 Place = Literal[
-    "never said",
-    "not written",
-    "written wrongly",
-    "gone",
-    "lost",
-    "contradicted",
-    "not used",
-    "cannot tell",
-    "returned",
-]
-PLACES: tuple[Place, ...] = (
-    "never said", "not written", "written wrongly", "gone", "lost", "contradicted", "not used", "cannot tell", "returned",
-)  # fmt: skip
+    "never said", "not written", "written wrongly", "gone", "lost", "contradicted", "not used", "cannot tell", "returned"
+]  # fmt: skip
+PLACES: tuple[Place, ...] = get_args(Place)
 """In the order of the way; what nobody can tell comes before what was returned."""
 SEARCHED = 12
 """Memories of each index that are compared with a turn, and turns with an answer."""
@@ -79,6 +71,7 @@ MAX_DELETED = 10_000
 """Deleted memories that are compared."""
 MERGED = 0.4
 """The share of a turn that a memory of it has which left the answer out."""
+OTHERWISE: tuple[Coverage, ...] = ("says otherwise", "left out")
 ANSWERED = 0.6
 """The share of the answer's words that a recorded answer has, from which it is right."""
 
@@ -194,8 +187,7 @@ class _Transcript:
     """The turns of a transcript, and which of them a question needs."""
 
     def __init__(self, resources: Resources, queries: Sequence[Query]) -> None:
-        self.resources = resources
-        self.language = resources.store.language.current
+        self.resources, self.reading = resources, _reading(resources, frozenset())
         self.projects = frozenset(name for name, _ in resources.store.memories.projects())
         self._judged: dict[str, list[str]] = {}
         same = {query.qid: query.query for query in resources.store.queries.read()}
@@ -209,77 +201,69 @@ class _Transcript:
         if judged := self._judged.get(query.qid):
             found = self.resources.store.memories.read(judged)
             return [found[one] for one in judged if one in found], False, False
-        index = self.resources.indexes.lexical
-        words = {*tokenize(normal(query.answer or ""), index.language)}
-        asked = {*tokenize(normal(query.query), index.language)} - words
-        weight = _weights(self.resources)
-        total, about = sum(map(weight, words)) or 1.0, sum(map(weight, asked)) or 1.0
-        ids = _nearest(self.resources, f"{query.query} {query.answer}", 2 * SEARCHED)
+        words = self.reading.weights(query.answer or "")
+        asked = {term: weight for term, weight in self.reading.weights(query.query).items() if term not in words}
+        vector = self.resources.embedder.encode([text := f"{query.query} {query.answer}"])[0]
         best, turns = 0.0, list[Memory]()
-        for memory in self.resources.store.memories.read(ids).values():
+        for memory in self.resources.store.memories.read(_nearest(self.resources, text, vector)).values():
             if query.project in self.projects and memory.project != query.project:
                 continue
-            terms = {*tokenize(said(memory.content), index.language)}
-            has = sum(map(weight, words & terms)) / total
-            if has >= KEY and sum(map(weight, asked & terms)) / about >= 0.3:
+            terms = self.reading.terms(said(memory.content))
+            best = max(best, has := share_of(words, terms))
+            if has >= KEY and (not asked or share_of(asked, terms) >= ABOUT):
                 turns.append(memory)
-            best = max(best, has)
-        return turns[:1], True, not turns and best >= 0.5
+        return turns[:1], True, not turns and best >= MOST
 
 
-def _speakers(transcript: Resources) -> frozenset[str]:
-    authors = {memory.author for memory in transcript.store.memories.iterate() if memory.author}
-    return frozenset(name.lower() for author in authors for name in (author, *author.split()))
-
-
-def _weights(resources: Resources) -> Any:
+def _reading(resources: Resources, speakers: frozenset[str]) -> Reading:
     index = resources.indexes.lexical
-    return lambda term: idf(index.document_frequency(term), index.document_count)
+
+    def weight(term: str) -> float:
+        return idf(index.document_frequency(term), index.document_count)
+
+    return Reading(weight, resources.store.language.current, index.language, speakers)
 
 
-def _nearest(resources: Resources, text: str, count: int) -> list[str]:
-    vector = resources.embedder.encode([text])[0]
+def _nearest(resources: Resources, text: str, *vectors: Float32) -> list[str]:
+    """The ids of the memories that the indexes have nearest to a text and to vectors."""
     indexes = resources.indexes
-    hits = [*indexes.vectors.search(vector, count), *indexes.lexical.search(text, count)]
+    hits = indexes.lexical.search(text, SEARCHED) + [
+        hit for one in vectors for hit in indexes.vectors.search(one, SEARCHED)
+    ]
     return list(dict.fromkeys(memory_id for memory_id, _ in hits))
 
 
 class _Store:
     """The memories of a store, live and deleted, as they are compared with turns."""
 
-    def __init__(self, resources: Resources, speakers: frozenset[str], conversations: frozenset[str | None]) -> None:
-        self.resources, self.speakers, self.conversations = resources, speakers, conversations
-        self.weight = _weights(resources)
+    def __init__(self, resources: Resources, transcript: _Transcript) -> None:
+        authors = transcript.resources.store.memories.facets().authors
+        names = (name.lower() for author, _ in authors if author for name in (author, *author.split()))
+        self.resources, self.conversations = resources, transcript.projects
+        self.reading = _reading(resources, frozenset(names))
         rows, total = resources.store.memories.deleted(MAX_DELETED)
         self.deleted = {row.memory.id: row.memory for row in rows}
-        self.remarks = (
-            [f"the latest {MAX_DELETED:,} of {total:,} deleted memories are compared"] if total > MAX_DELETED else []
-        )
+        over = f"the latest {MAX_DELETED:,} of {total:,} deleted memories are compared"
+        self.remarks = [over] if total > MAX_DELETED else []
+
+    def point_of(self, turn: Memory, query: Query) -> Point:
+        """What a turn says about a question."""
+        return point_of(turn, query.query, query.answer or "", self.reading)
 
     def pairs(self, turn: Memory, point: Point) -> list[tuple[Pair, Memory]]:
         """The memories nearest to a point, best first, each with how far it covers it."""
-        resources, analysis = self.resources, self.resources.indexes.lexical.language
+        resources = self.resources
         vector, whole = resources.embedder.encode([point.text, said(turn.content)])
-        indexes = resources.indexes
-        hits = [*indexes.vectors.search(vector, SEARCHED), *indexes.lexical.search(point.text, SEARCHED)]
-        ids = [memory_id for memory_id, _ in (*hits, *indexes.vectors.search(whole, SEARCHED))]
-        found = resources.store.memories.read(dict.fromkeys(ids))
+        found = resources.store.memories.read(_nearest(resources, point.text, vector, whole))
         others = self.conversations - {turn.project, None}  # a memory of another conversation says nothing of this one
-        found = {one: memory for one, memory in found.items() if memory.project not in others}
-        cosines: dict[str, float] = {}
-        for memory_id, cosine, _ in resources.cosines(vector, list(found)):
-            cosines.setdefault(memory_id, cosine)
-        language = resources.store.language.current
-        rated = [
-            (compared(point, memory, cosines.get(one, 0.0), self.speakers, language, analysis), memory)
-            for one, memory in found.items()
-        ]
-        gone = [
-            (compared(point, memory, 0.0, self.speakers, language, analysis), memory)
-            for memory in self.deleted.values()
-        ]
+        near = {one: memory for one, memory in found.items() if memory.project not in others}
+        cosines = {one: cosine for one, cosine, _ in reversed(resources.cosines(vector, list(near)))}
+        rated = [(compared(point, memory, cosines.get(one, 0.0), self.reading), memory) for one, memory in near.items()]
+        gone = [(compared(point, memory, 0.0, self.reading), memory) for memory in self.deleted.values()]
         rated += [(pair, memory) for pair, memory in gone if pair.coverage == "covers"]
-        return sorted(rated, key=lambda one: (COVERAGES.index(one[0].coverage), -one[0].share, -one[0].cosine))
+        return sorted(
+            rated, key=lambda one: (COVERAGES.index(one[0].coverage), -one[0].share, -one[0].cosine, one[1].id)
+        )
 
 
 def ways_of(
@@ -288,24 +272,24 @@ def ways_of(
     resources: Resources,
     transcript: Resources,
     config: PipelineConfig,
-    answers: Mapping[str, str] | None = None,
+    answers: Answers | None = None,
     progress: Progress = silent,
 ) -> Ways:
-    """The way of each question. `answers` are what a system answered, by qid. Raises as `gather` does."""
+    """The way of each question, with what a system answered. Raises InputError where none has its right answer, and as `gather` does."""
     asked = [query for query in queries if query.answerable is not False and query.answer]
     if not asked:
         raise InputError(f"{name}: none of its queries has its right `answer`; import them again with one")
     evidences = EvidenceMemory().get(asked, config, resources, progress)
-    of_turns, k = _Transcript(transcript, asked), target_rank(config)
-    of_store = _Store(resources, _speakers(transcript), of_turns.projects)
+    turns, k = _Transcript(transcript, asked), target_rank(config)
+    store, said_by = _Store(resources, turns), {} if answers is None else answers.by_qid
     found = []
     for i, (query, evidence) in enumerate(zip(asked, evidences, strict=True)):
         progress("following the facts", i, len(asked))
-        found.append(_way(query, evidence, of_turns, of_store, config, k, (answers or {}).get(query.qid)))
-    remarks = list(of_store.remarks)
+        found.append(_way(query, evidence, turns, store, config, k, said_by.get(query.qid)))
+    remarks = [*store.remarks, *(answers.notes if answers else ())]
     if len(asked) < len(queries):
         remarks.append(f"left out, as they have no answer: {counted(len(queries) - len(asked), 'questions')}")
-    if answers is not None and (silent_on := sum(query.qid not in answers for query in asked)):
+    if answers is not None and (silent_on := sum(query.qid not in said_by for query in asked)):
         remarks.append(f"followed to the results alone, as no answer was recorded: {counted(silent_on, 'questions')}")
     return Ways(name, config.name, k, tuple(found), tuple(remarks))
 
@@ -324,19 +308,7 @@ def _way(
         why = "a turn has some of the answer's words" if open_ else "no turn has the answer's words"
         return Way(query, "cannot tell" if open_ else "never said", why, (), inferred)
     trace = replay(evidence, config)
-    held = []
-    rated = {}
-    for turn in turns:
-        point = point_of(
-            turn,
-            query.query,
-            query.answer or "",
-            store.weight,
-            store.resources.store.language.current,
-            store.resources.indexes.lexical.language,
-        )
-        rated[turn.id] = store.pairs(turn, point)
-        held.append(_held(turn, rated[turn.id], trace, store, k))
+    held = [_held(turn, store.pairs(turn, store.point_of(turn, query)), trace, store, k) for turn in turns]
     first = min(held, key=lambda one: PLACES.index(one.place))
     way = Way(query, first.place, first.reason, tuple(held), inferred, first.stage)
     if first.place in ("not written", "written wrongly"):
@@ -405,27 +377,22 @@ def _swapped(way: Way, held: Held, evidence: Evidence, resources: Resources, con
 
 def _used(way: Way, answer: str, turn: Memory, trace: Trace, store: _Store) -> Way:
     """The way of a returned fact up to the answer."""
-    analysis, language = store.resources.indexes.lexical.language, store.resources.store.language.current
-    gold, given = {*tokenize(normal(way.query.answer or ""), analysis)}, {*tokenize(normal(answer), analysis)}
-    point = point_of(turn, way.query.query, way.query.answer or "", store.weight, language, analysis)
-
-    def read(memory: Memory) -> Pair:
-        return compared(point, memory, 0.0, store.speakers, language, analysis)
-
-    own = read(Memory("answer", answer))
-    if not gold and own.share < MOST:  # "No": how it is said decides
+    reading, point = store.reading, store.point_of(turn, way.query)
+    own = compared(point, Memory("answer", answer), 0.0, reading)
+    if not point.gold and own.share < MOST:  # "No": how it is said decides
         return replace(way, place="cannot tell", reason="the right answer has no words to look for in the system's")
-    right = own.share if not gold else share_of({term: store.weight(term) for term in gold}, given)
+    right = share_of(point.gold, reading.terms(answer)) if point.gold else own.share
     if right >= ANSWERED and own.coverage != "says otherwise":
         return way
     held = {one.memory.id for one in way.held if one.memory is not None}
-    news = {term: store.weight(term) for term in given - {*tokenize(normal(way.query.query), analysis)}}
+    asked = reading.terms(way.query.query)
+    news = {term: weight for term, weight in reading.weights(answer).items() if term not in asked}
     if right < ANSWERED:
         news = {term: weight for term, weight in news.items() if term not in point.weights} or news
     for result in trace.results:
         memory = trace.evidence.memories[result.memory_id]
-        followed = share_of(news, tokenize(normal(memory.content), analysis)) >= ANSWERED
-        if followed and memory.id not in held and read(memory).coverage in ("says otherwise", "left out"):
+        followed = share_of(news, reading.terms(memory.content)) >= ANSWERED
+        if followed and memory.id not in held and compared(point, memory, 0.0, reading).coverage in OTHERWISE:
             reason = f"the answer follows the {ordinal(result.rank)}, {memory_name(memory)}"
             return replace(way, place="contradicted", reason=reason)
     return replace(way, place="not used", reason="it was returned, and the answer does not have it")

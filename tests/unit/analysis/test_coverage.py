@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cems_workbench.records import Memory
-from workbench_transcripts.coverage import compared, normal, point_of
+from workbench_transcripts.coverage import Reading, compared, normal, point_of
 
+READING = Reading(lambda _: 3.0, speakers=frozenset({"mira", "jo"}))
 DAY = datetime(2026, 5, 4, 10, tzinfo=UTC)
 TURN = "Mira: Hey Jo! I signed the lease for the flat in Pankow yesterday, the rent is 940 euros. How is your knee?"
 DATED = ("When did Mira sign the lease?", "3 May 2026")
@@ -17,9 +18,9 @@ WHERE = ("Where is Mira's new flat?", "Pankow")
 
 
 def verdict(asked: tuple[str, str], content: str, cosine: float, days: int = 0, turn: str = TURN) -> str:
-    point = point_of(Memory("t", turn, author="Mira", created_at=DAY), *asked, lambda _: 3.0)
+    point = point_of(Memory("t", turn, author="Mira", created_at=DAY), *asked, READING)
     memory = Memory("m", content, created_at=DAY + timedelta(days=days))
-    return compared(point, memory, cosine, frozenset({"mira", "jo"})).coverage
+    return compared(point, memory, cosine, READING).coverage
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_a_day_told_from_another_day_is_another_time() -> None:
 
 @pytest.mark.parametrize("speaker", ["Mira", "user", "assistant"])
 def test_who_speaks_is_no_word_of_a_turn(speaker: str) -> None:
-    point = point_of(Memory("t", f"{speaker}: My boat is called Alba."), "", "", lambda _: 3.0)
+    point = point_of(Memory("t", f"{speaker}: My boat is called Alba."), "", "", READING)
     assert point.text == "My boat is called Alba."
 
 

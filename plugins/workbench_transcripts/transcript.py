@@ -1,0 +1,46 @@
+"""The transcript of a store: its turns, as a store of their own in the folder `transcript`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from cems_workbench.errors import InputError
+from cems_workbench.jobs.factory import open_filled, open_resources
+from cems_workbench.jobs.importing import Imported, import_inputs, import_options
+from cems_workbench.jobs.traces import inputs_of
+from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress
+from cems_workbench.records import ParsedInput, RowError
+from cems_workbench.settings import Settings
+
+
+def transcript_folder(store: Path) -> Path:
+    """Where the transcript of a store is."""
+    return store / "transcript"
+
+
+@contextmanager
+def opened_transcript(beside: Resources, settings: Settings) -> Iterator[Resources]:
+    """The turns of an open store, read with its loaded models. Raises InputError if it has none."""
+    folder = transcript_folder(beside.store.path)
+    if not folder.exists():
+        raise InputError(f"{beside.store.path} has no transcript; `transcript FILE` imports one")
+    with closing(open_filled(settings.model_copy(update={"store": folder}))) as turns:
+        turns.take_models(beside)
+        yield turns
+
+
+def import_transcript(
+    path: Path, format: str, settings: Settings, progress: Progress
+) -> tuple[Imported, Sequence[RowError], bool]:
+    """Import the turns of a file, and its questions also as a query set of the store: what came, the questions that were left out of the
+    set, and whether it has any. Raises InputError."""
+    inputs, options = inputs_of(path, format), import_options(path.stem)
+    asked = [ParsedInput(one.source, one.format, queries=one.queries) for one in inputs if one.queries]
+    with closing(open_resources(settings)) as resources:  # first, as a folder with a transcript alone is no store
+        left = [error for one in asked for error in resources.store.add(one, progress, options).errors]
+        beside = settings.model_copy(update={"store": transcript_folder(resources.store.path)})
+    with closing(open_resources(beside)) as turns:
+        return import_inputs(path, inputs, turns, options, progress=progress), left, bool(asked)
