@@ -129,6 +129,11 @@ class Store:
         return self._database.cached_content_version()
 
     @property
+    def version(self) -> tuple[object, ...]:
+        """Which store, and a value that changes with every write, of memories or of what people make."""
+        return self.path, self.team.version(), self.content_version
+
+    @property
     def content_identity(self) -> str:
         """The identity of the content; it differs between diverged copies of a store, even at the same version."""
         return self._database.read(content_identity)

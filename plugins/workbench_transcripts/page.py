@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,13 @@ from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.state import config_options
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, layout
-from cems_workbench.ui.kit.html import literal, plain
+from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import is_kept, kept
 from cems_workbench.ui.kit.tables import Column, pick_row
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import cancellable, empty, errors_shown, remembered, switch
 from workbench_transcripts.answers import read_answers
-from workbench_transcripts.transcript import opened_transcript, transcript_folder
+from workbench_transcripts.transcript import opened_transcript, transcript_version
 from workbench_transcripts.ways import PLACES, Place, Way, Ways, first_lost, ways_of
 
 if TYPE_CHECKING:
@@ -48,7 +47,8 @@ ROWS: list[Column[Way]] = [
 
 def draw(resources: Resources) -> None:
     """Draw the choice of a set and a config, and where its questions lose their facts."""
-    known = resources.store.query_sets.latest() if transcript_folder(resources.store.path).exists() else []
+    imported = transcript_version(resources.store.path)
+    known = resources.store.query_sets.latest() if imported else []
     sets = [one.name for one in known if any(query.answer for query in resources.store.query_sets.queries(one.name))]
     if not sets:
         text = "Import what was said with `transcript FILE`, and queries with the right `answer`: docs/use/ways.md."
@@ -58,7 +58,7 @@ def draw(resources: Resources) -> None:
     name = of_set.selectbox("Questions", sets, **remembered("evaluate:ways:set"))
     config = configs[of_config.selectbox("Config", list(configs), **remembered("evaluate:ways:config"))]
     file = of_file.file_uploader("What the system answered, if known", FORMS, key="evaluate:ways:file")
-    key = (resources.store.path, resources.store.content_version, name, config, file and file.getvalue())
+    key = (resources.store.version, imported, name, config, file and file.getvalue())
     place = st.empty()
     begin: Any = {"icon": ":material/route:", "type": "primary"}
     if not is_kept(FOUND, key) and not place.button("Follow the facts", "evaluate:ways:go", **begin):
@@ -84,9 +84,7 @@ def _followed(name: str, config: PipelineConfig, file: Any, resources: Resources
 def _draw(found: Ways, config: PipelineConfig, resources: Resources) -> None:
     for line in found.lines:
         st.markdown(f"### {plain(line)}")
-    counts = Counter((way.query.type or "all", way.place) for way in found.ways)
-    kinds = sorted({kind for kind, _ in counts})
-    draw_chart(_figure(kinds, counts), key="evaluate:ways:chart", alt="Questions by type and place", table=None)
+    draw_chart(_figure(found.counts), key="evaluate:ways:chart", alt="Questions by type and place", table=None)
     for note in found.notes:
         st.caption(plain(note))
     numbers = Counter(way.place for way in found.ways)
@@ -99,11 +97,11 @@ def _draw(found: Ways, config: PipelineConfig, resources: Resources) -> None:
         _draw_way(way, found.k, config)
 
 
-def _figure(kinds: Sequence[str], counts: Counter[tuple[str, Place]]) -> Figure:
+def _figure(counts: Counter[tuple[str, Place]]) -> Figure:
     """A bar a type, split by place in the order of the way."""
     import plotly.graph_objects as go
 
-    bars = []
+    bars, kinds = [], sorted({kind for kind, _ in counts})
     for place in PLACES:
         values, (bar, text) = [counts[kind, place] for kind in kinds], COLOURS[place]
         about = {"type": "bar", "orientation": "h", "name": place, "hoverinfo": "x+name", "marker": {"color": bar}}
@@ -126,11 +124,11 @@ def _draw_way(way: Way, k: int, config: PipelineConfig) -> None:
     for held in way.held:
         left, right = st.columns(2, border=True)
         left.markdown("**Said**")
-        left.markdown(literal(held.turn.content))
+        left.markdown(plain(held.turn.content))
         if held.turn.created_at:
             left.caption(f"{held.turn.created_at:%Y-%m-%d %H:%M}")
         right.markdown(f"**Stored** · {held.pair.coverage}")
-        right.markdown(literal(held.memory.content) if held.memory else "no memory is near it")
+        right.markdown(plain(held.memory.content) if held.memory else "no memory is near it")
         right.caption(plain(f"{held.place}: {held.reason}"))
     if st.button("Open in Inspect", "evaluate:ways:open", icon=":material/search:"):
         first = first_lost(way)

@@ -14,11 +14,18 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, RowError
 from cems_workbench.settings import Settings
+from cems_workbench.store.database import FILE_NAME
 
 
 def transcript_folder(store: Path) -> Path:
     """Where the transcript of a store is."""
     return store / "transcript"
+
+
+def transcript_version(store: Path) -> int:
+    """When the transcript of a store was last written, in nanoseconds; 0 without one."""
+    file = transcript_folder(store) / FILE_NAME
+    return file.stat().st_mtime_ns if file.exists() else 0
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from cems_workbench.analysis.text_evidence import idf
 from cems_workbench.analysis.what_if import applied, new_memory, presence
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError, counted
+from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.jobs.evidence_memory import EvidenceMemory
 from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.models.protocol import Float32
@@ -128,6 +129,11 @@ class Ways(Result):
         return f"the way of {counted(len(self.ways), 'questions')} of {self.name}, with {self.config}, within the first {self.k}"
 
     @property
+    def counts(self) -> Counter[tuple[str, Place]]:
+        """Questions by type and place."""
+        return Counter((way.query.type or NO_TYPE, way.place) for way in self.ways)
+
+    @property
     def lines(self) -> list[str]:
         """How many leave at each place."""
         lost = Counter(way.place for way in self.ways)
@@ -138,8 +144,8 @@ class Ways(Result):
     @property
     def tables(self) -> tuple[Table, ...]:
         """By type, and each question that leaves."""
-        kinds = sorted({way.query.type or "-" for way in self.ways})
-        counts = Counter((way.query.type or "-", way.place) for way in self.ways)
+        counts = self.counts
+        kinds = sorted({kind for kind, _ in counts})
         used = [place for place in PLACES if any(counts[kind, place] for kind in kinds)]
         rows = tuple((kind, *(counts[kind, place] for place in used)) for kind in kinds)
         left = [way for way in sorted(self.ways, key=lambda way: PLACES.index(way.place)) if way.place != "returned"]

@@ -265,9 +265,7 @@ def _gather_of(context: InspectContext) -> BackgroundEvidence | None:
 
 def _judged(resources: Resources) -> tuple[list[Query], Grades]:
     """`judged_queries`, kept until something is written."""
-    store = resources.store
-    key = store.path, store.team.version(), store.content_version
-    return kept(JUDGED, key, lambda: judged_queries(resources))
+    return kept(JUDGED, resources.store.version, lambda: judged_queries(resources))
 
 
 def labelled_set(context: InspectContext) -> LabelledSet | None:

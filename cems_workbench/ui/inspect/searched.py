@@ -240,7 +240,7 @@ def _context(
     against: RankComparison | None = None,
 ) -> InspectContext:
     followed, store = state.followed(), resources.store
-    key = (store.path, store.team.version(), store.content_version, request.query, request.project, request.as_of)
+    key = (store.version, request.query, request.project, request.as_of)
     judged = kept(GRADES, key, lambda: query_grades(request, store))  # a slider changes no grade
     followed = followed if followed in trace.evidence.memories else None
     known = judged.grades, off, against, followed, judged.relevant_from, judged.answerable
