@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from cems_workbench.store import Store
 
 NAME_CHARS = 40
-_ID = re.compile(r"\w(?:[\w./:#@|-]*\w)?")
+_ID = re.compile(r"(?<!=)\b\w(?:[\w./:#@|-]*\w)?")
+
+
+def _told(key: str) -> bool:
+    """Whether a text in a sentence can only be an id: neither a word nor a figure of the sentence."""
+    return not (key.isalpha() or re.fullmatch(r"[\d.]+", key))
 
 
 def memory_name(memory: Memory, chars: int = NAME_CHARS) -> str:
@@ -25,16 +30,14 @@ def memory_name(memory: Memory, chars: int = NAME_CHARS) -> str:
 def with_names(lines: Sequence[str], store: Store) -> list[str]:
     """Lines as `in_words` writes them, of all memories of the store that they name."""
     text = "\n".join(lines)
-    ids = {key for key in _ID.findall(text) if not key.isalpha()}
+    ids = {key for key in _ID.findall(text) if _told(key)}
     return in_words(text, store.memories.read(ids)).split("\n") if lines else []
 
 
 def in_words(text: str, memories: Mapping[str, Memory], chars: int = NAME_CHARS) -> str:
     """A sentence with the first words of memories instead of their ids; of memories that begin alike the id follows. An id of letters
-    alone stays: it may be a word of the sentence."""
-    names = {
-        key: memory_name(memories[key], chars) for key in _ID.findall(text) if key in memories and not key.isalpha()
-    }
+    alone or of digits alone stays: it may be a word or a figure of the sentence."""
+    names = {key: memory_name(memories[key], chars) for key in _ID.findall(text) if key in memories and _told(key)}
     alike = Counter(names.values())
 
     def named(match: re.Match[str]) -> str:

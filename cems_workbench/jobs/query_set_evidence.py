@@ -310,7 +310,7 @@ def _digest(config: PipelineConfig, selection: QuerySelection, resources: Resour
         selection.only_project,
         sorted(portable_parameters(config).items()),
         selection.queries,
-        [given_text(query) for query in selection.queries],
+        [given_text(replace(query, answer=None)) for query in selection.queries],
         evidence_file.FORMAT,
     )
     if (words := dictionary_entries(config, resources)) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -36,10 +37,11 @@ class Queries:
     def with_words(self, query: str) -> list[Query]:
         """The queries of this text but for case and a mark at its end, those of exactly this text last, else by qid; several may differ in
         project or time."""
-        where = "rtrim(lower(query), ?) = rtrim(lower(?), ?) ORDER BY query = ?, qid"
-        rows = rows_of(
-            self._team, f"SELECT qid, {', '.join(COLUMNS)} FROM queries WHERE {where}", [ENDINGS, query, ENDINGS, query]
-        )
+        fold = "rtrim(translate({}, ?, ?), ?)"  # lower() of the two databases differs beyond ASCII
+        folded = string.ascii_uppercase, string.ascii_lowercase, ENDINGS
+        where = f"{fold.format('query')} = {fold.format('?')} ORDER BY query = ?, qid"
+        values = [*folded, query, *folded, query]
+        rows = rows_of(self._team, f"SELECT qid, {', '.join(COLUMNS)} FROM queries WHERE {where}", values)
         return [from_row(row) for row in rows]
 
 

@@ -307,8 +307,14 @@ def sniff(sample: Sample) -> bool:
 
 
 def _has_checkpoints(path: Path) -> bool:
+    """Whether a database has the table, by its file alone; one that is being written may have it in its log only."""
+    if not _is_sqlite(path):
+        return False
     try:
-        return _is_sqlite(path) and next(_checkpoints(path), None) is not None
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as database:
+            if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'checkpoints'").fetchone():
+                return True
+        return path.with_name(f"{path.name}-wal").exists() and next(_checkpoints(path), None) is not None
     except sqlite3.Error:
         return False
 

@@ -104,6 +104,7 @@ def test_what_queries_search_as_given_is_kept_in_the_file_and_refetched_alike(
         return query_set_evidence.evidence_path(CONFIG, query_set_evidence.QuerySelection("sample", queries), resources)
 
     assert len({file_of(first), file_of(given), file_of(replace(first, wordings=("deploy",)))}) == 3
+    assert file_of(replace(first, answer="by hand")) == file_of(first), "no search reads the answer"
 
 
 def test_a_dead_model_server_is_found_out_once_and_the_evidence_says_so(

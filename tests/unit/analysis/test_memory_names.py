@@ -21,3 +21,9 @@ def test_ids_become_first_words_and_ids_of_letters_stay() -> None:
 
 def test_memories_that_begin_alike_keep_their_ids() -> None:
     assert in_words("m1 supersedes m2.", MEMORIES) == "“Tea” (m1) supersedes “Tea” (m2)."
+
+
+def test_figures_and_values_of_parameters_are_no_ids() -> None:
+    memories = {key: Memory(key, "Tea") for key in ("2", "0.5", "v1")}
+    said = "It is 2nd of 2, by 0.5; set lists.model=v1."
+    assert in_words(said, memories) == said
