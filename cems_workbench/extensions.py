@@ -41,8 +41,9 @@ SOURCES = "cems_workbench.sources"
 FUSION_METHODS = "cems_workbench.fusion_methods"
 LEXICAL_ENGINES = "cems_workbench.lexical_engines"
 TEAMS = "cems_workbench.teams"
+TOOLS = "cems_workbench.tools"
 VIEWS = "cems_workbench.views"
-VIEWS_OF = ("inspect.views", "inspect.tools", "evaluate", "evaluate.against", "label")
+VIEWS_OF = ("inspect.views", "inspect.tools", "evaluate", "evaluate.against", "label", "memories")
 """Where pages show views: a group of entry points each, such as `cems_workbench.views.label`, so that a page loads its own alone."""
 WORDS = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
 PATTERNS: Mapping[str, str] = {
@@ -51,7 +52,7 @@ PATTERNS: Mapping[str, str] = {
     MEASURES: r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*",
     OPERATIONS: WORDS,
     **dict.fromkeys(
-        (RERANKERS, RETRIEVERS, SOURCES, FUSION_METHODS, LEXICAL_ENGINES, TEAMS), r"[a-z][a-z0-9]*(_[a-z0-9]+)*"
+        (RERANKERS, RETRIEVERS, SOURCES, FUSION_METHODS, LEXICAL_ENGINES, TEAMS, TOOLS), r"[a-z][a-z0-9]*(_[a-z0-9]+)*"
     ),
     **{f"{VIEWS}.{place}": WORDS for place in VIEWS_OF},
 }

@@ -161,7 +161,7 @@ def extensions_check() -> list[Check]:
     )
     added = [f"{kind} {name} of {origin}" for kind, registry in registries for name, origin in registry.origins.items()]
     views = [("view", f"{extensions.VIEWS}.{at}") for at in extensions.VIEWS_OF]
-    for kind, group in (("command", extensions.COMMANDS), *views):
+    for kind, group in (("command", extensions.COMMANDS), ("tool", extensions.TOOLS), *views):
         added += [f"{kind} {name} of {origin}" for name, origin in extensions.strangers(group).items()]
     problems = extensions.problems()
     if not added and not problems:

@@ -27,7 +27,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cems_workbench import __version__
+from cems_workbench import __version__, extensions
 from cems_workbench.analysis.of_query import OPERATIONS
 from cems_workbench.api.open_store import collect_warnings
 from cems_workbench.errors import InputError, nearest, one_line, short, user_message
@@ -52,6 +52,8 @@ TOOLS = (
     Tool(memories.label, "Grade a memory", memories.Label, writes=True),
     Tool(memories.undo_label, "Take a grade back", writes=True),
 )
+ADDED = extensions.Registry(extensions.TOOLS, Tool, taken=[tool.name for tool in TOOLS])
+"""Those of other packages."""
 INSTRUCTIONS = f"""\
 Why was a memory not returned, and what would return it? This server searches a store of memories as the
 retrieval pipeline does, and explains it.
@@ -83,7 +85,7 @@ class WorkbenchServer(MCPServer):
             log_level="WARNING",
         )
         self.served = served
-        tools = (*TOOLS, *map(queries.operation_tool, OPERATIONS.values()))
+        tools = (*TOOLS, *map(queries.operation_tool, OPERATIONS.values()), *ADDED.values())
         self._tools = {one.name: one for one in tools if not one.writes or may(served.role, "reviewer")}
 
     async def list_tools(self) -> list[ListedTool]:

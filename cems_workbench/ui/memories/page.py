@@ -29,6 +29,7 @@ from cems_workbench.ui.kit.address import followed, memory, widget
 from cems_workbench.ui.kit.forms import FIELDS, title_and_text
 from cems_workbench.ui.kit.html import begin_page, plain
 from cems_workbench.ui.kit.tables import Column, draw_table
+from cems_workbench.ui.kit.views import View, views_in
 from cems_workbench.ui.kit.widgets import remembered, switch
 from cems_workbench.ui.memories import detail, sources, state, store
 
@@ -245,21 +246,20 @@ def _table(resources: Resources, memories: Sequence[Memory], sort: Sort) -> None
     )
 
 
-VIEWS = {
-    "Browse": draw_browse,
-    "Import": sources.draw_importing,
-    "Sources": sources.draw,
-    "Statistics": store.draw_statistics,
-    "Deleted": draw_deleted,
-    "Store": store.draw,
-}
-
-READ_ONLY_VIEWS = ("Browse", "Statistics")
-"""Read-only views."""
+VIEWS = (
+    View("Browse", 10, draw_browse),
+    View("Import", 20, sources.draw_importing),
+    View("Sources", 30, sources.draw),
+    View("Statistics", 40, store.draw_statistics),
+    View("Deleted", 50, draw_deleted),
+    View("Store", 60, store.draw),
+)
+CHANGING = ("Import", "Sources", "Deleted", "Store")
+"""The views of operators alone."""
 
 
 ADDRESS = (
-    widget("view", state.VIEW, choices=lambda: VIEWS, usual="Browse"),
+    widget("view", state.VIEW, choices=lambda: views_in("memories", *VIEWS), usual="Browse"),
     widget("text", "memories:find:text"),
     widget("order", "memories:find:order", choices=lambda: SORTS, usual=next(iter(SORTS))),
     *(widget(name, f"memories:find:{name}", many=100) for name in ("categories", "projects", "sessions", "authors")),
@@ -295,14 +295,15 @@ def main() -> None:
 
 def _draw(resources: Resources) -> None:
     header(resources)
-    view = switch("View", [name for name in VIEWS if name in READ_ONLY_VIEWS or session.may("operator")], state.VIEW)
+    views = views_in("memories", *VIEWS)
+    view = switch("View", [name for name in views if name not in CHANGING or session.may("operator")], state.VIEW)
     # Permanent placeholders, so that their content does not move the page below.
     progress, messages = st.empty(), st.container()
     with messages:
         detail.problem_line()
         detail.undo_bar(resources)
     try:
-        VIEWS[view](resources, progress)
+        views[view].draw(resources, progress)
         state.refresh_indexes(resources, progress)
     except WorkbenchError as error:
         st.error(plain(str(error)), icon=":material/block:")
