@@ -39,6 +39,7 @@ _HOMES = {
     "progress": "Cancelled",
     "results": "Result Table",
     "workbench_supersession.proposals": "SupersessionReport supersessions",
+    "workbench_transcripts.whole": "TranscriptCoverage coverage",
 }
 """Where each exported name is defined: in a module of this package, or of one of `plugins/`."""
 _HOME = {name: module for module, names in _HOMES.items() for name in names.split()}
@@ -89,6 +90,8 @@ if TYPE_CHECKING:
     from cems_workbench.results import Table as Table
     from workbench_supersession.proposals import SupersessionReport as SupersessionReport
     from workbench_supersession.proposals import supersessions as supersessions
+    from workbench_transcripts.whole import TranscriptCoverage as TranscriptCoverage
+    from workbench_transcripts.whole import coverage as coverage
 
     trace = cems_trace
 

@@ -1,7 +1,8 @@
-"""`transcript` and `ways`: what was said, and where each question loses its fact on the way to its answer."""
+"""`transcript`, `coverage` and `ways`: what was said, what of it the memories have, and where each question loses its fact."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -9,6 +10,7 @@ import typer
 from cems_workbench.cli.main import Command
 from cems_workbench.cli.options import (
     ConfigOption,
+    IdsOption,
     JsonOption,
     PresetOption,
     SetOption,
@@ -72,5 +74,23 @@ def ways_command(
     present(found, as_json, titled=True)
 
 
+def coverage_command(ids: IdsOption = False, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """What of the transcript the memories have: turns that nothing covers, memories that nothing supports, and what they
+    say otherwise, by session."""
+    from workbench_transcripts.transcript import opened_transcript
+    from workbench_transcripts.whole import coverage_of
+
+    with (
+        filled_resources(store) as resources,
+        opened_transcript(resources, settings_for(store)) as turns,
+        progress_bar(as_json) as progress,
+    ):
+        found = coverage_of(resources, turns, progress)
+    present(replace(found, words={}) if ids else found, as_json, titled=True)
+    if not as_json:
+        say_next(words_of("app", options=given_options(store=store)))
+
+
+COVERAGE = Command("coverage", coverage_command, place=177)
 TRANSCRIPT = Command("transcript", transcript_command, place=21)
 WAYS = Command("ways", ways_command, place=178)
