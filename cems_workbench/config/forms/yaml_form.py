@@ -125,17 +125,15 @@ def config_from(values: Any, source: str = "config") -> PipelineConfig:
     if EXTENDS in values:
         own = {} if "name" in values else _name_of_file(source, str(values[EXTENDS]))
         values = extended(values, source) | own
-    problems = list(islice(_unknown(PipelineConfig, values, ""), MAX_UNKNOWN_KEYS + 1))
     try:
-        config = PipelineConfig.model_validate(values)
+        return PipelineConfig.model_validate(values)
     except ValidationError as error:
+        problems = list(islice(_unknown(PipelineConfig, values, ""), MAX_UNKNOWN_KEYS + 1))
         told = UNKNOWN_KEY_ERRORS if problems else ()
         problems += [_explain(detail) for detail in error.errors() if detail["type"] not in told]
-    if problems:
-        count = f"more than {MAX_UNKNOWN_KEYS - 1}" if len(problems) > MAX_UNKNOWN_KEYS else len(problems) - 1
-        more = f" (and {count} more: {'; '.join(problems[1:4])})" if problems[1:] else ""
-        raise InputError(f"{source}: {problems[0]}{more}")
-    return config
+    count = f"more than {MAX_UNKNOWN_KEYS - 1}" if len(problems) > MAX_UNKNOWN_KEYS else len(problems) - 1
+    more = f" (and {count} more: {'; '.join(problems[1:4])})" if problems[1:] else ""
+    raise InputError(f"{source}: {problems[0]}{more}")
 
 
 def _name_of_file(source: str, above: str) -> dict[str, str]:

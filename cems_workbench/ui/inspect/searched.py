@@ -264,7 +264,10 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
         figures, help = (_recorded_figures(trace), None) if trace.external else _figures(trace)
         st.caption(f"{figures} · [What happened, and why ↓](#{SECTIONS})", help=help)
         form = switch("Form of the ranking", state.FORMS, state.FORM)
-    look_for_fix = next_step.draw_next_step(context, fetched)
+    place = st.container(key="inspect:step")
+    if fetched:  # else the one before it stays until the ranking is drawn, which takes its place from nothing
+        with place:
+            look_for_fix = next_step.draw_next_step(context, fetched)
     if against is not None:
         st.html(baseline.against_html(against))
     if form == state.SIDE_BY_SIDE:
@@ -276,6 +279,9 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
         st.html(results.results_html(trace, context.grades, context.followed, against))
     if against is not None and against.gone() and (form == state.SIDE_BY_SIDE or not trace.results):
         st.html(baseline.lost_results_html(against))
+    if not fetched:
+        with place:
+            look_for_fix = next_step.draw_next_step(context, fetched)
     if mistakes := results.mistakes_html(trace, mistakes_of_set(context.resources) if trace.external else ()):
         st.html(mistakes)
     if trace.results:

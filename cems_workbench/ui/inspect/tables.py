@@ -33,17 +33,21 @@ GRAPH_HELP = (
     "Rank in the answer of Chroma’s graph (HNSW) to the same query; empty: missed. The list itself compares all vectors and misses none; a "
     "system that searches a graph gets the other answer."
 )
+GRAPH = "inspect:graph"
+"""Session key of the last such answers."""
 NOT_HERE = "How far an answer of Chroma’s graph is from this list is shown once the collection is open."
 
 
 def compared_with_graph(context: InspectContext) -> dict[str, GraphList]:
     """The graph's answers for the vector lists, by list; empty while the collection is not open, or where the lists are not exact."""
     trace, resources = context.trace, context.resources
-    if not compared_lists(trace.evidence, trace.config) or not resources.graph_open:
-        return {}
     vector, version = trace.config.lists.vector, resources.store.content_version
     key = (context.request, trace.evidence, vector, trace.config.query.scope, version)
-    return session.kept("inspect:graph", key, lambda: _searched(context))
+    if not session.is_kept(GRAPH, key) and not (
+        compared_lists(trace.evidence, trace.config) and resources.graph_open
+    ):
+        return {}
+    return session.kept(GRAPH, key, lambda: _searched(context))
 
 
 def _searched(context: InspectContext) -> dict[str, GraphList]:
