@@ -520,3 +520,21 @@ def titled(title: str | None, content: str) -> str:
     if not title or content.lstrip().startswith(title):
         return content
     return f"{title}. {content}"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A search request: the query, its project and moment, and further variants typed by hand.
+
+    `searched` is a text that every list searches instead of the query: as given, without typo correction or expansion. `engine_queries`
+    has, by list source ("lexical"; of variant 2 "lexical:2"), what that list searches instead of its variant's text, as given. Rerankers
+    and judges read the query. Both are what a recording of another system says was searched.
+    """
+
+    query: str
+    project: str | None = None
+    as_of: datetime | None = None
+    only_project: bool = False
+    variants: tuple[str, ...] = ()
+    searched: str | None = None
+    engine_queries: Mapping[str, str] = field(default_factory=dict, hash=False)

@@ -149,8 +149,8 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 (told apart, not bound to)
 """Values that name no single address: the default, localhost, or all addresses."""
 MAX_PORT = 65535
-STORE_MODULES = ("cems_workbench.config", "duckdb", "cems_workbench.ui.kit.session")
-PRELOADED = ("cems_workbench.ui.inspect.page", "cems_workbench.ui.inspect.controls")
+STORE_MODULES = ("cems_workbench.ui.inspect.page", "duckdb", "cems_workbench.jobs.factory")
+PRELOADED = ("cems_workbench.ui.inspect.toolbar", "cems_workbench.ui.inspect.controls")
 """Imports of the first page, in its order; loaded while the browser fetches the page's scripts. After the first the store is opened."""
 
 
@@ -241,7 +241,7 @@ def _open_store() -> None:
 
     with contextlib.suppress(Exception):
         if Store.exists(cli.settings_for(None).store):
-            importlib.import_module(STORE_MODULES[-1]).resources()
+            importlib.import_module("cems_workbench.ui.kit.session").resources()
 
 
 def doctor_command(

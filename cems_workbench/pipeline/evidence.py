@@ -27,6 +27,7 @@ from cems_workbench.pipeline.list_sources import SOURCES, Source
 from cems_workbench.pipeline.recorded import RECORDED, RecordedStages, read_recorded
 from cems_workbench.pipeline.supersession import EXCLUDED, SUPERSEDED, Successor, check_excluded, check_note, superseded
 from cems_workbench.records import ENGLISH, LANGUAGES, Chunk, Judgment, Memory, Query, Relation
+from cems_workbench.records import Request as Request
 
 FORMAT = "cems-workbench-evidence/1"
 VariantKind = Literal["original", "expansion", "decomposed", "hyde"]
@@ -195,24 +196,6 @@ class Evidence:
         if self.recorded is not None:
             found |= self.recorded.ids
         return sorted(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A search request: the query, its project and moment, and further variants typed by hand.
-
-    `searched` is a text that every list searches instead of the query: as given, without typo correction or expansion. `engine_queries`
-    has, by list source ("lexical"; of variant 2 "lexical:2"), what that list searches instead of its variant's text, as given. Rerankers
-    and judges read the query. Both are what a recording of another system says was searched.
-    """
-
-    query: str
-    project: str | None = None
-    as_of: datetime | None = None
-    only_project: bool = False
-    variants: tuple[str, ...] = ()
-    searched: str | None = None
-    engine_queries: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 MAX_GRADE = 1_000_000_000

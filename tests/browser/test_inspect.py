@@ -93,7 +93,7 @@ def test_basic_parameters_are_few_with_every_group_open(inspect: Inspect) -> Non
     assert inspect.page.locator("[data-testid=stSidebar] details[open]").count() == 0
     while closed.count():
         with inspect.window.rerun():
-            closed.first.click()
+            closed.first.press("Enter")  # a click may meet a group that still moves while the one above it opens
     assert inspect.page.locator(CONTROLS).count() <= 40
     assert inspect.page.locator(".st-key-inspect-group-lists").locator(CONTROLS.split("] ", 1)[1]).count() <= 15
     assert inspect.page.get_by_test_id("stSidebarUserContent").evaluate("element => element.scrollHeight") <= 3500

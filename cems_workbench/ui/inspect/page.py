@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.settings import saved_target
-from cems_workbench.ui.inspect import baseline, start, state
+from cems_workbench.ui.inspect import start, state
 from cems_workbench.ui.inspect.share import ADDRESS, draw_share
-from cems_workbench.ui.inspect.toolbar import draw_dictionary, draw_picker, draw_transfer, draw_typos
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.address import followed
 from cems_workbench.ui.kit.html import begin_page, plain
@@ -31,20 +30,30 @@ def main() -> None:
     """Draw the page: first the ranking, then the controls, then the charts."""
     started = time.perf_counter()
     begin_page("Inspect", "inspect")
-    resources = session.open_or_explain()
-    if resources is None:
-        st.caption("Close the other process, or set CEMS_WORKBENCH_STORE to another directory, and reload this page.")
-        return
-    if not resources.store.memories.count():
-        start.draw_empty(resources, st.empty())
-        return
+    session.gate()
     with followed("inspect", *ADDRESS):
+        # The box first: it is painted while the modules of a search are imported and the store is opened.
+        box, hidden = st.empty(), {"label_visibility": "collapsed", "icon": ":material/search:"}
+        kept: Any = {"key": state.QUERY, "persist_state": "session", "placeholder": start.PLACEHOLDER}
+        box.text_input("Query", **kept, **hidden)
+        resources = session.open_or_explain()
+        count = resources.store.memories.count() if resources else 0
+        if not count:
+            box.empty()
+        if resources is None:
+            st.caption(
+                "Close the other process, or set CEMS_WORKBENCH_STORE to another directory, and reload this page."
+            )
+            return
+        if not count:
+            start.draw_empty(resources, st.empty())
+            return
         _draw(resources, started)
     session.warm_up(resources)
 
 
 def _draw(resources: Resources, started: float) -> None:
-    toolbar = _draw_query(resources)
+    toolbar = _draw_scope_and_given(resources)
     request = state.present_request()
     recorded = False
     if request is None:
@@ -57,10 +66,7 @@ def _draw(resources: Resources, started: float) -> None:
         if not recorded:
             searched.draw_searched(request, resources, started, _draw_sidebar)
     with toolbar:
-        if recorded:
-            draw_picker(resources)
-        else:
-            _draw_toolbar(request, resources)
+        _draw_toolbar(request, resources, recorded)
 
 
 def _draw_sidebar(resources: Resources) -> None:
@@ -84,9 +90,14 @@ def _draw_sidebar(resources: Resources) -> None:
         draw_controls(present.config, state.preset_config(), present.generation, state.change, inert, remarks)
 
 
-def _draw_toolbar(request: Request | None, resources: Resources) -> None:
+def _draw_toolbar(request: Request | None, resources: Resources, recorded: bool) -> None:
+    from cems_workbench.ui.inspect import baseline
+    from cems_workbench.ui.inspect.toolbar import draw_dictionary, draw_picker, draw_transfer, draw_typos
+
     config = state.present_config()
     draw_picker(resources)
+    if recorded:
+        return
     if config.expansion.backend == "dictionary":
         draw_dictionary(resources)
     if config.query.typo_correction.enabled:
@@ -100,10 +111,8 @@ def _draw_toolbar(request: Request | None, resources: Resources) -> None:
         draw_share(resources, request, state.evidence_for(request, resources.store))
 
 
-def _draw_query(resources: Resources) -> DeltaGenerator:
-    """Draw the query box and, as the first of the toolbar, project and date; the toolbar, for what the request decides."""
-    hidden: Any = {"label_visibility": "collapsed", "icon": ":material/search:", "persist_state": "session"}
-    st.text_input("Query", key=state.QUERY, placeholder=start.placeholder(resources), **hidden)
+def _draw_scope_and_given(resources: Resources) -> DeltaGenerator:
+    """Draw below the query box, as the first of the toolbar, project and date; the toolbar, for what the request decides."""
     toolbar = st.container(horizontal=True, gap="xsmall", key="inspect:toolbar")
     if state.traced() is not None:  # neither project nor date nor expansion changes recorded stages
         return toolbar

@@ -22,7 +22,7 @@ from cems_workbench.command_words import asked_options
 from cems_workbench.config import PipelineConfig, assigned, difference, preset, preset_names, with_values
 from cems_workbench.config.forms.yaml_form import parse_assignment
 from cems_workbench.errors import InputError, one_line
-from cems_workbench.pipeline.evidence import Request
+from cems_workbench.records import Request
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.state import Setting, TracedQuery

@@ -11,7 +11,6 @@ from cems_workbench.builtin import SAMPLE_DATA, SAMPLE_QUERY
 from cems_workbench.errors import counted
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.html import draw, excerpt, plain
-from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.widgets import empty
 
 if TYPE_CHECKING:
@@ -26,19 +25,8 @@ MAX_NAMED = 2
 """Sources named in the line on the store; of more only the number."""
 MIN_TOOLTIP_CHARS = 48
 """Characters from which a button label may be truncated, and gets a tooltip."""
-EXAMPLE = "where does she live now?"
-
-
-def placeholder(resources: Resources) -> str:
-    """What the empty query box says: a question that an agent may have, of the store if it has queries."""
-    store = resources.store
-
-    def example() -> str:
-        asked = _examples(store.queries.read())
-        return excerpt(asked[0].query, 60) if asked else EXAMPLE
-
-    now = kept("inspect:example", (store.path, store.content_version), example)
-    return f"What did your agent look for? For example: {now}"
+PLACEHOLDER = f"What did your agent look for? For example: {SAMPLE_QUERY}"
+"""What the empty query box says."""
 
 
 def draw_start(resources: Resources) -> None:

@@ -27,8 +27,7 @@ from cems_workbench.builtin import default_preset, preset_names
 from cems_workbench.config import PipelineConfig, difference, preset, with_values
 from cems_workbench.config.forms.targets import completed
 from cems_workbench.errors import InputError
-from cems_workbench.pipeline.evidence import Request
-from cems_workbench.records import Query, Returned
+from cems_workbench.records import Query, Request, Returned
 from cems_workbench.settings import Settings, saved_target
 from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.session import PageState

@@ -27,16 +27,14 @@ from streamlit.runtime.scriptrunner import add_script_run_ctx, get_script_run_ct
 from cems_workbench.errors import StoreError, WorkbenchError
 from cems_workbench.jobs import access
 from cems_workbench.jobs.access import RIGHTS, Role, allowed_path
-from cems_workbench.jobs.factory import embedder, for_store, open_resources, servers
 from cems_workbench.jobs.foreground import FOREGROUND
-from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.waiting import NOTICES
 from cems_workbench.settings import Settings
-from cems_workbench.store import Store
 from cems_workbench.ui.kit.html import plain, write_script
 
 if TYPE_CHECKING:
     from cems_workbench.jobs.background import BackgroundChroma
+    from cems_workbench.pipeline.resources import Resources
 
 State = TypeVar("State")
 
@@ -219,6 +217,8 @@ _switching = threading.Lock()
 @st.cache_resource(show_spinner=False)
 def resources() -> Resources:
     """The open store: the one from the settings until `switch` opens another. Raises StoreError with a line for the page."""
+    from cems_workbench.jobs.factory import open_resources
+
     NOTICES.notify(_toast, _session)
     return _next_resources.pop() if _next_resources else open_resources(Settings())
 
@@ -278,6 +278,10 @@ def switch(folder: str, *, create: bool) -> Resources:
     or InputError with a line for the page; the previous store then stays open."""
     if not folder:
         raise StoreError("type the path of a folder first")
+    from cems_workbench.jobs.factory import embedder, for_store, servers
+    from cems_workbench.pipeline.resources import Resources
+    from cems_workbench.store import Store
+
     path = allowed_path(folder, Settings())
     there = Store.exists(path)
     with _switching:
