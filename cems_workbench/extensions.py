@@ -43,7 +43,7 @@ LEXICAL_ENGINES = "cems_workbench.lexical_engines"
 TEAMS = "cems_workbench.teams"
 TOOLS = "cems_workbench.tools"
 VIEWS = "cems_workbench.views"
-VIEWS_OF = ("inspect.views", "inspect.tools", "evaluate", "evaluate.against", "label", "memories")
+VIEWS_OF = ("inspect.views", "inspect.tools", "evaluate", "evaluate.against", "label", "memories", "memories.import")
 """Where pages show views: a group of entry points each, such as `cems_workbench.views.label`, so that a page loads its own alone."""
 WORDS = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
 PATTERNS: Mapping[str, str] = {

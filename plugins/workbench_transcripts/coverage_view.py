@@ -8,27 +8,34 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 from streamlit.components.v2.types import ComponentRenderer
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.analysis.supersession_signals import NEGATIONS
+from cems_workbench.errors import InputError, counted
+from cems_workbench.formats import detect
+from cems_workbench.jobs.importing import upload
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.settings import Settings
 from cems_workbench.ui.kit.html import asset, excerpt, plain, write_stylesheet
 from cems_workbench.ui.kit.html import draw as draw_template
-from cems_workbench.ui.kit.session import is_kept, kept
+from cems_workbench.ui.kit.session import is_kept, kept, require
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import cancellable, empty, errors_shown, remembered, switch
 from cems_workbench.ui.memories import state
 from workbench_transcripts.coverage import Reading
-from workbench_transcripts.transcript import opened_transcript, transcript_version
+from workbench_transcripts.transcript import import_beside, opened_transcript, transcript_version
 from workbench_transcripts.whole import Link, Stored, TranscriptCoverage, Turn, coverage_of
+
+if TYPE_CHECKING:
+    from streamlit.runtime.uploaded_file_manager import UploadedFile
 
 FOUND, KEY = "memories:coverage:found", "memories:coverage:rows"
 ROW, MOST_ROWS, MOST_PAIRS, WORDS = 24, 700, 6, 110
@@ -44,6 +51,8 @@ SIGNS = {
 }
 GAPS = ("nothing covers", "nothing supports", "says otherwise")
 LINES = {"covers": "covers", "says otherwise": "otherwise", "cannot tell": "open"}
+CONVERSATIONS = ("beam", "convomem", "locomo", "longmemeval", "messages")
+"""Formats of what was said."""
 ALL, WORST, AS_SAID = "everything", "most gaps first", "as they were said"
 _WORD = re.compile(r"[€$£¥]?\w+(?:[.,:'’\-]\w+)*[%€$£¥]?")
 
@@ -296,4 +305,54 @@ def marked(text: Memory | None, beside: Memory | None, reading: Reading) -> list
     return joined
 
 
+def offer(files: Sequence[UploadedFile], resources: Resources, place: DeltaGenerator) -> None:
+    """Offer to import the chosen files that are conversations as what was said. Progress is drawn in `place`."""
+    key = tuple((file.file_id, file.name) for file in files)
+    spoken = kept(
+        "memories:transcript:forms", key, lambda: [(file, form) for file in files if (form := _conversation(file))]
+    )
+    if done := st.session_state.pop("memories:transcript:done", ""):
+        st.success(plain(done), icon=":material/forum:")
+    if not spoken:
+        return
+    names = ", ".join(plain(file.name) for file, _ in spoken)
+    text, button = st.columns([4, 1.4], vertical_alignment="center")
+    text.info(
+        f"{names}: a conversation. What was said stands beside the memories, and no search returns it.",
+        icon=":material/forum:",
+    )
+    of_button: Any = {"type": "primary", "width": "stretch"}
+    if not button.button("Import as what was said", "memories:transcript:import", **of_button):
+        return
+    require("operator")
+    with errors_shown():
+        lines = []
+        for file, form in spoken:
+            with (
+                upload(file.name, file.getvalue()) as path,
+                resources.changing(),
+                cancellable(
+                    "memories:transcript:cancel", "Stops now; what was imported stays.", place=place
+                ) as progress,
+            ):
+                found, left, _ = import_beside(path, form, resources, Settings(), progress)
+            turns = sum(report.counts["memories"].total for report in found.reports)
+            wrong = len(found.errors) + len(left)
+            lines.append(
+                f"{file.name}: {turns:,} turns"
+                + (f", {counted(wrong, 'rows')} left out: {[*found.errors, *left][0]}" if wrong else "")
+            )
+        st.session_state["memories:transcript:done"] = f"Imported as what was said. {'; '.join(lines)}. See Coverage."
+        st.rerun()
+
+
+def _conversation(file: UploadedFile) -> str:
+    """The form of a file if it is a conversation; empty if it is another, or none."""
+    with suppress(InputError), upload(file.name, file.getvalue()) as path:
+        form = detect(path)
+        return form if form in CONVERSATIONS else ""
+    return ""
+
+
+OFFER = View("What was said", 10, offer)
 VIEW = View("Coverage", 45, draw)

@@ -15,6 +15,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.state import config_options
 from cems_workbench.ui.inspect.state import open_in_inspect
+from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, layout
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import is_kept, kept
@@ -22,6 +23,7 @@ from cems_workbench.ui.kit.tables import Column, pick_row
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import cancellable, empty, errors_shown, remembered, switch
 from workbench_transcripts.answers import read_answers
+from workbench_transcripts.coverage_view import open_import
 from workbench_transcripts.transcript import opened_transcript, transcript_version
 from workbench_transcripts.ways import PLACES, Place, Way, Ways, first_lost, ways_of
 
@@ -51,8 +53,11 @@ def draw(resources: Resources) -> None:
     known = resources.store.query_sets.latest() if imported else []
     sets = [one.name for one in known if any(query.answer for query in resources.store.query_sets.queries(one.name))]
     if not sets:
-        text = "Import what was said with `transcript FILE`, and queries with the right `answer`: docs/use/ways.md."
-        return empty("See where each question loses its fact, from the turn to the answer", text)
+        text = "Import what was said, a file of a conversation, and queries with the right `answer`: docs/use/ways.md."
+        empty("See where each question loses its fact, from the turn to the answer", text)
+        if st.button("Import files", "evaluate:ways:import", on_click=open_import, icon=":material/upload_file:"):
+            go("pages/memories.py")
+        return None
     configs = config_options(resources).configs
     of_set, of_config, of_file = st.columns([2, 2, 3])
     name = of_set.selectbox("Questions", sets, **remembered("evaluate:ways:set"))

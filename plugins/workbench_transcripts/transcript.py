@@ -44,10 +44,18 @@ def import_transcript(
 ) -> tuple[Imported, Sequence[RowError], bool]:
     """Import the turns of a file, and its questions also as a query set of the store: what came, the questions that were left out of the
     set, and whether it has any. Raises InputError."""
+    with closing(open_resources(settings)) as resources:  # first, as a folder with a transcript alone is no store
+        return import_beside(path, format, resources, settings, progress)
+
+
+def import_beside(
+    path: Path, format: str, resources: Resources, settings: Settings, progress: Progress
+) -> tuple[Imported, Sequence[RowError], bool]:
+    """The same beside an open store."""
     inputs, options = inputs_of(path, format), import_options(path.stem)
     asked = [ParsedInput(one.source, one.format, queries=one.queries) for one in inputs if one.queries]
-    with closing(open_resources(settings)) as resources:  # first, as a folder with a transcript alone is no store
-        left = [error for one in asked for error in resources.store.add(one, progress, options).errors]
-        beside = settings.model_copy(update={"store": transcript_folder(resources.store.path)})
+    left = [error for one in asked for error in resources.store.add(one, progress, options).errors]
+    beside = settings.model_copy(update={"store": transcript_folder(resources.store.path)})
     with closing(open_resources(beside)) as turns:
+        turns.take_models(resources)
         return import_inputs(path, inputs, turns, options, progress=progress), left, bool(asked)

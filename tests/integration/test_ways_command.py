@@ -141,3 +141,43 @@ def test_messages_are_a_transcript_before_there_are_memories_and_once(command: C
         assert command("import", tmp_path / name, *options).code == 0
     found = json.loads(command("ways", "asked", *options, "--json").out)["ways"]
     assert [(way["place"], [turn["turn"] for turn in way["turns"]]) for way in found] == [("not written", ["talk/1:1"])]
+
+
+def draw_coverage(store: str) -> None:
+    """The script of a page that has only the view Coverage."""
+    from contextlib import closing
+    from pathlib import Path
+
+    import streamlit as st
+
+    from cems_workbench.jobs.factory import open_resources
+    from cems_workbench.settings import Settings
+    from workbench_transcripts.coverage_view import draw
+
+    with closing(open_resources(Settings(store=Path(store)))) as resources:
+        draw(resources, st.empty())
+
+
+def test_coverage_is_the_same_as_json_in_words_and_on_the_page(command: Command, store: Path, tmp_path: Path) -> None:
+    found = json.loads(command("coverage", "--store", store, "--json").out)
+    verdicts = {one["id"]: one["verdict"] for one in found["memories"]}
+    assert (verdicts["m1"], verdicts["m4"]) == ("says otherwise", "supported")
+    assert [turn["verdict"] for turn in found["turns"] if turn["id"] == "talk/D1:2"] == ["nothing covers"]
+    words, ids = command("coverage", "--store", store), command("coverage", "--store", store, "--ids")
+    assert "My knee surgery is at the Charité" in words.out and "talk/D1:2" not in words.out and "talk/D1:2" in ids.out
+    page = AppTest.from_function(draw_coverage, args=(str(store),), default_timeout=120).run()
+    page = page.button(key="memories:coverage:go").click().run()
+    assert not page.exception
+    gaps = [one.content for one in page.get("button_group")[0].proto.options]
+    assert "nothing covers · 1" in gaps and "says otherwise · 2" in gaps
+    page.session_state["memories:coverage:picked"] = "mm1"
+    drawn = "".join(one.proto.body for one in page.run().get("html"))
+    assert '<mark class="wb-cov-other">940</mark>' in drawn and '<mark class="wb-cov-other">490</mark>' in drawn
+
+
+def test_the_coverage_view_without_a_transcript_opens_the_import(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "memories.jsonl").write_text("\n".join(map(json.dumps, MEMORIES)), "utf-8")
+    command("import", tmp_path / "memories.jsonl", "--store", tmp_path / "s")
+    page = AppTest.from_function(draw_coverage, args=(str(tmp_path / "s"),), default_timeout=120).run()
+    page = page.button(key="memories:coverage:import").click().run()
+    assert page.session_state["memories:view"] == "Import"

@@ -17,8 +17,8 @@ class View:
 
     That is an `InspectContext` on Inspect (`inspect.views`, `inspect.tools`), the evaluated configs, the choice and the open store for a
     view of judged queries on Evaluate (`evaluate`), and the open store (`Resources`) for what configs are compared with there
-    (`evaluate.against`), on Label (`label`), and, with a place for progress, on Memories (`memories`). `place` orders a page's views,
-    ascending, and is unique there; ours are in steps of 10.
+    (`evaluate.against`), on Label (`label`), and, with a place for progress, on Memories (`memories`), in `memories.import` after the
+    files that are chosen. `place` orders a page's views, ascending, and is unique there; ours are in steps of 10.
     """
 
     title: str

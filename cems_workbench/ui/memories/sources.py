@@ -36,6 +36,7 @@ from cems_workbench.ui.kit import html, session
 from cems_workbench.ui.kit.forms import draw_options, draw_report
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import HELP, Column, draw_table, draw_values
+from cems_workbench.ui.kit.views import views_in
 from cems_workbench.ui.memories import state
 
 MAX_ROWS = 200
@@ -117,6 +118,8 @@ def draw_importing(resources: Resources, place: DeltaGenerator) -> None:
     store, new = resources.store, not resources.store.memories.count()
     key = f"memories:upload:{state.present().generation}"
     files = st.file_uploader("Files to import", accept_multiple_files=True, key=key, help=HELP["memories:upload"])
+    for offer in views_in("memories.import").values() if files else ():
+        offer.draw(files, resources, place)
     kind, button, sample = st.columns([2, 1, 2], vertical_alignment="bottom")
     formats = "\n".join(f"- `{reader.name}`: {plain(reader.description)}" for reader in FORMATS.values())
     help = f"Format of the files (`--format`). “recognise” detects it per file.\n\n{formats}"
