@@ -306,11 +306,11 @@ class Readers:
 
     def _read_link(self, path: Path, original: bytes, raw: bytes) -> None:
         from cems_workbench.platform.parsing import json_values
-        from cems_workbench.ui.inspect.share import read_setting
+        from cems_workbench.ui.inspect.share import put_setting
 
         values = json_values(raw, "link")
         if isinstance(values, dict):
-            read_setting(
+            put_setting(
                 {name: [str(one) for one in rows] for name, rows in values.items() if isinstance(rows, list) and rows}
             )
 

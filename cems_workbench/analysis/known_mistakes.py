@@ -22,8 +22,8 @@ The next step is the first of these that is so, with the place that explains it:
 
     nothing      no result: the stage that left none
     unanswered   results for a query that is judged as not answered by the store
-    superseded   the first result is superseded, and no successor ranks above it
-    expired      the first result has expired
+    superseded   the first result, else another that is not judged relevant, is superseded, and no successor ranks above it
+    expired      it has expired
     missing      a memory judged relevant is not within the first k
     dropped      the first of the ranking that a stage got was dropped by it, and is not judged irrelevant
     low          a memory judged irrelevant ranks above the best of those judged relevant
@@ -344,6 +344,7 @@ def next_step(
         or _missing(trace, grades, wanted, target_rank(trace.config) if k is None else k, k)
         or _dropped(trace, grades, relevant_from)
         or _low(trace, grades, wanted)
+        or _stale(trace, wanted)
         or _judged(trace, grades, wanted)
     )
 
@@ -360,8 +361,10 @@ def _nothing(trace: Trace, wanted: list[str], unanswered: bool) -> NextStep:
     return NextStep("nothing", words, "abstain" if stage == ABSTAIN.name else "stages")
 
 
-def _stale(trace: Trace) -> NextStep | None:
-    if (found := first_result_stale(trace)) is None:
+def _stale(trace: Trace, wanted: list[str] | None = None) -> NextStep | None:
+    """That the first result is stale; with `wanted`, that any is which people do not judge relevant."""
+    found = first_result_stale(trace, anywhere=wanted is not None)
+    if found is None or found.memory_id in (wanted or ()):
         return None
     words = first_result_words(found)
     if found.successor is None:

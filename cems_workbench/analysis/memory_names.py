@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from cems_workbench.errors import one_line
 from cems_workbench.records import Memory
 
 if TYPE_CHECKING:
+    from cems_workbench.results import Table
     from cems_workbench.store import Store
 
 NAME_CHARS = 40
@@ -27,11 +30,14 @@ def memory_name(memory: Memory, chars: int = NAME_CHARS) -> str:
     return f"“{one_line(memory.title or memory.content, chars)}”"
 
 
-def with_names(lines: Sequence[str], store: Store) -> list[str]:
-    """Lines as `in_words` writes them, of all memories of the store that they name."""
+def with_names(
+    lines: Sequence[str], store: Store, known: Mapping[str, Memory] = MappingProxyType({}), chars: int = NAME_CHARS
+) -> list[str]:
+    """Lines as `in_words` writes them, of all memories that they name: `known` ones, and others of the store."""
     text = "\n".join(lines)
-    ids = {key for key in _ID.findall(text) if _told(key)}
-    return in_words(text, store.memories.read(ids)).split("\n") if lines else []
+    if further := {key for key in _ID.findall(text) if key not in known and _told(key)}:
+        known = {**known, **store.memories.read(further)}
+    return in_words(text, known, chars).split("\n") if lines else []
 
 
 def in_words(text: str, memories: Mapping[str, Memory], chars: int = NAME_CHARS) -> str:
@@ -45,3 +51,16 @@ def in_words(text: str, memories: Mapping[str, Memory], chars: int = NAME_CHARS)
         return match[0] if name is None else name if alike[name] == 1 else f"{name} ({match[0]})"
 
     return _ID.sub(named, text)
+
+
+def table_in_words(table: Table, memories: Mapping[str, Memory]) -> Table:
+    """A table with the first words of memories instead of their ids; without the column of ids beside that of the contents."""
+
+    def said(name: str, cell: Any) -> Any:
+        if not isinstance(cell, str) or name == "content":
+            return cell
+        return memory_name(memories[cell]) if name == "memory" and cell in memories else in_words(cell, memories)
+
+    rows = tuple(tuple(map(said, table.columns, row)) for row in table.rows)
+    beside = ("memory",) if "content" in table.columns else ()
+    return replace(table, rows=rows, title=in_words(table.title, memories), unshown=(*table.unshown, *beside))

@@ -67,6 +67,16 @@ class ProposedEdge:
     contradiction: float | None = None
 
     @property
+    def pair(self) -> frozenset[str]:
+        """The two memories, without direction."""
+        return frozenset((self.newer, self.older))
+
+    @property
+    def question(self) -> str:
+        """What a person is asked about a pair of which the older is above the newer."""
+        return f"{self.newer} is later than {self.older}, which is above it. Does it replace it?"
+
+    @property
     def why(self) -> str:
         """The reasons in words: time, likeness and signs."""
         parts = [self.later, f"cosine {self.features['cosine']:.2f}", *self.signals.words]
@@ -155,7 +165,7 @@ def contradicting(trace: Trace, resources: Resources) -> ProposedEdge | None:
     known = decided_pairs(resources) | {
         frozenset((edge.source_id, edge.target_id)) for edge in resources.store.relations.read() if edge.kind in kinds
     }
-    left = [edge for edge in found if frozenset((edge.newer, edge.older)) not in known]
+    left = [edge for edge in found if edge.pair not in known]
     return max(left, key=lambda edge: edge.score, default=None)
 
 

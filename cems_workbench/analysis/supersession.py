@@ -152,16 +152,16 @@ def result_staleness(trace: Trace) -> Mapping[str, Staleness]:
     return {memory_id: one for memory_id, one in found.items() if one is not None}
 
 
-def first_result_stale(trace: Trace) -> Staleness | None:
-    """The staleness of the first result; None if it is not stale."""
-    first = next(iter(trace.results), None)
-    found = None if first is None else staleness(trace, first.memory_id)
-    return found if found is not None and found.stale else None
+def first_result_stale(trace: Trace, anywhere: bool = False) -> Staleness | None:
+    """The staleness of the first result, or with `anywhere` of the best one that is stale; None if there is none."""
+    found = (staleness(trace, result.memory_id) for result in trace.results[: None if anywhere else 1])
+    return next((one for one in found if one is not None and one.stale), None)
 
 
 def first_result_words(found: Staleness) -> str:
     """ "The first result, m249, is superseded by m312 (157 days later), which is lost at rerank." """
-    return f"The first result, {found.memory_id}, {found.clause}."
+    which = "first" if found.rank in (None, 1) else ordinal(found.rank)
+    return f"The {which} result, {found.memory_id}, {found.clause}."
 
 
 def supersedes_words(trace: Trace, memory_id: str) -> str | None:

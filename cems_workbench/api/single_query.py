@@ -152,11 +152,11 @@ class Answer(Result):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """Why nothing was returned, where that is so; that the first result is superseded or has expired, where it is."""
+        """Why nothing was returned, where that is so; that a result is superseded or has expired, the best one that is."""
         from cems_workbench.analysis.ranks import nothing_returned
         from cems_workbench.analysis.supersession import first_result_stale, first_result_words
 
-        reason, first = nothing_returned(self.trace), first_result_stale(self.trace)
+        reason, first = nothing_returned(self.trace), first_result_stale(self.trace, anywhere=True)
         if reason is not None:
             return (f"Nothing returned: {reason[1]}.",)
         return () if first is None else (first_result_words(first),)
@@ -539,7 +539,7 @@ def explanation(
         pair = contradicting(answer.trace, store.resources)
         if pair is not None:
             question = (
-                f"{pair.newer} is later than {pair.older}, which is above it ({pair.why}). Does it replace it? Inspect, Label › Superseded "
-                "and supersessions save the answer, which supersession.mode then follows."
+                f"{pair.question} Signs: {pair.why}. Inspect, Label › Superseded and supersessions save the answer, which "
+                "supersession.mode then follows."
             )
     return Explanation(found, answer, "" if memory is None else taken(named, memory), question)

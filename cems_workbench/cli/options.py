@@ -198,15 +198,18 @@ def present(
     memories: Mapping[str, Memory] | None = None,
 ) -> None:
     """Print a result: as JSON, or its lines (with `titled` its title first), its tables and further ones, its notes, and what to type
-    next. Lines name these memories by their first words, not their ids."""
+    next. Lines and tables name these memories by their first words, not their ids."""
     if as_json:
         return put_json(result.to_json())
-    lines = [*([result.title] if titled else []), *result.lines]
+    lines, tables = [*([result.title] if titled else []), *result.lines], (*result.tables, *also)
     if memories:
-        from cems_workbench.analysis.memory_names import in_words
+        from cems_workbench.analysis.memory_names import in_words, table_in_words
 
-        lines = [in_words(line, memories) for line in lines]
-    print_parts(lines, (*result.tables, *also), result.notes)
+        lines, tables = (
+            [in_words(line, memories) for line in lines],
+            [table_in_words(table, memories) for table in tables],
+        )
+    print_parts(lines, tables, result.notes)
     say_next(*then)
 
 

@@ -93,6 +93,7 @@ def replay_command(
     explain: bool = False,
     stages: bool = False,
     spans: Path | None = None,
+    ids: cli.IdsOption = False,
     as_json: cli.JsonOption = False,
 ) -> None:
     """Replay an evidence bundle under a config.
@@ -109,7 +110,7 @@ def replay_command(
     answer = Answer(replay(evidence, chosen, clock=time.perf_counter))
     if spans is not None:
         write_text(spans, "".join(f"{line}\n" for line in trace_spans(answer.trace)))
-    _print(answer, as_json, stages, explain)
+    _print(answer, as_json, stages, explain, ids=ids)
     if as_json:
         return
     missing = next((memory_id for memory_id in evidence.memories if memory_id not in answer.ids), None)
@@ -124,7 +125,7 @@ def _print(
     stages: bool,
     explain: bool,
     grades: Mapping[str, int] | None = None,
-    ids: bool = True,
+    ids: bool = False,
 ) -> None:
     """Print an answer, with `explain` the parts of each score, with `stages` a row for each stage; `grades` are by memory id."""
     if as_json and explain:
@@ -149,6 +150,7 @@ def operation_command(operation: Operation) -> Callable[..., None]:
         choice: cli.ConfigChoice,
         asked: cli.AskedInFull,
         html: cli.ReportOption = None,
+        ids: cli.IdsOption = False,
         store: cli.StoreOption = None,
         as_json: cli.JsonOption = False,
     ) -> None:
@@ -159,7 +161,7 @@ def operation_command(operation: Operation) -> Callable[..., None]:
             from cems_workbench.report.page import result_report
 
             write_text(html, result_report(found, datetime.now(UTC)))
-        cli.present(found, as_json)
+        cli.present(found, as_json, memories=None if ids else answer.evidence.memories)
 
     run.__doc__ = operation.question
     return run
@@ -333,6 +335,7 @@ def what_if_command(
     of_project: str | None = None,
     scope: str = "personal",
     queries: str | None = None,
+    ids: cli.IdsOption = False,
     store: cli.StoreOption = None,
     as_json: cli.JsonOption = False,
 ) -> None:
@@ -359,7 +362,8 @@ def what_if_command(
         any_judged = not as_json and bool(opened.resources.store.judgments.read())
     assert answer.request is not None
     then = words_of("search", query, options=[*request_options(answer.request), *choice.words(store)])
-    cli.present(found, as_json, repeated("--queries", "all") if queries is None and any_judged else then)
+    then = repeated("--queries", "all") if queries is None and any_judged else then
+    cli.present(found, as_json, then, memories=None if ids else answer.evidence.memories)
 
 
 def memory_command(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
@@ -132,6 +133,8 @@ class BackgroundEvidence(BackgroundWork):
 
 
 STABILITY = "how far each value can move"
+PACED = 40
+"""The last configs whose pace gives the time left."""
 
 
 @dataclass(eq=False)
@@ -147,7 +150,8 @@ class BackgroundSearch(BackgroundWork):
     """The best first objective after each config of the search over all open queries; the first is the baseline's."""
     tried: int = 0
     """Configs scored so far, including those of the folds."""
-    started: float = field(default_factory=time.monotonic)
+    moments: deque[float] = field(default_factory=lambda: deque(maxlen=PACED + 1))
+    """When the last configs were scored."""
 
     THREAD: ClassVar[str] = SEARCH_THREAD
     STOPPED: ClassVar[str] = "Stopped before the baseline was scored."
@@ -160,9 +164,18 @@ class BackgroundSearch(BackgroundWork):
         if self.result.not_kept:
             self.problem = f"The scores could not be kept: {self.result.not_kept}"
 
+    @property
+    def seconds_left(self) -> float | None:
+        """The time for the remaining configs, if none repeats, at the pace of the last ones; None before the fifth."""
+        if len(self.moments) < 5:
+            return None
+        pace = (self.moments[-1] - self.moments[0]) / (len(self.moments) - 1)
+        return pace * max(0, self.planned.most_configs - self.tried)
+
     def _scored(self, part: str) -> Watch:
         def watch(done: int, total: int, best: Trial) -> None:
             self.tried += 1
+            self.moments.append(time.monotonic())
             if part == MAIN_SEARCH:
                 self.best.append(float(self.planned.plan.goal.as_measured(best.reached)[0]))
             self._watch(part, done, total)

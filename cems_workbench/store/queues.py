@@ -91,6 +91,7 @@ class Queues:
 
     @persistent
     def labels(self, name: str) -> list[Judgment]:
+        """People's labels of the pairs of a queue, in their order, without those of memories that are deleted or not in this store."""
         rows = rows_of(
             self._team,
             f"SELECT {', '.join(f'j.{field}' for field in judgments.FIELDS)} FROM label_queue_pairs AS p "
@@ -98,7 +99,8 @@ class Queues:
             "WHERE p.queue = ? ORDER BY p.position, j.judge",
             [name],
         )
-        return [judgments.record(row) for row in rows]
+        live = memories.live(self._database, {row[1] for row in rows})
+        return [judgments.record(row) for row in rows if row[1] in live]
 
     @persistent
     def remove(self, name: str) -> bool:

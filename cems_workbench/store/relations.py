@@ -307,6 +307,10 @@ class Supersessions:
         found = {one.pair: one for one in rows}  # of each pair the last
         return [found[pair] for pair in sorted(found, key=sorted)]
 
+    def standing_of(self, pair: frozenset[str]) -> SupersessionDecision | None:
+        """The decision that counts of two memories; None while there is none."""
+        return next((one for one in self.standing() if one.pair == pair), None)
+
     @persistent
     def skipped(self, author: str) -> list[SupersessionDecision]:
         """The pairs that this person skipped, not undone, oldest first."""

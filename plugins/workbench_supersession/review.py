@@ -85,16 +85,16 @@ def draw(resources: Resources) -> None:
             "Press Find pairs; nothing changes until you accept a pair.",
             icon=":material/published_with_changes:",
         )
-        _draw_script(resources)
-        return
-    st.caption(plain(" · ".join([found.title, *found.notes])))
+    else:
+        st.caption(plain(" · ".join([found.title, *found.notes])))
     name = reviewers.reviewer()
-    if name is None:
+    if found is not None and name is None:
         how = "Sign in" if reviewers.sign_in_configured() else "Enter your name"
         st.info(f"{how} above to start.", icon=":material/badge:")
+    if found is None or name is None:
         _draw_script(resources)
-        return
-    _draw(found, resources, name)
+    else:
+        _draw(found, resources, name)
 
 
 @st.fragment
@@ -139,22 +139,18 @@ def _draw(found: SupersessionReport, resources: Resources, name: str) -> None:
             draw_help(KEYS_HELP, toggle_help)
 
 
-def _pair(edge: ProposedEdge) -> frozenset[str]:
-    return frozenset((edge.newer, edge.older))
-
-
 def review_of(found: SupersessionReport, resources: Resources, name: str) -> tuple[list[ProposedEdge], Counter[str]]:
     """What is left for a reviewer, in order, and the counts of verdicts. Raises StoreError if the team's database is unreachable."""
     supersessions = resources.store.supersessions
     verdicts: dict[frozenset[str], str] = {one.pair: "skipped" for one in supersessions.skipped(name)}
     verdicts |= {one.pair: one.verdict for one in supersessions.standing()}
-    pending = [edge for edge in found.edges if _pair(edge) not in verdicts]
-    return pending, Counter(verdicts[_pair(edge)] for edge in found.edges if _pair(edge) in verdicts)
+    pending = [edge for edge in found.edges if edge.pair not in verdicts]
+    return pending, Counter(verdicts[edge.pair] for edge in found.edges if edge.pair in verdicts)
 
 
 def before(found: SupersessionReport, resources: Resources) -> list[str]:
     """How many pairs were decided before these were looked for, by verdict: those are not proposed again."""
-    proposed = {_pair(edge) for edge in found.edges}
+    proposed = {edge.pair for edge in found.edges}
     counts = Counter(one.verdict for one in resources.store.supersessions.standing() if one.pair not in proposed)
     return [f"{counts[verdict]} {verdict} before" for verdict in ("accepted", "rejected") if counts[verdict]]
 
@@ -172,11 +168,11 @@ def _draw_script(resources: Resources) -> None:
 def _deal(pending: Sequence[ProposedEdge], resources: Resources) -> tuple[ProposedEdge, Memory, Memory] | None:
     """The pair shown and its memories as they are now, older first; the shown one stays while it is pending."""
     shown = present()
-    for edge in sorted(pending, key=lambda edge: _pair(edge) != shown.pair):
+    for edge in sorted(pending, key=lambda edge: edge.pair != shown.pair):
         texts = resources.store.memories.read([edge.older, edge.newer])
         if len(texts) == 2:  # neither was deleted meanwhile
-            if _pair(edge) != shown.pair:
-                update(pair=_pair(edge), pair_no=shown.pair_no + 1)
+            if edge.pair != shown.pair:
+                update(pair=edge.pair, pair_no=shown.pair_no + 1)
             return edge, texts[edge.older], texts[edge.newer]
     return None
 
@@ -218,7 +214,7 @@ def decide(
     newer, older = (edge.older, edge.newer) if swapped else (edge.newer, edge.older)
     try:
         reviewers.require("reviewer")
-        meanwhile = _standing(resources, _pair(edge))
+        meanwhile = resources.store.supersessions.standing_of(edge.pair)
         given = resources.store.supersessions.decide(newer, older, verdict, name, edge.why)
     except WorkbenchError as error:
         update(problem=str(error), pair_no=pair_no + 1)  # the pair stays, and can be answered again
@@ -231,10 +227,6 @@ def decide(
     update(pair=None, problem="", message=message, decided=(*present().decided, given))
 
 
-def _standing(resources: Resources, pair: frozenset[str]) -> SupersessionDecision | None:
-    return next((one for one in resources.store.supersessions.standing() if one.pair == pair), None)
-
-
 def undo(resources: Resources, name: str) -> None:
     """Undo the last decision of this window, else the reviewer's last one, and show its pair again, if it is among the proposals."""
     with _view.guarded("reviewer"):
@@ -245,9 +237,9 @@ def undo(resources: Resources, name: str) -> None:
             update(message="There is nothing to undo." if own is None else "It was undone in another window.")
             return
         found, words = present().found, "Undone." if own else "Undone: your last decision, of another window."
-        if (now := _standing(resources, undone.pair)) is not None:
+        if (now := resources.store.supersessions.standing_of(undone.pair)) is not None:
             words += f" The pair stays {now.verdict}, as {now.author} decided."
-        elif found is None or all(undone.pair != _pair(edge) for edge in found.edges):
+        elif found is None or all(undone.pair != edge.pair for edge in found.edges):
             words += f" Find pairs again to see {undone.newer} and {undone.older}."
         update(pair=undone.pair, pair_no=present().pair_no + 1, message=words, problem="")
 

@@ -87,7 +87,7 @@ def test_fix_before_and_after_judged_queries_are_gathered(store: Path, tmp_path:
     assert proposed and fix.endswith("not gathered yet.")
     assert "12 gathered now" in command("gather", "few", "--judged", *chosen)
     fix, proposed = everywhere()
-    assert not proposed and f"on {QUERIES} of 121 judged queries: " in fix
+    assert not proposed and f"on {QUERIES} of 121 queries with a relevant memory: " in fix
 
 
 def test_verdict(open_page: OpenPage, store: Path, tmp_path: Path) -> None:

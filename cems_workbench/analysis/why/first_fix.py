@@ -65,7 +65,7 @@ class FirstFix:
 
     @property
     def sentence(self) -> str:
-        """ "Fix: supersession.mode = follow. m312 becomes 1st; on 121 judged queries: 50 better, … (pass)." """
+        """ "Fix: supersession.mode = follow. m312 becomes 1st; on 121 queries with a relevant memory: 50 better, … (pass)." """
         if self.vector is not None:
             return self.vector.fix
         if self.change is None:
@@ -192,10 +192,10 @@ def _others(change: Counterfactual, unchecked: str) -> str:
     if effect is None or not effect.queries:
         why = "each would need a new search" if change.gathers else unchecked
         return f"not checked on other queries{f': {why}' if why else ''}"
-    queries = "query" if effect.queries == 1 and not effect.scope else "queries"
+    queries = f"{'query' if effect.queries == 1 and not effect.scope else 'queries'} with a relevant memory"
     drawn = ", drawn at random" if effect.sampled else ""
     unscored = f", with reranker scores missing in {effect.unscored}" if effect.unscored else ""
-    return f"on {effect.queries:,}{effect.scope} judged {queries}{drawn}: {effect.verdict.brief}{unscored}"
+    return f"on {effect.queries:,}{effect.scope} {queries}{drawn}: {effect.verdict.brief}{unscored}"
 
 
 def _short(change: Counterfactual) -> str:

@@ -91,6 +91,11 @@ class Disagreement:
     grades: dict[str, int]
     spread: int
 
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Query and memory."""
+        return self.qid, self.memory_id
+
 
 @dataclass(frozen=True, slots=True)
 class LabelTable:
@@ -259,6 +264,12 @@ def disagreements(judgments: Sequence[Judgment]) -> list[Disagreement]:
         if len(set(grades.values())) > 1
     ]
     return sorted(found, key=lambda pair: (-pair.spread, pair.qid, pair.memory_id))
+
+
+def undecided(conflicts: Iterable[Disagreement], store: Store) -> list[Disagreement]:
+    """Those of these pairs that nobody has decided."""
+    decided = {(one.qid, one.memory_id) for one in store.decisions.read()}
+    return [one for one in conflicts if one.pair not in decided]
 
 
 def resampled(per_query: Floats, draws: int, seed: int) -> Floats:

@@ -1,16 +1,15 @@
-/* Which changes of the address make an entry of the browser's history, that is, what Back goes to: another page, query, preset, view, tool,
-queue, or comparison. A moved slider, a filter, or what a page adds to its address once it is drawn replaces the present entry.
+/* Which changes of the address make an entry of the browser's history, that is, what Back goes to: another page, or another value of the
+parts that the page says make one (`entry` in ui/kit/address.py). A moved slider, a filter, or what a page adds to its address once it is drawn replaces the present entry.
 
 Streamlit makes an entry for every change that the server sends; only the browser knows what its entry has. */
 (() => {
   if (window.wbAddress) return;
   window.wbAddress = true;
-  const ENTRIES = ['query', 'traced', 'preset', 'section', 'view', 'tool', 'queue', 'queries', 'config', 'against', 'memory'];
   const push = history.pushState.bind(history), replace = history.replaceState.bind(history);
   let arrived = true;  // the page was just opened, and nobody has used it yet
   for (const kind of ['keydown', 'pointerdown']) addEventListener(kind, () => { arrived = false; }, true);
   addEventListener('popstate', () => { arrived = true; }, true);
-  const shown = address => JSON.stringify(ENTRIES.map(name => address.searchParams.getAll(name)));
+  const shown = address => JSON.stringify(wbSettings.entries.map(name => address.searchParams.getAll(name)));
   history.pushState = (state, title, url) => {
     const now = new URL(location), next = new URL(url, location), another = now.pathname !== next.pathname;
     (another || (!arrived && shown(now) !== shown(next)) ? push : replace)(state, title, url);

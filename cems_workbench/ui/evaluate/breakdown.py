@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,28 +10,25 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.config import PipelineConfig
-from cems_workbench.evaluation.comparison import VALUE_TOLERANCE, compare, significance, significantly_lower
+from cems_workbench.evaluation.comparison import compare, significance, significantly_lower
 from cems_workbench.evaluation.evaluate import NO_TYPE, Evaluation, ablations, evaluate
 from cems_workbench.evaluation.labelling.judge_calibration import relevance_sources
 from cems_workbench.evaluation.metrics import Measure
 from cems_workbench.jobs.evaluation import EvaluationReport, calibrations
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.table import Floats
 from cems_workbench.records import Query
 from cems_workbench.tuning.calibration import METHODS, Calibration, calibration_table
 from cems_workbench.ui.evaluate import setup
+from cems_workbench.ui.evaluate.changes import BETTER, OUTCOMES, WORSE, QueryChanges
 from cems_workbench.ui.evaluate.compare import pick_measure
 from cems_workbench.ui.evaluate.state import Choice, cached_result, open_measured
-from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, lines, reliability_chart
+from cems_workbench.ui.kit.charts import GREY, HOVERTEXT, bar_chart, draw_chart, lines, reliability_chart
 from cems_workbench.ui.kit.html import plain, tick
 from cems_workbench.ui.kit.tables import HELP, Column, draw_result, draw_values, pick_row
 from cems_workbench.ui.kit.widgets import progress_bar, remembered, switch
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
-
-
-OUTCOMES = ("▲ win", "▼ loss", "= tie", "– not measured")
 
 
 def draw_types(measured: Sequence[EvaluationReport]) -> None:
@@ -53,34 +48,6 @@ def draw_types(measured: Sequence[EvaluationReport]) -> None:
     st.caption(
         f"Mean {measure} of each type. “regressions” lists significant losses. {measured[0].evaluation.relevance}."
     )
-
-
-@dataclass(frozen=True, eq=False)
-class QueryChanges:
-    """A measure of Q queries under a config and another: arrays (Q), NaN where it is not defined."""
-
-    queries: Sequence[Query]
-    measure: Measure
-    before: Floats
-    after: Floats
-
-    @property
-    def gain(self) -> Floats:
-        """(Q) by how much the other config is better."""
-        return self.measure.direction * (self.after - self.before)
-
-    @property
-    def outcomes(self) -> list[str]:
-        """(Q) of `OUTCOMES`."""
-        gain = self.gain
-        at = np.select([np.isnan(gain), gain > VALUE_TOLERANCE, gain < -VALUE_TOLERANCE], [3, 0, 1], default=2)
-        return [OUTCOMES[i] for i in at.tolist()]
-
-    @property
-    def counts(self) -> str:
-        """ "▲ win 4 · ▼ loss 2 · …"."""
-        found = Counter(self.outcomes)
-        return " · ".join(f"{name} {found[name]}" for name in OUTCOMES)
 
 
 def pick_query(found: QueryChanges, names: Sequence[str], of: str, boxes: Sequence[DeltaGenerator]) -> Query | None:
@@ -168,8 +135,6 @@ TABLES = {
     ),
     "ACE A–D": ("ace", "The four variants of ACE’s A/B test: presets ace_a to ace_d."),
 }
-ZERO = "rgba(128,128,128,0.6)"
-BETTER, WORSE = LIST_COLOURS[4], LIST_COLOURS[3]
 
 
 def draw_ablation(measured: Sequence[EvaluationReport], choice: Choice, resources: Resources) -> None:
@@ -233,7 +198,7 @@ def figure(evaluations: Sequence[Evaluation], measure: Measure) -> Figure:
         [_short(row, base) for row in rest],
         values,
         [f"{'▲' if value > 1e-9 else '▼' if value < -1e-9 else '='} {value:+.3f}" for value in values],
-        {"range": [-widest, widest], "zeroline": True, "zerolinecolor": ZERO, "title": title},
+        {"range": [-widest, widest], "zeroline": True, "zerolinecolor": GREY, "title": title},
         marker={"color": [BETTER if value > 0 else WORSE for value in values]},
         hovertext=[lines(tick(row.config.name, 60), f"{row.mean(measure):.4f}") for row in rest],
         hovertemplate=HOVERTEXT,

@@ -7,13 +7,11 @@ from datetime import UTC, datetime
 from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import streamlit as st
 
 from cems_workbench.errors import counted
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import (
-    VALUE_TOLERANCE,
     Comparison,
     ConfigComparison,
     compare,
@@ -28,6 +26,7 @@ from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, verdict_measure
 from cems_workbench.jobs.evaluation import EvaluationReport, losses_if_any
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
+from cems_workbench.ui.evaluate.changes import QueryChanges, draw_changes
 from cems_workbench.ui.evaluate.state import Choice, cached_result, open_measured
 from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import announce, plain, tick
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 
 RISK_DEPTH = 5
 """Cutoff of the risk, unless an AURC with another cutoff is measured."""
-MAX_BARS = 200
-"""Maximum queries whose gain is drawn."""
 TOLERANCE = "evaluate:tolerance"
 MARKS = {
     "pass": ":green[:material/check_circle:]",
@@ -165,42 +162,10 @@ def _draw_changed(measured: Sequence[EvaluationReport], choice: Choice) -> None:
     column = base.evaluation.measures.index(measure)
     for other in measured[1:]:
         was, now = (one.evaluation.values[:, column] for one in (base, other))
-        gain = measure.direction * (now - was)
-        changed = np.flatnonzero(np.abs(gain) > VALUE_TOLERANCE)
-        if not len(changed):
-            continue
-        places = changed[np.argsort(-gain[changed], kind="stable")][:MAX_BARS].tolist()
-        texts = [
-            lines(tick(base.batch.queries[q].query, 70), f"{was[q]:.3f} → {now[q]:.3f} ({base.batch.qids[q]})")
-            for q in places
-        ]
-        drawn = draw_chart(
-            changes_figure(gain[places].tolist(), texts, f"gain in {measure}"),
-            key=f"evaluate:changed:{other.name}:{measure}",
-            table=None,
-            alt=f"Bar chart: what each query gains by {measure} under {other.name}, sorted; view By query has the numbers.",
-            on_select="rerun",
-            selection_mode="points",
-        )
-        st.caption(
-            f"A bar for each of the {counted(len(places), 'queries')} that changed under {plain(other.name)}, largest gain first. "
-            f"Click one to open it in Inspect under both configs.{choice.elsewhere}"
-        )
-        if points := drawn["selection"]["points"]:
-            open_measured(base.batch.queries[places[points[0]["point_index"]]], other, base)
-
-
-def changes_figure(gain: Sequence[float], texts: Sequence[str], title: str) -> Figure:
-    """A bar for each query: its gain, up where better."""
-    import plotly.graph_objects as go
-
-    bars = {"x": list(range(len(gain))), "y": gain, "hovertext": texts, "hovertemplate": HOVERTEXT}
-    colours = [LIST_COLOURS[4] if one > 0 else LIST_COLOURS[3] for one in gain]
-    across = {"showticklabels": False, "showgrid": False, "range": [-0.6, max(len(gain), 12) - 0.4]}
-    up = {"title": title, "zeroline": True, "zerolinecolor": BASELINE}
-    return go.Figure(
-        {"data": [{"type": "bar", "marker": {"color": colours}, **bars}], "layout": layout(190, across, up, bargap=0.2)}
-    )
+        found = QueryChanges(base.batch.queries, measure, was, now)
+        picked = draw_changes(found, other.name, f"evaluate:changed:{other.name}:{measure}", choice.elsewhere)
+        if picked is not None:
+            open_measured(picked, other, base)
 
 
 def draw_figures(measured: Sequence[Figures], others: Sequence[ConfigComparison]) -> None:

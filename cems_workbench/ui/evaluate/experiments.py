@@ -15,6 +15,7 @@ from cems_workbench.config import dump_config
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation import report
 from cems_workbench.evaluation.comparison import Comparison
+from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.evaluation import EvaluationReport
 from cems_workbench.jobs.regression import MADE_KEY, Point, made_with, measures, points, query_sets
 from cems_workbench.pipeline.resources import Resources
@@ -89,7 +90,7 @@ def _draw_save(
     last, name = measured[-1], name.strip()
     card = report.experiment_card(comparison, choice.selection.query_set, last.content_hash)
     card |= {MADE_KEY: made_with(last.labelled, last.evaluation.config)}
-    config = last.evaluation.config.model_copy(update={"name": name})
+    config = named(name, last.evaluation.config)
     with errors_shown():
         session.require("reviewer")
         by, configs = session.reviewer() or "", resources.store.configs

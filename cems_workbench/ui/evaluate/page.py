@@ -13,7 +13,7 @@ from cems_workbench.jobs.graph_recall import graph_recall
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.results import Report
 from cems_workbench.ui.evaluate import breakdown, compare, experiments, losses, setup
-from cems_workbench.ui.evaluate.state import JUDGES, Choice, as_set_in_inspect, config_names, measured, open_gathered
+from cems_workbench.ui.evaluate.state import JUDGES, Choice, as_set_in_inspect, config_options, measured, open_gathered
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.address import followed, query_set, widget
 from cems_workbench.ui.kit.html import begin_page, plain
@@ -131,14 +131,18 @@ def _views(evaluated: Sequence[EvaluationReport], choice: Choice, resources: Res
 AGAINST = (View("Judged queries", 10, _draw_judged), View("Over time", 30, experiments.draw_over_time))
 ADDRESS = (
     widget(
-        "against", "evaluate:against", choices=lambda: views_in("evaluate.against", *AGAINST), usual=AGAINST[0].title
+        "against",
+        "evaluate:against",
+        entry=True,
+        choices=lambda: views_in("evaluate.against", *AGAINST),
+        usual=AGAINST[0].title,
     ),
     query_set("queries", "evaluate:set"),
     as_set_in_inspect(lambda: st.session_state.get("evaluate:configs")),
-    widget("config", "evaluate:configs", many=20, choices=config_names),
+    widget("config", "evaluate:configs", entry=True, many=20, choices=lambda: config_options().configs),
     widget("judges", "evaluate:judges", choices=lambda: JUDGES, usual=next(iter(JUDGES))),
     widget("measure", "evaluate:measures", many=20, usual=list(setup.DEFAULT_MEASURES)),
     widget("only_project", "evaluate:only_project", bool),
-    widget("view", "evaluate:view", choices=lambda: views_in("evaluate", *VIEWS)),
+    widget("view", "evaluate:view", entry=True, choices=lambda: views_in("evaluate", *VIEWS)),
 )
 """What the page shows: queries, configs, with the settings of Inspect if they are among them, and the view."""

@@ -220,7 +220,7 @@ def chosen_selection(
         st.page_link("pages/label.py", label="Judge its results on the Label page", icon=":material/rule:")
         return None
     if selection.without_project:
-        st.caption(capital(selection.without_project) + ".")
+        st.caption(plain(capital(f"{selection.without_project}.")))
     return selection
 
 

@@ -179,17 +179,13 @@ def open_gathered(
     state.open_in_inspect(request_for(query, header.moment, header.only_project), config, baseline, why=why)
 
 
-def config_options(resources: Resources) -> Catalogue:
-    """All selectable configs, with the errors of unreadable ones."""
-    configs = catalogue(resources.store, state.present_config(), page.get().file_configs)
-    for problem in configs.problems:
+def config_options(resources: Resources | None = None) -> Catalogue:
+    """All selectable configs. The errors of unreadable ones are drawn, unless they are those of an address, without `resources`."""
+    store = (resources or session.resources()).store
+    configs = catalogue(store, state.present_config(), page.get().file_configs)
+    for problem in configs.problems if resources is not None else ():
         st.warning(plain(problem))
     return configs
-
-
-def config_names() -> list[str]:
-    """The names of all selectable configs."""
-    return list(catalogue(session.resources().store, state.present_config(), page.get().file_configs).configs)
 
 
 FAST_PRESET = "recollection"
@@ -208,6 +204,7 @@ def as_set_in_inspect(names: Callable[[], Collection[str] | None]) -> Part:
         SETTING.names,
         lambda: SETTING.get() if PRESENT_NAME in (names() or ()) else {},
         lambda values: SETTING.put(values) if values else None,
+        SETTING.entry,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from cems_workbench.analysis.memory_names import NAME_CHARS, in_words
+from cems_workbench.analysis.memory_names import NAME_CHARS, with_names
 from cems_workbench.analysis.ranks import RankComparison, target_rank
 from cems_workbench.config.sections import AssemblyConfig
 from cems_workbench.evaluation.grades import relevant
@@ -60,10 +60,7 @@ class InspectContext:
 
     def said(self, text: str, chars: int = NAME_CHARS) -> str:
         """A sentence with the first words of memories instead of their ids."""
-        known = self.trace.evidence.memories
-        if further := [key for key in self.grades if key not in known and key in text]:
-            known = {**known, **self.resources.store.memories.read(further)}
-        return in_words(text, known, chars)
+        return with_names([text], self.resources.store, self.trace.evidence.memories, chars)[0]
 
     @property
     def target(self) -> int:

@@ -150,10 +150,9 @@ def shown_parameters(
     direct, idle = [], []
     for spec in field_specs():
         if spec.path not in changed:
-            if spec.section == "lists" and not _is_switch(spec) and not on.get(spec.path.split(".")[1], True):
-                continue
+            off = spec.section == "lists" and not on.get(spec.path.split(".")[1], True)
             if spec.path in inert or (view == BASIC and spec.path not in basic):
-                if view == ALL:
+                if view == ALL and not off:
                     idle.append(spec)
                 continue
         direct.append(spec)

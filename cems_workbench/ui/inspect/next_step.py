@@ -108,8 +108,7 @@ def _ask(edge: ProposedEdge | None, context: InspectContext, place: DeltaGenerat
     if edge is None:
         return
     with place.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:pair"):
-        said = context.said(f"{edge.newer} is later than {edge.older}, which is above it. Does it replace it?")
-        st.markdown(f":material/swap_vert: {plain(said)}", help=plain(edge.why), width="stretch")
+        st.markdown(f":material/swap_vert: {plain(context.said(edge.question))}", help=plain(edge.why), width="stretch")
         who = session.reviewer()
         if who is None:
             st.caption("Your name brings the answers: It does, It does not.", width="content")
@@ -141,9 +140,8 @@ def _draw_accepted(edge: ProposedEdge, context: InspectContext) -> None:
 def _decide(edge: ProposedEdge, verdict: Any, who: str, context: InspectContext) -> None:
     try:
         session.require("reviewer")
-        decisions, asked = context.resources.store.supersessions, {edge.newer, edge.older}
-        before = next((one for one in decisions.standing() if one.pair == asked), None)
-        if before is not None:  # on another page, since this one was drawn
+        decisions = context.resources.store.supersessions
+        if (before := decisions.standing_of(edge.pair)) is not None:  # on another page, since this one was drawn
             st.session_state.pop(PAIR, None)
             st.toast(
                 f"Not saved: {plain(before.author)} has {before.verdict} this pair. Label › Superseded changes it."
@@ -259,8 +257,8 @@ def _explain(memory_id: str, query: str, k: int | None) -> None:
 
 
 def _of_stale(trace: Trace) -> Iterator[tuple[str, str, str, str, dict[str, Any]]]:
-    """What the config can do about a first result that is stale: (name, label, icon, help, change) of each."""
-    found = first_result_stale(trace)
+    """What the config can do about the best result that is stale: (name, label, icon, help, change) of each."""
+    found = first_result_stale(trace, anywhere=True)
     if found is None:
         return
     for mode, (label, icon, what) in MODES.items() if found.successor is not None and not found.excluded else ():

@@ -46,7 +46,9 @@ def main() -> None:
             )
             return
         if not count:
-            start.draw_empty(resources, st.empty())
+            from cems_workbench.ui.memories.empty import draw_empty
+
+            draw_empty(resources, st.empty())
             return
         _draw(resources, started)
     session.warm_up(resources)

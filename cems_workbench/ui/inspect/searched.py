@@ -75,8 +75,8 @@ SECTIONS, GRADES = "what-happened", "inspect:grades"
 """Anchor of the sections, linked above the results."""
 
 
-SIX, MORE = 30, "inspect:more"
-"""The tools before this place are in the row, the others under More."""
+FIRST, MORE = 6, "inspect:more"
+"""How many tools are in the row; the others are under More."""
 
 
 def _choose_more() -> None:
@@ -103,7 +103,7 @@ def draw_sections(context: InspectContext) -> None:
         first = next(iter(tools))
         if st.session_state.get(state.TOOL) not in tools:
             st.session_state[state.TOOL] = first
-        shown = [title for title, tool in tools.items() if tool.place < SIX or title == st.session_state[state.TOOL]]
+        shown = [title for i, title in enumerate(tools) if i < FIRST or title == st.session_state[state.TOOL]]
         with st.container(horizontal=True, gap="xsmall", vertical_alignment="center"):
             name = st.pills("Tool", shown, key=state.TOOL, required=True, label_visibility="collapsed", width="content")
             if rest := [title for title in tools if title not in shown]:

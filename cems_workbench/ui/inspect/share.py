@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
 
 
-def read_setting(values: Values) -> tuple[Setting, list[str]]:
-    """The preset and config of an address, and what of it had to be left out. Raises InputError for values that were cut."""
+def put_setting(values: Values) -> None:
+    """Set the preset and config of an address. Raises InputError, naming what was left out, or for values that were cut."""
     name, problems = values.get("preset", [state.usual_preset()])[-1], []
     if name not in preset_names():
         problems.append(f"there is no preset {one_line(name, MAX_SHOWN)}")
@@ -49,11 +49,7 @@ def read_setting(values: Values) -> tuple[Setting, list[str]]:
             config = with_values(config, dict([parse_assignment(line)]), "set")
         except InputError as error:
             problems.append(str(error))
-    return Setting(name, config), problems
-
-
-def _put_setting(values: Values) -> None:
-    setting, problems = read_setting(values)
+    setting = Setting(name, config)
     if setting != state.present().setting:
         state.open_setting(setting)
     if problems:
@@ -133,24 +129,24 @@ def _lines() -> Values:
     return {"also": list(state.written_request().variants)}
 
 
-SETTING = Part(("preset", "set"), _setting, _put_setting)
+SETTING = Part(("preset", "set"), _setting, put_setting, "preset")
 """The preset, and the parameters that differ from it."""
 ADDRESS = (
-    widget("query", state.QUERY),
+    widget("query", state.QUERY, entry=True),
     SETTING,
     widget("project", state.PROJECT),
     widget("only_project", state.ONLY_PROJECT, bool),
     Part(("also",), _lines, lambda values: st.session_state.update({state.MANUAL: "\n".join(values.get("also", ()))})),
     Part(("as_of",), _as_of, _put_as_of),
     Part(("searched", "engine"), _given, _put_given),
-    Part(("traced",), lambda: {"traced": state.traced_names()}, _put_traced),
+    Part(("traced",), lambda: {"traced": state.traced_names()}, _put_traced, "traced"),
     Part(("off",), _off, _put_off),
     widget("form", state.FORM, choices=lambda: state.FORMS, usual=state.SIDE_BY_SIDE),
-    widget("section", state.SECTION, choices=lambda: (state.HAPPENED, state.WHY), usual=state.HAPPENED),
-    widget("view", state.VIEW, choices=lambda: views_in("inspect.views")),
-    widget("tool", state.TOOL, choices=lambda: views_in("inspect.tools")),
+    widget("section", state.SECTION, entry=True, choices=lambda: (state.HAPPENED, state.WHY), usual=state.HAPPENED),
+    widget("view", state.VIEW, entry=True, choices=lambda: views_in("inspect.views")),
+    widget("tool", state.TOOL, entry=True, choices=lambda: views_in("inspect.tools")),
     widget("k", state.TARGET, int, span=(1, 1000)),
-    memory("memory", state.followed, state.follow),
+    memory("memory", state.followed, state.follow, entry=True),
     memory("why", _chosen, _choose),
 )
 """What the page shows: settings, the request, the open view, and the chosen memories."""

@@ -1,21 +1,18 @@
-"""The first screen: what the app is for, what store is open, and what to do next, of an empty store how to fill it."""
+"""The first screen: what the app is for, what store is open, and what to do next."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
-from cems_workbench.builtin import SAMPLE_DATA, SAMPLE_QUERY
+from cems_workbench.builtin import SAMPLE_QUERY
 from cems_workbench.errors import counted
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit.html import draw, excerpt, plain
-from cems_workbench.ui.kit.widgets import empty
 
 if TYPE_CHECKING:
-    from streamlit.delta_generator import DeltaGenerator
-
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.records import Query
     from cems_workbench.store import Store
@@ -68,57 +65,3 @@ def _origin(store: Store) -> str:
         if len(named) > MAX_NAMED
         else ""
     )
-
-
-def draw_empty(resources: Resources, place: DeltaGenerator) -> None:
-    """Draw the ways to fill an empty store. Progress is drawn in `place`."""
-    from cems_workbench.sources.address import importable
-    from cems_workbench.ui.memories import sources
-
-    empty(
-        "See why your agent recalls the wrong memory, and fix it",
-        "This store is empty. Fill it in one of four ways:",
-    )
-    systems = ", ".join(kind.title for kind in importable())
-    ways = (
-        (
-            "Import files",
-            "Import",
-            "",
-            "JSON Lines, CSV, Markdown notes, and exports of mem0, LangGraph, Zep, LangChain and others.",
-        ),
-        (
-            "Connect a live system",
-            "Sources",
-            "",
-            f"Where mem0, CEMS, LangGraph and others keep memories: {systems}. Read-only.",
-        ),
-        (
-            "Import a trace",
-            "Import",
-            "openinference-traces",
-            "Spans of your own pipeline, by OpenInference, OpenTelemetry or our decorators: which stage lost what.",
-        ),
-    )
-    boxes = st.columns(2, gap="small") + st.columns(2, gap="small")
-    with boxes[0].container(border=True, height="stretch"):
-        st.markdown("**Look around with the sample**")
-        st.caption("438 memories of a software team and 129 judged queries; it takes about half a minute.")
-        if SAMPLE_DATA.is_dir():
-            sources.offer_sample(resources, place, "start", type="primary")
-    for box, (title, view, form, text) in zip(boxes[1:], ways, strict=True):
-        with box.container(border=True, height="stretch"):
-            st.markdown(f"**{title}**")
-            st.caption(text)
-            more: Any = {"on_click": _open, "args": (view, form)}
-            if st.button(title, key=f"inspect:start:{title}", **more):
-                st.switch_page("pages/memories.py")
-
-
-def _open(view: str, form: str) -> None:
-    """Have the Memories page open a view, with a format of files chosen if one is named."""
-    from cems_workbench.ui.memories.state import VIEW
-
-    st.session_state[VIEW] = view
-    if form:
-        st.session_state["memories:format"] = form

@@ -25,7 +25,7 @@ import streamlit as st
 
 from cems_workbench.builtin import default_preset, preset_names
 from cems_workbench.config import PipelineConfig, difference, preset, with_values
-from cems_workbench.config.forms.targets import completed
+from cems_workbench.config.forms.targets import completed, preset_behind
 from cems_workbench.errors import InputError
 from cems_workbench.records import Query, Request, Returned
 from cems_workbench.settings import Settings, saved_target
@@ -285,13 +285,13 @@ def changed_parameters() -> list[tuple[str, Any, Any]]:
 
 def use_config(config: PipelineConfig) -> None:
     """Set all parameters, as changes to the preset that the config is named after, else to the one it differs least from."""
-    names, present_name = preset_names(), present().preset
+    present_name = present().preset
 
     def changes(name: str) -> tuple[int, bool]:
         return len(difference(preset_named(name), config)), name != present_name
 
     with _step():
-        _show(Setting(config.name if config.name in names else min(names, key=changes), config))
+        _show(Setting(preset_behind(config) or min(preset_names(), key=changes), config))
 
 
 def apply(values: Mapping[str, Any]) -> None:

@@ -11,10 +11,11 @@ from markupsafe import Markup
 from cems_workbench.config import FORM_TITLES, PipelineConfig, difference, field_spec, file_name, import_config
 from cems_workbench.config.forms.files import offered_forms
 from cems_workbench.errors import InputError, counted
+from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.traced_sets import traced_sets
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.baseline import differences
-from cems_workbench.ui.kit.html import plain, render, uploaded_text
+from cems_workbench.ui.kit.html import capital, plain, render, uploaded_text
 from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.widgets import download, errors_shown, opened_popover
 
@@ -161,7 +162,7 @@ def draw_transfer(resources: Resources) -> None:
         instead: list[str] = []
         config = state.present_config()
         if config.name == state.present().preset and state.changed_parameters():
-            config = config.model_copy(update={"name": f"{config.name}-changed"})
+            config = named(f"{config.name}-changed", config)
         for form in offered_forms(config):
             export, name = exported(config, form), file_name(config, form)
             download(FORM_TITLES[form], export.text, name, f"inspect:export:{form}", box=buttons)
@@ -174,7 +175,7 @@ def draw_transfer(resources: Resources) -> None:
                 help="Their effect on the ranking is measured on Tune → Export, and by `export CONFIG --format env --evidence FILE`.",
             )
         for line in instead:
-            st.caption(line[:1].upper() + line[1:] + ".")
+            st.caption(plain(capital(f"{line}.")))
         draw_import(resources)
 
 

@@ -26,7 +26,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.ui.kit import session
-from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.html import plain, write_script
 
 Values = Mapping[str, Sequence[str]]
 """The values of parameters by name; one that is missing is at its default."""
@@ -37,11 +37,12 @@ MAX_SHOWN = 60
 @dataclass(frozen=True, slots=True)
 class Part:
     """Some parameters: `get` gives their values, and `put` sets the page to values, or those missing to their defaults.
-    `put` raises InputError."""
+    `put` raises InputError. `entry` is the one of them whose change makes an entry of the browser's history, if any."""
 
     names: tuple[str, ...]
     get: Callable[[], Values]
     put: Callable[[Values], None]
+    entry: str = ""
 
 
 def widget(
@@ -49,6 +50,7 @@ def widget(
     key: str,
     kind: type = str,
     *,
+    entry: bool = False,
     usual: object = None,
     many: int = 0,
     choices: Callable[[], Collection[str]] | None = None,
@@ -79,7 +81,7 @@ def widget(
             refuse(name, ", ".join(texts), f"at most {many}")
         st.session_state[key] = read if many else read[-1]
 
-    return Part((name,), get, put)
+    return Part((name,), get, put, name if entry else "")
 
 
 def _read(name: str, text: str, kind: type, allowed: Collection[str], span: tuple[float, float]) -> Any:
@@ -95,7 +97,7 @@ def _read(name: str, text: str, kind: type, allowed: Collection[str], span: tupl
         refuse(name, text, "a day such as 2026-01-31" if kind is date else f"a number from {span[0]:g} to {span[1]:g}")
 
 
-def memory(name: str, get: Callable[[], str | None], put: Callable[[str | None], None]) -> Part:
+def memory(name: str, get: Callable[[], str | None], put: Callable[[str | None], None], *, entry: bool = False) -> Part:
     """The parameter of a chosen memory, which must be in the store."""
 
     def checked(values: Values) -> None:
@@ -104,12 +106,13 @@ def memory(name: str, get: Callable[[], str | None], put: Callable[[str | None],
             refuse(name, memory_id, "the id of a memory of this store")
         put(memory_id)
 
-    return Part((name,), lambda: {name: [chosen]} if (chosen := get()) else {}, checked)
+    return Part((name,), lambda: {name: [chosen]} if (chosen := get()) else {}, checked, name if entry else "")
 
 
 def query_set(name: str, key: str) -> Part:
     """The parameter of a chosen query set of the store."""
-    return widget(name, key, choices=lambda: [known.name for known in session.resources().store.query_sets.latest()])
+    sets = session.resources
+    return widget(name, key, entry=True, choices=lambda: [known.name for known in sets().store.query_sets.latest()])
 
 
 def refuse(name: str, text: str, expected: str) -> NoReturn:
@@ -120,6 +123,7 @@ def refuse(name: str, text: str, expected: str) -> NoReturn:
 @contextmanager
 def followed(page: str, *parts: Part) -> Iterator[None]:
     """The context that draws a page: its address is read before, if it is to be, and written after."""
+    write_script("address", entries=[part.entry for part in parts if part.entry])
     key, context = f"address:{page}", get_script_run_ctx()
     back = context is not None and context.is_history_navigation
     if st.session_state.pop(ARRIVING, False):  # opened by `go`: the address is still that of the page before

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
@@ -111,7 +112,6 @@ def begin_page(title: str, *names: str) -> None:
     """Start a page: stylesheets, a heading for screen readers (the navigation already shows it), and a live region."""
     st.html(Markup('{}<h1 class="wb-sr-only">{}</h1>').format(stylesheet("workbench", *names), title))
     write_script("screen_reader")
-    write_script("address")
 
 
 def write_stylesheet(*names: str) -> None:
@@ -119,9 +119,11 @@ def write_stylesheet(*names: str) -> None:
     st.html(stylesheet(*names))
 
 
-def write_script(name: str) -> None:
-    """Run `ui/assets/<name>.js` on the page; a script that must run only once per window guards against reruns itself."""
-    st.html(f"<script>{asset(f'{name}.js')}</script>", unsafe_allow_javascript=True)
+def write_script(name: str, **settings: Sequence[str]) -> None:
+    """Run `ui/assets/<name>.js` on the page, which has `settings` of ours in `window.wbSettings`; a script that must run only once per
+    window guards against reruns itself."""
+    given = f"window.wbSettings = {json.dumps(settings)};" if settings else ""
+    st.html(f"<script>{given}{asset(f'{name}.js')}</script>", unsafe_allow_javascript=True)
 
 
 @cache

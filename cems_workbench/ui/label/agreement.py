@@ -37,21 +37,21 @@ from cems_workbench.ui.kit.tables import HELP, Column, draw_values, pick_row
 from cems_workbench.ui.kit.widgets import cancellable, download, remembered
 from cems_workbench.ui.label import state
 from cems_workbench.ui.label.card import CARD_WIDTH_PX, draw_grades, drawn_card, progress_bar, split_meaning, with_key
+from cems_workbench.ui.label.state import ALL_QUERIES
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 
 CALIBRATION = "label:judge:calibration"
-WHOLE_STORE = "the whole store"
 
 
 def draw(resources: Resources) -> None:
     """Agreement coefficients of the store or a queue, the conflicts as cards, and who gave which grade."""
     write_script("label_keys")
     queues = [queue.name for queue in resources.store.queues.read()]
-    of = st.selectbox("Labels of", [WHOLE_STORE, *queues], **remembered(state.OF))
-    every = resources.store.judgments.read(kind="human") if of == WHOLE_STORE else resources.store.queues.labels(of)
+    of = st.selectbox("Labels of", [ALL_QUERIES, *queues], **remembered(state.OF))
+    every = resources.store.judgments.read(kind="human") if of == ALL_QUERIES else resources.store.queues.labels(of)
     labels, of_store = of_memories(every)
     relevant_from = resources.store.query_sets.relevant_from_of([judgment.qid for judgment in of_store])
     if whole_queries := str(agreement.no_answer_agreement(every, relevant_from)):
@@ -140,10 +140,9 @@ def draw_conflicts(
         session.ask()
         st.caption("Enter your name to decide conflicts.")
         return
-    decided = {(one.qid, one.memory_id) for one in resources.store.decisions.read()}
     conflicts, shown = agreement.disagreements(labels), state.present()
-    left = [one for one in conflicts if (one.qid, one.memory_id) not in decided]
-    left.sort(key=lambda one: shown.put_off.index(pair) if (pair := (one.qid, one.memory_id)) in shown.put_off else -1)
+    left = agreement.undecided(conflicts, resources.store)
+    left.sort(key=lambda one: shown.put_off.index(one.pair) if one.pair in shown.put_off else -1)
     parts = [f"{len(conflicts) - len(left)} of {counted(len(conflicts), 'conflicts')} decided"]
     bar = progress_bar(100 * (1 - len(left) / max(1, len(conflicts))), f"{len(left)}", "left", parts)
     with st.container(width=CARD_WIDTH_PX):
@@ -155,7 +154,7 @@ def draw_conflicts(
         card = None if query is None or memory is None else Card("conflicts", query, memory)
         st.html(bar + (drawn_card(card, shown.conflict_no, resources) if card is not None else ""))
         if left:
-            pair = left[0].qid, left[0].memory_id
+            pair = left[0].pair
             who = ", ".join(f"{plain(judge)} **{grade}**" for judge, grade in sorted(left[0].grades.items()))
             st.markdown(who if card is not None else f"{who}. Its query or memory no longer exists: skip it.")
             press = partial(state.decide, resources, name, shown.conflict_no, pair)
@@ -303,7 +302,6 @@ def threshold_text(value: float) -> str:
 
 BLUE, ORANGE = "#0072B2", "#D55E00"
 CHART_HEIGHT_PX = 300
-ALL_QUERIES = "all queries"
 
 
 def draw_judge(resources: Resources) -> None:

@@ -17,7 +17,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.errors import counted
-from cems_workbench.evaluation.labelling.agreement import Rule, choose_judgments, disagreements, label_table
+from cems_workbench.evaluation.labelling.agreement import Rule, choose_judgments, disagreements, label_table, undecided
 from cems_workbench.evaluation.labelling.pooling import QueryCoverage, Strategy, coverage, mean_judged, score_pairs
 from cems_workbench.evaluation.labelling.queue import LabelQueue, pace
 from cems_workbench.formats import FORMATS, judgment_writers, write_judgments
@@ -41,11 +41,12 @@ from cems_workbench.ui.kit.tables import HELP, Column, draw_table, draw_values
 from cems_workbench.ui.kit.views import View, views_in
 from cems_workbench.ui.kit.widgets import cancellable, download, draw_effects, errors_shown, remembered, switch
 from cems_workbench.ui.label import agreement, card, state
+from cems_workbench.ui.label.state import ALL_QUERIES
 
 MAX_ROWS = 500
 JUDGMENTS = 3
 """The order of formats that bring judgments."""
-AUTO, ALL_QUERIES, ANY_JUDGE = "recognise", "all queries", "anybody"
+AUTO, ANY_JUDGE = "recognise", "anybody"
 QUEUE_OF, SET_OF = "queue", "set"
 KINDS = {"People": "human", "Models": "model", "Both": "all"}
 RULES: dict[str, Rule | None] = {
@@ -161,9 +162,8 @@ def draw_end(resources: Resources, queue: LabelQueue) -> None:
         download(
             f"Export its {counted(written.rows, 'judgments')}", written.text, file, "label:end:get", type="primary"
         )
-        decided = {(one.qid, one.memory_id) for one in resources.store.decisions.read()}
-        if conflicts := sum((one.qid, one.memory_id) not in decided for one in disagreements(labels)):
-            label = f"Decide {counted(conflicts, 'conflicts')}"
+        if left := undecided(disagreements(labels), resources.store):
+            label = f"Decide {counted(len(left), 'conflicts')}"
             if st.button(
                 label, "label:end:decide", icon=":material/balance:", on_click=state.show_conflicts, args=(name,)
             ):
@@ -326,7 +326,7 @@ USUAL_PACE_S = 10.0
 
 def _size_line(plan: QueuePlan, resources: Resources) -> str:
     """How many pairs the queue will have, and how long they take one reviewer."""
-    key = (plan, str(resources.store.path), resources.store.content_version)
+    key = (plan, resources.store.version)
     pairs, exact = kept("label:new:size", key, lambda: expected_pairs(plan, resources, session.for_all_sessions))
     mine = [label for label in resources.store.judgments.read(kind="human") if label.judge == session.reviewer()]
     seconds = pace(mine)
@@ -495,9 +495,9 @@ def _queue_names() -> list[str]:
 
 
 ADDRESS = (
-    widget("view", state.VIEW, choices=lambda: views_in("label", *VIEWS), usual=VIEWS[0].title),
-    widget("queue", state.QUEUE, choices=_queue_names),
-    widget("of", state.OF, choices=_queue_names, usual=agreement.WHOLE_STORE),
+    widget("view", state.VIEW, entry=True, choices=lambda: views_in("label", *VIEWS), usual=VIEWS[0].title),
+    widget("queue", state.QUEUE, entry=True, choices=_queue_names),
+    widget("of", state.OF, choices=_queue_names, usual=ALL_QUERIES),
 )
 """What the page shows: the view and the queue."""
 

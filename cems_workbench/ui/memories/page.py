@@ -23,7 +23,6 @@ from cems_workbench.records import IMPORTANCE, Memory
 from cems_workbench.store import Facets, Selection
 from cems_workbench.store.memories import DeletedMemory
 from cems_workbench.store.statistics import Sort
-from cems_workbench.ui.inspect.start import draw_empty
 from cems_workbench.ui.kit import html, session, widgets
 from cems_workbench.ui.kit.address import followed, memory, widget
 from cems_workbench.ui.kit.forms import FIELDS, title_and_text
@@ -89,6 +88,8 @@ def draw_browse(resources: Resources, place: DeltaGenerator) -> None:
     """Draw filters, table and the selected memory; an empty state if the store is empty."""
     total = resources.store.memories.count()
     if not total:
+        from cems_workbench.ui.memories.empty import draw_empty
+
         draw_empty(resources, place)
         return
     selection = filters(resources.store.memories.facets())
@@ -259,7 +260,7 @@ CHANGING = ("Import", "Sources", "Deleted", "Store")
 
 
 ADDRESS = (
-    widget("view", state.VIEW, choices=lambda: views_in("memories", *VIEWS), usual="Browse"),
+    widget("view", state.VIEW, entry=True, choices=lambda: views_in("memories", *VIEWS), usual="Browse"),
     widget("text", "memories:find:text"),
     widget("order", "memories:find:order", choices=lambda: SORTS, usual=next(iter(SORTS))),
     *(widget(name, f"memories:find:{name}", many=100) for name in ("categories", "projects", "sessions", "authors")),
@@ -267,7 +268,7 @@ ADDRESS = (
     widget("pinned", "memories:find:pinned", choices=lambda: PINNED),
     widget("created", "memories:find:created", date, many=2),
     widget("page", state.PAGE, int, usual=1, span=(1, 1_000_000)),
-    memory("memory", lambda: state.present().selected, state.select),
+    memory("memory", lambda: state.present().selected, state.select, entry=True),
 )
 """What the page shows: the view, the filters, and the memory in full."""
 

@@ -48,7 +48,7 @@ from cems_workbench.ui.evaluate.setup import server_answers
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.toolbar import diff_table, draw_import
 from cems_workbench.ui.kit import session, widgets
-from cems_workbench.ui.kit.html import plain, render
+from cems_workbench.ui.kit.html import capital, plain, render
 from cems_workbench.ui.kit.session import for_all_sessions, require, reviewer, sign_in_configured
 from cems_workbench.ui.kit.tables import HELP, Column, draw_values, pick_row
 from cems_workbench.ui.tune.state import learned, outdated, page
@@ -260,12 +260,11 @@ def _fill(
 
 def _lost_text(export: Export) -> str:
     """One line on the parameters that the target format cannot express."""
-    reader = f"{export.reader[:1].upper()}{export.reader[1:]}"
     if not export.lost:
         return "Loading this file gives the identical config and ranking; all values are within their ranges."
     return (
-        f"{reader} may rank differently. Not exactly in its file, or not read yet: {counted(len(export.lost), 'parameters')} of this "
-        "config. The file has them as comments or under a separate heading."
+        f"{capital(export.reader)} may rank differently. Not exactly in its file, or not read: {counted(len(export.lost), 'parameters')} "
+        "of this config. The file has them as comments or under a separate heading."
     )
 
 

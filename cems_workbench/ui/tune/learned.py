@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -14,10 +14,12 @@ from cems_workbench.config.fields import short_value
 from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.jobs.tuning import SearchResult
 from cems_workbench.progress import Progress
+from cems_workbench.records import Query
 from cems_workbench.tuning.learned import Curve, Importance, importance, response_curve
-from cems_workbench.ui.evaluate.breakdown import OUTCOMES, ZERO, QueryChanges, pick_query
+from cems_workbench.ui.evaluate.breakdown import pick_query
+from cems_workbench.ui.evaluate.changes import OUTCOMES, QueryChanges, draw_changes
 from cems_workbench.ui.evaluate.state import open_gathered
-from cems_workbench.ui.kit.charts import HOVERTEXT, LIST_COLOURS, bar_chart, draw_chart, hover, layout
+from cems_workbench.ui.kit.charts import LIST_COLOURS, bar_chart, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain, tick
 from cems_workbench.ui.kit.tables import HELP, draw_values
 from cems_workbench.ui.kit.widgets import progress_bar, remembered
@@ -155,24 +157,33 @@ def curve_figure(curve: Curve, result: SearchResult, name: str, measure: str) ->
     return chart
 
 
+def changes(result: SearchResult) -> QueryChanges:
+    """What the proposal changes on each tuning query."""
+    planned, tuned, rows = result.planned, result.tuned, result.planned.plan.split.open
+    measure = planned.plan.goal.objectives[0]
+    before, after = (
+        measure.direction * planned.score(trial.config, rows)[:, 0] for trial in (tuned.search.baseline, tuned.proposal)
+    )
+    return QueryChanges([planned.batch.queries[row] for row in rows.tolist()], measure, before, after)
+
+
+def open_query(result: SearchResult, picked: Query | None) -> None:
+    """Open a chosen query in Inspect under the proposal, the baseline pinned."""
+    if picked is not None:
+        base = result.planned.plan.space.baseline
+        open_gathered(picked, result.planned.data.evidence, result.tuned.config, (base.name, base))
+
+
 def draw_queries(result: SearchResult) -> None:
     """Draw the counts, a bar for each changed query, the types, and the table."""
     if not result.better:
         st.info("The baseline is proposed: no query changes.", icon=":material/drag_handle:")
         return
-    planned, tuned, rows = result.planned, result.tuned, result.planned.plan.split.open
-    measure, base = planned.plan.goal.objectives[0], planned.plan.space.baseline
-    before, after = (
-        measure.direction * planned.score(trial.config, rows)[:, 0] for trial in (tuned.search.baseline, tuned.proposal)
-    )
-    found = QueryChanges([planned.batch.queries[row] for row in rows.tolist()], measure, before, after)
+    planned, found = result.planned, changes(result)
     change = found.after - found.before
     st.markdown(f"## {found.counts}, {planned.measure} {np.nanmean(change):+.3f}")
     st.caption("Tuning queries only; the hold-out stays sealed.")
-    changed = [q for q in np.argsort(-found.gain, kind="stable").tolist() if found.outcomes[q] in OUTCOMES[:2]]
-    if changed:
-        alt = "Bar chart: difference in {} of each changed query, largest gain first; the table below has the numbers."
-        draw_chart(figure(found, changed), key="tune:wins", table=None, alt=alt.format(measure))
+    open_query(result, draw_changes(found, result.tuned.config.name, "tune:wins"))
     kinds = sorted({query.type or NO_TYPE for query in found.queries})
     if len(kinds) > 1:
         of = {kind: [q for q, query in enumerate(found.queries) if (query.type or NO_TYPE) == kind] for kind in kinds}
@@ -183,25 +194,5 @@ def draw_queries(result: SearchResult) -> None:
         ]
         names, form = ("type", "queries", "difference", *OUTCOMES[:2]), "%+.3f"
         draw_values(names, cells, key="tune:types", format=form, width="content")
-    picked = pick_query(found, [base.name, tuned.config.name], "tune", st.columns(2))
-    if picked is not None:
-        open_gathered(picked, planned.data.evidence, tuned.config, (base.name, base))
-
-
-def figure(found: QueryChanges, changed: Sequence[int]) -> Figure:
-    """One bar for each of these queries."""
-    import plotly.graph_objects as go
-
-    colours = {OUTCOMES[0]: LIST_COLOURS[4], OUTCOMES[1]: LIST_COLOURS[3]}
-    chart = go.Figure()
-    chart.add_bar(
-        x=list(range(len(changed))),
-        y=[found.after[q] - found.before[q] for q in changed],
-        marker={"color": [colours[found.outcomes[q]] for q in changed]},
-        hovertext=[f"{found.measure} {found.before[q]:.3f} → {found.after[q]:.3f}" for q in changed],
-        hovertemplate=HOVERTEXT,
-    )
-    up = {"title": f"Δ {found.measure}", "zeroline": True, "zerolinecolor": ZERO, "tickformat": "+.2f"}
-    across = {"visible": False, "range": [-1, max(len(changed), 12)]}
-    chart.update_layout(layout(190, across, up, bargap=0.15 if len(changed) < 120 else 0))
-    return chart
+    configs = [planned.plan.space.baseline.name, result.tuned.config.name]
+    open_query(result, pick_query(found, configs, "tune", st.columns(2)))

@@ -23,7 +23,7 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.settings import Settings, saved_target
 from cems_workbench.tuning.unlabelled import TUNABLE_SECTIONS
 from cems_workbench.ui.evaluate import setup
-from cems_workbench.ui.evaluate.state import JUDGES, as_set_in_inspect, config_names, config_options
+from cems_workbench.ui.evaluate.state import JUDGES, as_set_in_inspect, config_options
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit import session, widgets
 from cems_workbench.ui.kit.address import followed, query_set, widget
@@ -244,11 +244,11 @@ VIEWS: Mapping[str, Callable[[Resources], None]] = {
 
 
 ADDRESS = (
-    widget("view", VIEW, choices=lambda: VIEWS, usual=next(iter(VIEWS))),
+    widget("view", VIEW, entry=True, choices=lambda: VIEWS, usual=next(iter(VIEWS))),
     widget("where", "tune:where", choices=lambda: [*SYSTEMS, OWN]),
     query_set("queries", "tune:set"),
     as_set_in_inspect(lambda: [st.session_state.get("tune:baseline", "")]),
-    widget("config", "tune:baseline", choices=config_names),
+    widget("config", "tune:baseline", entry=True, choices=lambda: config_options().configs),
     widget("judges", "tune:judges", choices=lambda: [*JUDGES, NO_JUDGMENTS], usual=next(iter(JUDGES))),
     widget("only_project", "tune:only_project", bool),
     *search.ADDRESS,

@@ -24,6 +24,7 @@ from cems_workbench.tuning.optimizer import Watch
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.tune import proposed
 from cems_workbench.ui.evaluate import setup
+from cems_workbench.ui.evaluate.changes import draw_changes
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.toolbar import diff_table
 from cems_workbench.ui.kit.charts import LEGEND, LIST_COLOURS, draw_chart, hover, layout
@@ -31,6 +32,7 @@ from cems_workbench.ui.kit.html import announce, plain, render
 from cems_workbench.ui.kit.session import for_all_sessions, may, reviewer
 from cems_workbench.ui.kit.tables import Column, pick_row
 from cems_workbench.ui.kit.widgets import draw_bundled_notice, offer_job, switch
+from cems_workbench.ui.tune.learned import changes, open_query
 from cems_workbench.ui.tune.search import label
 from cems_workbench.ui.tune.state import VIEW, replace_result, start
 
@@ -67,6 +69,10 @@ def draw(result: SearchResult, resources: Resources) -> None:
             st.html(gains_html(summary.judged_rows(result.by_judgments), str(goal.objectives[0])))
             for line in summary.judged_lines(result.by_judgments):
                 st.caption(plain(line))
+    if result.better:
+        found = changes(result)
+        st.markdown(f"## {found.counts} of the tuning queries")
+        open_query(result, draw_changes(found, result.tuned.config.name, "tune:changed"))
     for line in guard_lines(result):
         st.caption(f":material/shield: {plain(line)}")
     evidence, qids = planned.data.evidence, planned.data.batch.qids

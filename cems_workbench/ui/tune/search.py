@@ -5,7 +5,6 @@ Before it, the search space: parameters chosen from the config's metadata, each 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,7 +32,7 @@ from cems_workbench.ui.kit.address import Part, Values, packed, unpacked, widget
 from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, hover, layout
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import HELP, draw_values
-from cems_workbench.ui.kit.widgets import duration, errors_shown, remembered, time_left, watch_work
+from cems_workbench.ui.kit.widgets import duration, errors_shown, remembered, watch_work
 from cems_workbench.ui.tune.state import last_search, page, running_search, scorer_for, start
 
 if TYPE_CHECKING:
@@ -441,12 +440,11 @@ def _best_so_far(at_work: BackgroundSearch) -> None:
 
 
 def _progress_text(at_work: BackgroundSearch) -> str:
-    """What is done, with the time for the remaining configs at the current pace: repeated ones are free, so it may be shorter."""
+    """What is done, with the time left."""
     part = {MAIN_SEARCH: "Searching", STABILITY: "Measuring the stability of each value"}.get(at_work.part, "")
     part = part or f"Cross-validating, {at_work.part} of {len(at_work.planned.plan.split.folds)}"
-    seconds, rest = time.monotonic() - at_work.started, at_work.planned.most_configs - at_work.tried
-    left = time_left(seconds, at_work.tried, rest)
-    return f"{part}: {at_work.done} of {at_work.total}{left and f'{left} in all'}"
+    left = at_work.seconds_left
+    return f"{part}: {at_work.done} of {at_work.total}{f' · about {duration(left)} left in all' if left else ''}"
 
 
 def curve_figure(curve: list[float], measure: str, total: int) -> Figure:

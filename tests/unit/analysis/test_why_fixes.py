@@ -297,7 +297,7 @@ def test_sentence_says_first_that_every_fix_harms() -> None:
     fix = first_fix("m", 10, [worse, change("fusion.bad", 0.9, FAILS)])
     assert fix.sentence == (
         "All 2 changes that bring m into the first 10 fail on the judged queries; the least loss: fusion.bad = 2. m becomes 3rd; "
-        "on 120 judged queries: 0 better, 120 worse, 0 the same by nDCG@10, -0.150 [-0.159, -0.141] (fail)."
+        "on 120 queries with a relevant memory: 0 better, 120 worse, 0 the same by nDCG@10, -0.150 [-0.159, -0.141] (fail)."
     )
     assert first_fix("m", 1, [worse]).sentence.startswith(
         "The only change that brings m first fails on the judged queries: fusion.worse = 2. "
@@ -361,7 +361,10 @@ def test_the_verdict_of_a_change_is_that_of_its_values() -> None:
     assert effect.verdict.brief == f"20 better, 0 worse, 0 the same by nDCG@10, {shown}"
     assert effect.verdict.kind == "pass" and labelled.effect(before, before, 10).verdict.kind == "pass"
     fix = first_fix("b", 1, [replace(change("lists.lexical.weight", 0.5), labelled=effect)])
-    assert "; on 20 of 90 judged queries: 20 better, 0 worse, 0 the same by nDCG@10, +0.369" in fix.sentence
+    assert (
+        "; on 20 of 90 queries with a relevant memory: 20 better, 0 worse, 0 the same by nDCG@10, +0.369"
+        in fix.sentence
+    )
 
 
 @pytest.mark.parametrize("value", [0.1 + 0.2, 2 / 3, None, True, "follow", 7])

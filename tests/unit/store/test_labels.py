@@ -205,12 +205,14 @@ def test_a_queue_is_kept_in_order_replaced_and_forgotten(labelled):
     pairs = (("q", "n"), ("q", "m"), ("r", "m"))
     labelled.queues.save(QueueRecord("first", THEN, 2, {"depth": 10}, pairs))
     label(labelled, "m", 1)
+    label(labelled, "n", 1)
     labelled.labels.give(Judgment("r", "o", 1, ANN))
     assert labelled.queues.pairs("first") == pairs
     assert labelled.queues.read() == [QueueRecord("first", THEN, 2, {"depth": 10})]
-    assert [(one.qid, one.memory_id) for one in labelled.queues.labels("first")] == [("q", "m")]
+    assert [(one.qid, one.memory_id) for one in labelled.queues.labels("first")] == [*pairs[:2]]
     labelled.memories.delete("n")
     assert labelled.queues.pairs("first") == pairs[1:]
+    assert [(one.qid, one.memory_id) for one in labelled.queues.labels("first")] == [("q", "m")]
     labelled.queues.save(QueueRecord("first", THEN, 1, {}, pairs[:1]))
     assert labelled.queues.pairs("first") == ()
     assert labelled.queues.remove("first") and not labelled.queues.remove("first")

@@ -64,15 +64,15 @@ def draw(context: InspectContext) -> None:
         return
     why, trace = explanation(context, memory.id, context.target), context.trace
     st.html(cause_html(why, memory.content, context.said))
+    if why.fix is not None:
+        _draw_changes(context, why)
+    show((), (why.way, why.in_lists), about=COLUMNS, marked="lost here")
     report_button(
         "inspect:why:report",
         f"why-{memory.id}",
         lambda redact: investigation_report(why, trace, datetime.now(UTC), memory=memory, redact=redact),
         what="the cause, the path through the stages, the changes that bring it in and their side effects. ",
     )
-    show((), (why.way, why.in_lists), about=COLUMNS, marked="lost here")
-    if why.fix is not None:
-        _draw_changes(context, why)
 
 
 def _judged_line(context: InspectContext) -> tuple[str, str | None]:

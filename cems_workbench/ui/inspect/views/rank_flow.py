@@ -275,7 +275,7 @@ def _layout(flow: RankFlow, scale: Scale, margin: int) -> dict[str, Any]:
 
 TOPS = (5, 10, 20, 40)
 BANDS = ("highly relevant", "relevant", "weak", "irrelevant")
-MAX_ID_CHARS, PIXELS_PER_CHAR = 14, 6.6
+MAX_NAME_CHARS, PIXELS_PER_CHAR = 26, 6.2
 """Characters of an id in a label, and pixels per character."""
 
 _HELP = (
@@ -373,12 +373,9 @@ def hover_text(trace: Trace, kinds: Mapping[str, Kind], line: FlowLine) -> str:
 
 
 def _names(flow: RankFlow, trace: Trace) -> dict[str, str]:
-    """Label of each result: its id, or the start of its text if shortened ids are ambiguous."""
-    ids = {line.memory_id: tick(line.memory_id, MAX_ID_CHARS) for line in flow.lines if line.final_rank is not None}
-    if len(set(ids.values())) == len(ids):
-        return ids
-    memories, most = trace.evidence.memories, MAX_ID_CHARS + 4
-    return {memory_id: tick(excerpt(memories[memory_id].content, most), most) for memory_id in ids}
+    """Label of each result: its first words."""
+    memories, results = trace.evidence.memories, [line.memory_id for line in flow.lines if line.final_rank is not None]
+    return {key: literal(excerpt(memories[key].title or memories[key].content, MAX_NAME_CHARS)) for key in results}
 
 
 def _label(line: FlowLine, names: Mapping[str, str], followed: str | None, against: RankComparison | None) -> str:
