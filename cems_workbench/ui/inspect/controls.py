@@ -150,7 +150,7 @@ def shown_parameters(
     direct, idle = [], []
     for spec in field_specs():
         if spec.path not in changed:
-            off = spec.section == "lists" and not on.get(spec.path.split(".")[1], True)
+            off = spec.section == "lists" and not _is_switch(spec) and not on.get(spec.path.split(".")[1], True)
             if spec.path in inert or (view == BASIC and spec.path not in basic):
                 if view == ALL and not off:
                     idle.append(spec)
