@@ -53,14 +53,20 @@ def in_words(text: str, memories: Mapping[str, Memory], chars: int = NAME_CHARS)
     return _ID.sub(named, text)
 
 
-def table_in_words(table: Table, memories: Mapping[str, Memory]) -> Table:
-    """A table with the first words of memories instead of their ids; without the column of ids beside that of the contents."""
+def table_in_words(
+    table: Table, memories: Mapping[str, Memory], queries: Mapping[str, str] = MappingProxyType({})
+) -> Table:
+    """The shown rows of a table with the first words of memories, and of `queries`, instead of their ids; without the column of ids
+    beside that of the contents."""
 
     def said(name: str, cell: Any) -> Any:
         if not isinstance(cell, str) or name == "content":
             return cell
+        if name == "query" and cell in queries:
+            return one_line(queries[cell], NAME_CHARS)
         return memory_name(memories[cell]) if name == "memory" and cell in memories else in_words(cell, memories)
 
-    rows = tuple(tuple(map(said, table.columns, row)) for row in table.rows)
+    shown = tuple(tuple(map(said, table.columns, row)) for row in table.rows[: table.shown])
+    rows = (*shown, *table.rows[len(shown) :])
     beside = ("memory",) if "content" in table.columns else ()
     return replace(table, rows=rows, title=in_words(table.title, memories), unshown=(*table.unshown, *beside))

@@ -129,6 +129,7 @@ def evaluate_command(
     shown: int | None = None,
     compare_judges: bool = False,
     limit: measuring.LimitOption = None,
+    ids: cli.IdsOption = False,
     as_json: cli.JsonOption = False,
 ) -> None:
     """Measure configs on judged queries.
@@ -168,9 +169,13 @@ def evaluate_command(
         say(f"warning: {line}", err=True)
     if lost is not None:
         remarks = {line for evaluation in found.evaluations for line in evaluation.remarks}
-        cli.print_parts(
-            (*lost.sentences, *lost.mistakes), lost.tables, [line for line in lost.remarks if line not in remarks]
-        )
+        kept = [] if ids else [row.labelled.evidence for row in found.rows]
+        memories = {
+            key: one for each in kept for asked in each.evidences.values() for key, one in asked.memories.items()
+        }
+        queries = {query.qid: query.query for each in kept for query in each.queries}
+        notes = [line for line in lost.remarks if line not in remarks]
+        cli.print_parts((*lost.sentences, *lost.mistakes), lost.tables, notes, memories, queries)
     for evaluation, (content_hash, answered) in zip(found.evaluations, found.made_on, strict=True):
         answers = [f"lists {answered}"] if answered else []
         cli.print_parts((), evaluation.tables, (*evaluation.notes, f"content hash {content_hash}", *answers))

@@ -88,6 +88,7 @@ def agreement_command(
     weights: str = "quadratic",
     level: str = "ordinal",
     seed: int = 0,
+    ids: cli.IdsOption = False,
     store: cli.StoreOption = None,
     as_json: cli.JsonOption = False,
 ) -> None:
@@ -108,6 +109,7 @@ def agreement_command(
         labels, of_store = of_memories(every)
         relevant_from = opened.query_sets.relevant_from_of([judgment.qid for judgment in of_store])
         scale = [grade for grade, _ in opened.query_sets.get(query_set).scale.grades] if query_set else []
+        memories = opened.memories.read({label.memory_id for label in labels})
     table = agreement.label_table(labels, scale)
     rows: list[tuple[str, agreement.Estimate, str]] = [
         (f"{agreement.KAPPA_NAME}, {' and '.join(both)}", kappa, agreement.kappa_reading(kappa))
@@ -137,8 +139,10 @@ def agreement_command(
         notes=[line] if (line := str(whole_queries)) else (),
         values={"coefficients": values, "disagreements": list(map(dataclasses.asdict, differing)), **no_answer},
     )
+    texts = {qid: query.query for qid, query in queries.items()}
     again = ("app",) if differing else ("evaluate", query_set or "all")
-    cli.present(found, as_json, words_of(*again, options=cli.given_options(store=store)))
+    then = words_of(*again, options=cli.given_options(store=store))
+    cli.present(found, as_json, then, memories=None if ids else memories, queries=texts)
 
 
 def dataset_command(

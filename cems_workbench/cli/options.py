@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import cache, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
 
 import typer
@@ -196,26 +197,31 @@ def present(
     titled: bool = False,
     also: Sequence[ResultTable] = (),
     memories: Mapping[str, Memory] | None = None,
+    queries: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Print a result: as JSON, or its lines (with `titled` its title first), its tables and further ones, its notes, and what to type
-    next. Lines and tables name these memories by their first words, not their ids."""
+    next. Lines and tables have the first words of these memories and queries, not their ids."""
     if as_json:
         return put_json(result.to_json())
     lines, tables = [*([result.title] if titled else []), *result.lines], (*result.tables, *also)
-    if memories:
-        from cems_workbench.analysis.memory_names import in_words, table_in_words
-
-        lines, tables = (
-            [in_words(line, memories) for line in lines],
-            [table_in_words(table, memories) for table in tables],
-        )
-    print_parts(lines, tables, result.notes)
+    print_parts(lines, tables, result.notes, memories, queries)
     say_next(*then)
 
 
-def print_parts(lines: Iterable[str], tables: Iterable[ResultTable], notes: Iterable[str]) -> None:
-    """Print the parts of a result; warnings and notes that begin so go to stderr."""
+def print_parts(
+    lines: Iterable[str],
+    tables: Iterable[ResultTable],
+    notes: Iterable[str],
+    memories: Mapping[str, Memory] | None = None,
+    queries: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Print the parts of a result; warnings and notes that begin so go to stderr. Texts of `memories` and `queries` stand for their ids."""
     lines, tables, notes = list(lines), [table for table in tables if table], list(notes)
+    if memories:
+        from cems_workbench.analysis.memory_names import in_words, table_in_words
+
+        lines = [in_words(line, memories) for line in lines]
+        tables = [table_in_words(table, memories, queries) for table in tables]
     aside = ("warning:", "note:")
     for line in lines:
         say_wrapped(line)

@@ -35,6 +35,8 @@ from cems_workbench.records import Query
 BLOCK_QUERIES = 512
 UNSCORED = "reranker scores of some candidates"
 """What evidence lacks where a config's reranker would read more than was scored."""
+GATHERED = ": gathered with "
+"""What follows a parameter that a config wants otherwise."""
 UNREAD = "judge scores of some candidates"
 """What evidence lacks where the judge decides whether to answer, and would read more than it did."""
 MAX_NAMES = 4
@@ -259,7 +261,7 @@ class LabelledBatch:
         found: dict[str, int] = {}
         for evidence, count in self._alike:
             for need in unmet(config, evidence.notes, evidence.in_brief) if not evidence.external else ():
-                words = f"{need.parameter}: gathered with {need.gathered}, wanted {need.wanted}"
+                words = f"{need.parameter}{GATHERED}{need.gathered}, wanted {need.wanted}"
                 found[words] = found.get(words, 0) + count
         return found
 
@@ -267,10 +269,16 @@ class LabelledBatch:
 def missing_score_lines(configs: Iterable[tuple[str, Mapping[str, int]]]) -> list[str]:
     """What configs ask for that the evidence does not hold, by name with `Rankings.needs`: on pages, in commands,
     reports and on cards. A line for each thing that is lacking, with the configs and the number of queries, scores
-    first; configs that lack the same share one."""
+    first; configs that lack the same share one, and so do parameters of a config that were gathered otherwise, of which
+    the first is named."""
     names: dict[str, list[str]] = {}
     for name, needs in configs:
-        for what, count in needs.items():
+        otherwise = [what for what in needs if GATHERED in what]
+        brief = {what: count for what, count in needs.items() if what not in otherwise[1:]}
+        if len(otherwise) > 1:
+            several = f"what {len(otherwise)} parameters ask for, such as {otherwise[0]}"
+            brief = {several if what == otherwise[0] else what: count for what, count in brief.items()}
+        for what, count in brief.items():
             line = f"{count} {'query lacks' if count == 1 else 'queries lack'} {what}"
             names.setdefault(line, []).append(name)
     ordered = sorted(names.items(), key=lambda row: UNSCORED not in row[0])  # what can be scored first
