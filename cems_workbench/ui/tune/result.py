@@ -10,6 +10,7 @@ from markupsafe import Markup
 
 from cems_workbench.config import preset
 from cems_workbench.config.fields import short_value
+from cems_workbench.evaluation.verdict import count_words
 from cems_workbench.jobs import tuning_summary as summary
 from cems_workbench.jobs.catalogue import named, restored_config, sample_figures
 from cems_workbench.jobs.evaluation import agreed, labelled
@@ -24,7 +25,7 @@ from cems_workbench.tuning.optimizer import Watch
 from cems_workbench.tuning.space import Axis
 from cems_workbench.tuning.tune import proposed
 from cems_workbench.ui.evaluate import setup
-from cems_workbench.ui.evaluate.changes import draw_changes
+from cems_workbench.ui.evaluate.changes import OUTCOMES, draw_changes
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.toolbar import diff_table
 from cems_workbench.ui.kit.charts import LEGEND, LIST_COLOURS, draw_chart, hover, layout
@@ -71,7 +72,11 @@ def draw(result: SearchResult, resources: Resources) -> None:
                 st.caption(plain(line))
     if result.better:
         found = changes(result)
-        st.markdown(f"## {found.counts} of the tuning queries")
+        better, worse = (found.outcomes.count(one) for one in OUTCOMES[:2])
+        said = count_words(better, worse, len(found.queries) - better - worse)
+        st.markdown(
+            f"## {said} on the tuning queries", help="The queries of “Searched on”, which flatter the proposal."
+        )
         open_query(result, draw_changes(found, result.tuned.config.name, "tune:changed"))
     for line in guard_lines(result):
         st.caption(f":material/shield: {plain(line)}")
