@@ -22,7 +22,7 @@ from cems_workbench.ui.kit.session import PageState, require
 VIEW, QUEUE, NEW_QUEUE, NOTE = "label:view", "label:chosen", "label:new", "label:note"
 """Keys of widgets set from elsewhere: the view, the open queue, the form of a new one, the note of the next label."""
 OF, ALL_QUERIES = "label:agreement:of", "all queries"
-"""Key of the queue whose agreement is shown, and what stands for no queue or set in particular."""
+"""Key of the queue whose agreement is shown; the choice of no queue or set in particular."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
