@@ -54,10 +54,9 @@ def check_command(
 ) -> None:
     """Compare a config with its version at a commit, on an evidence file.
 
-    The verdict comes first: pass, fail, or cannot tell. Exits 1 if a check fails, 3 if one cannot tell.
+    The first line is pass or fail; a verdict without p<LEVEL may not tell. Exits 1 if a check fails, 3 if one cannot tell.
     """
     from cems_workbench.evaluation.assertions import junit_xml
-    from cems_workbench.evaluation.batch import UNSCORED
     from cems_workbench.jobs.regression import check_change, markdown
 
     if against is None and not bounds:
@@ -79,9 +78,7 @@ def check_command(
         losses = losses_if_any([EvaluationReport(one.config.name, on, one) for one in evaluations])
         made_on, moment = [on] * len(evaluations), datetime.now(UTC)
         write_text(html, comparison_report(found.comparison, made_on, moment, seed=seed, asserted=found, losses=losses))
-    unscored = (
-        any(UNSCORED in one.rankings.needs for one in found.comparison.evaluations) if found.comparison else False
-    )
+    unscored = found.comparison is not None and any(one.rankings.unscored for one in found.comparison.evaluations)
     scored = measuring.score_command(evidence, [("--config", str(config))])
     measuring.decide(found, as_json, scored if unscored else _losses(evidence, config))
 

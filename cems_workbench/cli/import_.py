@@ -349,7 +349,7 @@ def reindex_command(
     cli.present(found, as_json, to_search)
 
 
-OWN_UPDATE = "no script re-embeds there, its own update does, as mem0's Memory.update(ID, text=TEXT)"
+OWN_UPDATE = "update them in that system, such as with mem0's Memory.update(ID, text=TEXT)"
 
 
 class ConnectCommand(TyperCommand):

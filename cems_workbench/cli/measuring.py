@@ -145,11 +145,9 @@ class Measured:
 
     def score_commands(self) -> list[list[str]]:
         """The commands that add missing reranker scores, one per evidence file; a stream names none."""
-        from cems_workbench.evaluation.batch import UNSCORED
-
         options: dict[Path, list[tuple[str, str]]] = {}
         for row, (_, named) in zip(self.rows, self.configs, strict=False):
-            if UNSCORED in row.evaluation.rankings.needs:
+            if row.evaluation.rankings.unscored:
                 options.setdefault(row.labelled.evidence.path, []).extend(named)
         return [score_command(path, named, self.how.store) for path, named in options.items()]
 

@@ -77,7 +77,7 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Is it certain, or decided, that it does not hold?"""
+        """Is it shown, or decided, that it does not hold?"""
         return not self.holds and not self.undecided
 
 
@@ -105,7 +105,8 @@ def parse_assertion(text: str, grade: int = 1) -> tuple[Bound, Measure]:
 
 @dataclass(frozen=True, slots=True)
 class NoLoss:
-    """That a measure, over the queries of one type where it is named, is no worse than the baseline's; with a `level`, surely worse."""
+    """That a measure, over the queries of one type where it is named, is no worse than the baseline's, or with a `level`
+    not significantly worse."""
 
     measure: Measure
     query_type: str | None = None
@@ -117,7 +118,8 @@ class NoLoss:
         return f"{self.query_type}:{self.measure}" if self.query_type else str(self.measure)
 
     def tested(self, found: verdicts.Verdict, p: Callable[[], float]) -> verdicts.Verdict:
-        """The verdict where there is a level: a mean below the tolerance is a loss if `p`, that of a test, is below the level."""
+        """The verdict where there is a level: a mean that is lower by more than the tolerance is a loss if `p`, that of
+        a test, is below the level."""
         if self.level is None or found.unmeasured or found.kind == verdicts.PASS:
             return found
         lower = self.measure.direction * found.difference < -found.tolerance - ROUNDING

@@ -58,6 +58,11 @@ class Rankings:
     """(Q) candidates that the config's reranker reads."""
 
     @property
+    def unscored(self) -> int:
+        """Queries that lack scores of the config's reranker."""
+        return self.needs.get(UNSCORED, 0)
+
+    @property
     def reranked(self) -> int:
         """Pairs that the config's reranker reads, all queries together."""
         return int(self.sent.sum())

@@ -5,7 +5,7 @@ A loss is tolerated up to δ, in units of the measure. With [low, high] the 95 %
 positive where better:
 
     pass         low ≥ -δ            a larger loss is excluded
-    fail         high < -δ           a larger loss is certain
+    fail         high < -δ           a larger loss is shown
     cannot tell  otherwise
 
 This tests for non-inferiority (Piaggio et al., Reporting of noninferiority and equivalence randomized trials, JAMA 2012). How many queries
@@ -101,7 +101,10 @@ class Verdict:
         better = (self.low, self.high) if self.measure.direction > 0 else (-self.high, -self.low)
         digits = _digits(better, self.tolerance)
         ends = f" [{self.low:+.{digits}f}, {self.high:+.{digits}f}]" if self.queries >= MIN_QUERIES else ""
-        kind = "a loss is not excluded" if self.kind == CANNOT_TELL else self.kind
+        larger = (
+            f"a {'rise' if self.measure.lower_is_better else 'loss'} of more than {self.tolerance:g} is not excluded"
+        )
+        kind = "not measured" if self.unmeasured else larger if self.kind == CANNOT_TELL else self.kind
         return f"{count_words(*self.counts)} by {self.measure}, {self.difference:+.{digits}f}{ends} ({kind})"
 
     def to_json(self) -> dict[str, Any]:
@@ -301,7 +304,7 @@ def _kind(found: _Paired, tolerance: float) -> tuple[Kind, str]:
             )
         return PASS, f"Pass: {'it is better' if low > 0 else f'{loss} is excluded'}"
     if high < -tolerance - VALUE_TOLERANCE:
-        return FAIL, f"Fail: {loss} is certain"
+        return FAIL, f"Fail: {loss} is shown"
     if difference < -tolerance:
         return CANNOT_TELL, f"{looks}{counted(found.queries, 'queries')} cannot tell {loss} from a smaller one"
     return CANNOT_TELL, few

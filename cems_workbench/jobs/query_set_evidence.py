@@ -24,7 +24,7 @@ import shutil
 import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -235,17 +235,21 @@ def gather_query_set(
     return GatherReport(path, before, gathered, tuple(left_out), mark, time.monotonic() - started)
 
 
+NO_FILE = {"lexical": (BY_LANGUAGE, "none"), "sparse": (ENGLISH,)}
+"""Stop words that a list has without a file, by its name."""
+
+
 def require_words(config: PipelineConfig, store: Path) -> None:
     """Raises InputError if the stop words of a list are named and cannot be read: its list, empty for every query, would count as a
     measurement."""
     for name in SOURCES if not asks_source(config) else ():
         words = getattr(getattr(config.lists, name), "stop_words", None)
-        if config.get(f"lists.{name}.enabled") and words is not None and words not in (BY_LANGUAGE, "none", ENGLISH):
+        if config.get(f"lists.{name}.enabled") and words is not None and words not in NO_FILE.get(name, ()):
             try:
                 stop_list(words, store)
-            except NotInstalledError:
-                continue  # searched without its words, which `mismatches` says
             except InputError as error:
+                if isinstance(error, NotInstalledError) and name != "lexical":
+                    continue  # an engine searches without its words, with a warning
                 raise InputError(f"{config.name}: lists.{name}.stop_words: {error}") from None
 
 
@@ -445,7 +449,10 @@ def gather_evidence(
 
 def _is_complete(path: Path) -> bool:
     """Whether there is complete evidence. Raises InputError for a damaged file, and one that another process gathers."""
-    return path.is_file() and evidence_file.read_evidence_file(path).complete
+    if not path.is_file():
+        return False
+    with closing(evidence_file.PortionedFile(path)) as file:
+        return file.complete
 
 
 def ensure_evidence(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cems_workbench.config import EvidenceCard, PipelineConfig, field_spec
+from cems_workbench.config import EvidenceCard, PipelineConfig
 from cems_workbench.config.forms.targets import NAMED, System, exported, preset_behind
 from cems_workbench.errors import InputError, StoreError, StoreLockedError
 from cems_workbench.evaluation.batch import UNSCORED, LabelledBatch, missing_score_lines
@@ -33,8 +33,9 @@ from cems_workbench.jobs.query_set_evidence import EVIDENCE_FOLDER, QuerySelecti
 from cems_workbench.jobs.traces import require_replayable
 from cems_workbench.pipeline.effects import idle_parameters
 from cems_workbench.pipeline.list_sources import SOURCES
-from cems_workbench.pipeline.missing_evidence import gather_parameters
+from cems_workbench.pipeline.missing_evidence import gather_parameters, unmet
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.progress import Cancelled, Progress
 from cems_workbench.tuning import tune as protocol
 from cems_workbench.tuning.holdout import (
@@ -219,7 +220,7 @@ class ByJudgments:
     def share_words(self) -> str:
         """Description of `share`."""
         if self.share is None:
-            return "no share of a labelled gain can be given: with judgments nothing certain is gained either"
+            return "no share of a labelled gain can be given: with judgments no gain is shown either"
         return f"{self.share:.0%} of what judgments gain in hindsight, on the very queries that they chose on"
 
 
@@ -324,11 +325,8 @@ def tunable(system: System, config: PipelineConfig) -> dict[str, str]:
 
 def gathers_anew(config: PipelineConfig, axis: Axis) -> bool:
     """Whether each value of a parameter needs separate evidence, such as engram's limit, of which its pool is three times."""
-    ends = [gather_parameters(replaced(config, {axis.path: axis.value(place)})) for place in (0, axis.size - 1)]
-    by_row = axis.path == "lists.fts5.depth" and config.lists.fts5.cut == "row"
-    return by_row or any(
-        ends[0][path] != value and field_spec(path).cost == "gather" for path, value in ends[1].items()
-    )
+    least, most = (replaced(config, {axis.path: axis.value(place)}) for place in (0, axis.size - 1))
+    return bool(unmet(least, {"gathered": gather_parameters(most), SUPERSEDED: ()}, lambda characters: False))
 
 
 def no_program(system: System | None, baseline: PipelineConfig) -> list[str]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 MARK = "preset "
 """The beginning of every line about a mismatch."""
+NO_STOP_WORDS = "no stop words are left out"
+"""What the warning about a list of an installation that was not found begins with."""
 
 
 def lacking(config: PipelineConfig, store: Path | None = None) -> list[str]:
@@ -35,7 +38,7 @@ def lacking(config: PipelineConfig, store: Path | None = None) -> list[str]:
         if not (is_there(system, path, value) and _installed(value, store)):
             mend = f"--set {path}=FOLDER/{place}, or connect with FOLDER beside the store"
             said.append(f"{MARK}{name} ranks without the words of {system.title}: {mend}")
-        elif another := _another(system, file_of(value, store)):
+        elif another := _otherwise(system, file_of(value, store)):
             of = system.version if " " in system.version else f"{system.title} {system.version}"
             said.append(f"{MARK}{name} is of {of}, and {another}: fidelity says whether it ranks alike")
     return said
@@ -49,18 +52,27 @@ def _installed(name: str, store: Path | None) -> bool:
     return True
 
 
-def _another(system: System, file: Path) -> str | None:
+def _otherwise(system: System, file: Path) -> str | None:
+    package = next((one / "package.json" for one in file.parents if one.parent.name == "node_modules"), None)
+    try:
+        changed = [(one.stat().st_mtime_ns, one.stat().st_size) for one in (file, package) if one]
+    except OSError:
+        return None
+    return _another(system.version, system.digest, file, package, tuple(changed))
+
+
+@lru_cache(maxsize=32)
+def _another(version: str, digest: str, file: Path, package: Path | None, changed: Hashable) -> str | None:
     """How a file of an installation differs from the one that the preset was recorded from; None if it does not, or cannot be read."""
     try:
         text = file.read_bytes().replace(b"\r\n", b"\n")
-        package = next((one / "package.json" for one in file.parents if one.parent.name == "node_modules"), None)
         said = package and json.loads(package.read_text("utf-8"))
     except (OSError, ValueError):
         return None
-    version = said.get("version") if isinstance(said, dict) else None
-    if isinstance(version, str) and version not in system.version.split():
-        return f"{package} says {version}"
-    edited = bool(system.digest) and not hashlib.sha256(text).hexdigest().startswith(system.digest)
+    installed = said.get("version") if isinstance(said, dict) else None
+    if isinstance(installed, str) and installed not in version.split():
+        return f"{package} says {installed}"
+    edited = bool(digest) and not hashlib.sha256(text).hexdigest().startswith(digest)
     return f"{file} is edited, or of another version" if edited else None
 
 
@@ -94,5 +106,6 @@ def _of_texts(what: str, name: str, system: System, resources: Resources) -> lis
 
 
 def mismatches_noted(notes: Mapping[str, Any]) -> list[str]:
-    """The lines that gathering noted in evidence."""
-    return [line for line in notes.get("warnings", {}).get("lists", ()) if line.startswith(MARK)]
+    """The lines about texts and missing words that gathering noted in evidence."""
+    said = notes.get("warnings", {}).get("lists", ())
+    return [line for line in said if line.startswith(MARK) or NO_STOP_WORDS in line]

@@ -156,9 +156,10 @@ def read_promising(
         at, unread = at[go], unread[go]
         unit = to_unit(raw[at], read[at] & ~failed[at], read[at] & failed[at])
         chance = np.where(unread, _chances(head.base[at], head.share[at], estimate, unit, limits[at]), 0.0)
-        decided: Bools = chance.sum(axis=1) < misses[at]
+        # Rounded, as the last digits depend on the other queries of a batch: ties are broken by rank.
+        decided: Bools = chance.sum(axis=1).astype(np.float32) < misses[at].astype(np.float32)
         skipped[at[decided]] = unread[decided]
-        promise = chance / np.sqrt(head.cost[at])
+        promise = (chance / np.sqrt(head.cost[at])).astype(np.float32)
         most = np.maximum(steps[at], read[at].sum(axis=1) // STEP_SHARE)[:, None]
         chosen = np.argsort(-promise, axis=1, kind="stable")[:, : most.max(initial=0)]
         own = (along(promise, chosen) > 0) & (np.arange(chosen.shape[1]) < most)

@@ -362,7 +362,7 @@ class Resources:
             analysis = Analysis(
                 self.store.language.current,
                 section.stemming == BY_LANGUAGE,
-                words[file] if file in words else stop_list(file),
+                words[file] if file in words else stop_list(file, self.store.path),
             )
             index = self.derived(("lexical", analysis), lambda: self.store.indexes.analysed(analysis))
         return index.weighted(section.k1, section.b)

@@ -24,6 +24,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import EXPIRATION_DATE, mem0_hides
 from cems_workbench.formats.base.payload import (
+    SAMPLE_ROWS,
     USER_NAMES,
     Payload,
     canonical,
@@ -43,7 +44,6 @@ from cems_workbench.sources import source as base
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.connect import ask
 from cems_workbench.sources.rows import (
-    SAMPLE_ROWS,
     Page,
     PagedSnapshot,
     date_note,

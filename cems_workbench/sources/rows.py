@@ -45,9 +45,6 @@ from cems_workbench.formats.base.payload import (
 from cems_workbench.records import SUPERSEDES, EmbeddedText, Relation, RowProblem, TakenMemory
 from cems_workbench.sources.source import Batch, Changed, Vector, bounded
 
-SAMPLE_ROWS = 200
-"""Rows from which fields are recognised."""
-
 
 @dataclass(frozen=True, slots=True)
 class Recognised:

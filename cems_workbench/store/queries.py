@@ -113,9 +113,10 @@ def would_replace(session: Session, queries: Sequence[Query], by: tables.Mark) -
         [list(given)],
     ):
         query, new = from_row(row), given[row[0]]
-        if query != new and not by.is_own(brought_by):
+        if (query != new or query.answer not in (None, new.answer)) and not by.is_own(brought_by):
             who = tables.NOT_RECORDED if brought_by is None else brought_by or tables.AN_EDIT
             said = [(getattr(query, name), getattr(new, name)) for name in COLUMNS]
+            said += [(query.answer, new.answer)] if query.answer else []  # a first answer is no contradiction
             contradicted = any(theirs not in (None, {}, ours) for ours, theirs in said)
             found[query.qid] = OtherQuery(query, who, query.query == new.query, contradicted)
     return found

@@ -13,7 +13,6 @@ import os
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from cems_workbench.errors import InputError, NoMemoriesError, StoreError
@@ -39,9 +38,6 @@ from cems_workbench.store.rows import STORE_ID, content_identity, read_meta
 from cems_workbench.store.search.indexes import DerivedIndexes
 from cems_workbench.store.sources import Sources
 from cems_workbench.store.team import ENV_VARIABLE, SHARED_TABLES, EmbeddedTables, PushReport, SharedTables, TeamTables
-
-if TYPE_CHECKING:
-    pass
 
 log = logging.getLogger(__name__)
 

@@ -98,7 +98,7 @@ def memory_row(memory: Memory) -> dict[str, Any]:
 def query_row(query: Query) -> dict[str, Any]:
     """A query, with what only we know of it in its metadata."""
     given = queries.as_row(replace(query, type=None))
-    more: dict[str, Any] = {name: given[name] for name in ("project", "as_of", "answerable") if name in given}
+    more: dict[str, Any] = {name: given[name] for name in ("project", "as_of", "answerable", "answer") if name in given}
     return _with(
         {"_id": query.qid, "text": query.query}, {**more, **({"type": query.type} if query.type != TYPE else {})}
     )

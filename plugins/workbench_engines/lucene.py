@@ -10,6 +10,7 @@ Source: docs/internals/specification.md, "lists"; `lucene_index.py` has the form
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from cems_workbench.config.sections import LuceneList
@@ -17,19 +18,18 @@ from cems_workbench.errors import InputError
 from cems_workbench.pipeline.lexical_engines import Document, EngineAnswer, EngineRequest, LexicalEngine, documents
 from cems_workbench.pipeline.text_pieces import OF_TEXT, PIECES
 from cems_workbench.store.search.entries import ChunkHits
-from cems_workbench.store.search.stop_lists import stop_list
 from cems_workbench.store.search.tokenizer import query_words
 from cems_workbench.store.text_rule import searched_text
 from workbench_engines.lucene_index import Clause, LuceneIndex, LuceneRow, lucene_query, read_query, standard_words
 
 
-def clauses_of(text: str, section: LuceneList) -> tuple[list[Clause], str, int]:
+def clauses_of(text: str, section: LuceneList, stop_words: Set[str]) -> tuple[list[Clause], str, int]:
     """The clauses of a text, the query that has them, and the number of words. Raises InputError for a query that Lucene refuses."""
     words = query_words(
         text if section.outside_ascii != "kept" else " ".join(standard_words(text)),
         outside=section.outside_ascii,
         also="-_",
-        stop_words=stop_list(section.stop_words),
+        stop_words=stop_words,
         min_characters=section.min_characters,
         distinct=not section.repeats,
         max_words=section.max_words,
@@ -46,13 +46,15 @@ def clauses_of(text: str, section: LuceneList) -> tuple[list[Clause], str, int]:
 def search(request: EngineRequest) -> EngineAnswer:
     """Search the store's Lucene index, which is built at the first search of a content version."""
     section = request.config.lists.lucene
+    warnings: tuple[str, ...] = ()
     if request.given is None:
-        clauses, query, words = clauses_of(request.text, section)
+        stop_words, warnings = request.stop_words("lucene", section.stop_words)
+        clauses, query, words = clauses_of(request.text, section, stop_words)
     else:
         clauses, query = read_query(request.given), request.given
         words = len({clause.word for clause in clauses})
     if not clauses:
-        return EngineAnswer([], "", 0, 0)
+        return EngineAnswer([], "", 0, 0, warnings=warnings)
     boosts = {name: boost for name, boost in section.fields.model_dump().items() if boost}
     if not boosts:
         raise InputError("lists.lucene.fields: every boost is 0, so there is no field to search")
@@ -76,7 +78,7 @@ def search(request: EngineRequest) -> EngineAnswer:
     )
     hits: ChunkHits = [(index.row(place).memory_id, score, index.row(place).chunk) for place, score in found]
     note: dict[str, Any] = {"fields": list(boosts)}
-    return EngineAnswer(request.hits(hits), query, words, matches, note)
+    return EngineAnswer(request.hits(hits), query, words, matches, note, warnings)
 
 
 LEXICAL_ENGINE = LexicalEngine(search)

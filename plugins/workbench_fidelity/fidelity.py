@@ -39,9 +39,8 @@ from cems_workbench.jobs.traced_sets import traced_sets
 from cems_workbench.jobs.traces import read_traced
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request, gather_scores
-from cems_workbench.pipeline.lexical_engines import NO_STOP_WORDS
 from cems_workbench.pipeline.list_sources import equal_scores
-from cems_workbench.pipeline.mismatches import MARK
+from cems_workbench.pipeline.mismatches import mismatches_noted
 from cems_workbench.pipeline.recorded import RECORDED, read_recorded
 from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.pipeline.resources import Resources
@@ -267,8 +266,8 @@ class MeasuredFidelity(Result):
     def notes(self) -> tuple[str, ...]:
         """What the config cannot express, and what could not be searched."""
         lost = (f"{qid} could not be searched and is left out" for qid in self.not_gathered)
-        said = [set(one.notes.get("warnings", {}).get("lists", ())) for one in self.evidence.evidences.values()]
-        absent = sorted(line for line in set().union(*said) if NO_STOP_WORDS in line or line.startswith(MARK))
+        noted = [line for one in self.evidence.evidences.values() for line in mismatches_noted(one.notes)]
+        absent = sorted({*noted})
         return tuple(f"warning: {line}" for line in (*self.setting.warnings, *absent, *lost))
 
     def to_json(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from cems_workbench.analysis.why.counterfactual import searched_specs, span
 from cems_workbench.config import FieldSpec, PipelineConfig, difference, field_spec, field_specs, with_values
 from cems_workbench.config.model import changed
 from cems_workbench.errors import InputError
-from cems_workbench.evaluation.batch import UNSCORED, Block, LabelledBatch
+from cems_workbench.evaluation.batch import Block, LabelledBatch
 from cems_workbench.evaluation.metrics import rbo
 from cems_workbench.jobs.recorded_answers import Production
 from cems_workbench.pipeline import Evidence
@@ -180,7 +180,7 @@ class NearReplays(Trials[NearAgreement]):
 
     def complete(self, config: PipelineConfig) -> None:
         """Add the scores that the config's reranker lacks, if any; a trial gives such memories a neutral score."""
-        if self._score is None or RERANK.is_off(config) or not self.batch.rankings(config).needs.get(UNSCORED):
+        if self._score is None or RERANK.is_off(config) or not self.batch.rankings(config).unscored:
             return
         scored = [self._score(evidence, config) for evidence in self.batch.evidences]
         if any(one is not before for one, before in zip(scored, self.batch.evidences, strict=True)):

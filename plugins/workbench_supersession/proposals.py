@@ -14,6 +14,7 @@ import heapq
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +49,8 @@ MOST = 200
 """Proposals by default."""
 READ_BY_MODEL = 500
 """Pairs, best first, that a contradiction model reads."""
+EQUAL_COSINES = 1e-6
+"""Neighbours whose cosines differ by no more are equally near."""
 CONTRADICTION_WEIGHT = 4.0
 """Log-odds between a contradiction of 0 and of 1, set by hand: no such model was available to fit it."""
 
@@ -219,17 +222,18 @@ def candidate_pairs(resources: Resources, progress: Progress = silent) -> Candid
 
 def _pairs(origins: Sequence[Origin], near: Any, cosines: Any) -> Iterator[CandidatePair]:
     """Each pair once, by the newer memory, then by rank."""
-    earlier = [_admissible(origins, row, near[row], earlier=True) for row in range(len(origins))]
-    later = [_admissible(origins, row, near[row], earlier=False) for row in range(len(origins))]
+    earlier, later = (
+        [_admissible(origins, row, near[row], cosines[row], earlier=which) for row in range(len(origins))]
+        for which in (True, False)
+    )
     # Of each memory, who has it among its first later ones.
     called: dict[int, list[int]] = {}
     for older, newer_ones in enumerate(later):
-        for newer in newer_ones[:NEAREST]:
+        for newer in islice(newer_ones, NEAREST):
             called.setdefault(newer, []).append(older)
     for newer, olders in enumerate(earlier):
-        for older in dict.fromkeys([*olders[:NEAREST], *called.get(newer, ())]):
-            rank = olders.index(older) + 1 if older in olders else math.inf
-            back = later[older].index(newer) + 1 if newer in later[older] else math.inf
+        for older in dict.fromkeys([*islice(olders, NEAREST), *called.get(newer, ())]):
+            rank, back = olders.get(older, math.inf), later[older].get(newer, math.inf)
             row, other = (newer, older) if rank < math.inf else (older, newer)
             cosine = float(cosines[row][near[row].tolist().index(other)])
             one, two = origins[newer].created_at, origins[older].created_at
@@ -239,13 +243,16 @@ def _pairs(origins: Sequence[Origin], near: Any, cosines: Any) -> Iterator[Candi
             yield CandidatePair(origins[newer].id, origins[older].id, days, days_later(two, one), cosine, near_ranks)
 
 
-def _admissible(origins: Sequence[Origin], row: int, near: Any, *, earlier: bool) -> list[int]:
-    """The neighbours of a memory that are earlier (or later) and can be of the same subject, nearest first."""
-    return [
-        other
-        for other in near.tolist()
-        if other >= 0 and _may_follow(*((origins[other], origins[row]) if earlier else (origins[row], origins[other])))
-    ]
+def _admissible(origins: Sequence[Origin], row: int, near: Any, cosines: Any, *, earlier: bool) -> dict[int, int]:
+    """The neighbours of a memory that are earlier (or later) and can be of the same subject, nearest first, with their
+    ranks; equal cosines, as those of equal texts, have one rank."""
+    ranks: dict[int, int] = {}
+    rank, last = 0, math.inf
+    for other, cosine in zip(near.tolist(), cosines.tolist(), strict=True):
+        if other >= 0 and _may_follow(*((origins[other], origins[row]) if earlier else (origins[row], origins[other]))):
+            rank += last - cosine > EQUAL_COSINES
+            ranks[other], last = rank, cosine
+    return ranks
 
 
 def _may_follow(older: Origin, newer: Origin) -> bool:

@@ -1,7 +1,8 @@
 """Push: an idempotent copy of the team's tables from a store's own database to the team's.
 
-The team's rows win, except for a label (one judge, one pair): the later state wins, a grade or an undo. Ids differ between databases, so
-equal rows are matched by content: an event by its judgment, person and time; a config by its text, author and time; a set by its digest.
+The team's rows win, except for a label (one judge, one pair): the later state wins, a grade or an undo; and a query without an answer gets
+one. Ids differ between databases, so equal rows are matched by content: an event by its judgment, person and time; a config by its text,
+author and time; a set by its digest.
 A qid with another text at the team is a different query and is not pushed, nor is anything that refers to it. Looks at hold-outs are
 added, each store's once.
 """
@@ -9,9 +10,10 @@ added, each store's once.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from cems_workbench.store import query_sets
+from cems_workbench.store import queries, query_sets
 from cems_workbench.store.team import PushedRows, PushReport, Row, Session, TeamTables, table_of
 
 _JUDGMENT = ("qid", "memory_id", "judge", "kind", "grade", "judged_at", "note", "source", "shown")
@@ -76,7 +78,16 @@ def _push_queries(source: Session, target: Session, report: PushReport) -> set[s
     strange = {row[0] for row in own if row[0] in there and row[1:4] != there[row[0]][1:4]}
     new = [row for row in own if row[0] not in there]
     _insert(target, "queries", _QUERY, new)
-    report.rows.append(PushedRows("queries", len(new), len(own) - len(new) - len(strange), len(strange)))
+    pairs = [(queries.from_row(row), queries.from_row(there[row[0]])) for row in own if row[0] in there]
+    answered = [
+        (queries.given_text(replace(theirs, answer=mine.answer)), mine.qid)
+        for mine, theirs in pairs
+        if mine.answer and not theirs.answer and mine.qid not in strange
+    ]
+    for row in answered:
+        target.change("UPDATE queries SET given = ? WHERE qid = ?", row)
+    copied = len(new) + len(answered)
+    report.rows.append(PushedRows("queries", copied, len(own) - copied - len(strange), len(strange)))
     lines = [
         f"query {qid} is a different query at the team; it and its judgments are not pushed" for qid in sorted(strange)
     ]

@@ -22,6 +22,7 @@ from cems_workbench.errors import InputError
 from cems_workbench.jobs.factory import open_resources
 from cems_workbench.pipeline import read_bundle, replay, write_bundle
 from cems_workbench.pipeline.gather import Request, gather, gather_lists
+from cems_workbench.pipeline.mismatches import NO_STOP_WORDS, mismatches_noted
 from cems_workbench.pipeline.resources import Resources, Servers
 from cems_workbench.pipeline.retrievers.entities import read_links
 from cems_workbench.pipeline.text_pieces import fact, without_markdown
@@ -249,6 +250,12 @@ def test_lucene_list_of_facts_is_asked_as_the_memory_agent_asks(keys: Resources)
     assert note["query"] == "anas OR anas~ ky OR ky~ key OR key~"
     assert (note["words"], note["fields"]) == (3, ["object", "fact", "author"])
     assert hits(found, "lucene") == ["b", "a", "c"]  # the key is in two fields of a and b, and b's author is near anas
+
+
+def test_words_of_an_installation_that_is_not_there_are_told_unless_the_target_reads_them(keys: Resources) -> None:
+    found = gathered(keys, "lucene", "key", stop_words="beside:none/words.ts#STOP_WORDS")
+    assert hits(found, "lucene") == ["a", "b", "c"]
+    assert any(NO_STOP_WORDS in line for line in mismatches_noted(found.notes))
 
 
 def test_lucene_list_is_empty_with_a_warning_when_lucene_refuses_the_query(keys: Resources) -> None:

@@ -43,11 +43,16 @@ CONFIG = with_values(preset("cems").config, {"judge.backend": "none"})
 
 
 def test_a_list_whose_stop_words_cannot_be_read_is_never_gathered(resources: Resources, tmp_path: Path) -> None:
-    missing = with_values(preset("engram_head").config, {"lists.fts5.stop_words": "CHECKOUT/words.ts#STOP_WORDS"})
-    with pytest.raises(
-        InputError, match=r"^engram_head: lists\.fts5\.stop_words: CHECKOUT/words\.ts: no such stop words"
+    for name, words, reason in (
+        ("fts5", "CHECKOUT/words.ts#STOP_WORDS", r"CHECKOUT/words\.ts: no such stop words"),
+        ("fts5", "english", "english: no such stop words"),
+        ("lexical", "beside:none/words.ts#STOP_WORDS", r"no none/words\.ts beside the store"),
     ):
-        gather_query_set(tmp_path / "e.evidence", resources.store.queries.read()[:1], [], missing, resources)
+        missing = with_values(
+            preset("engram_head").config, {"lists.lexical.enabled": True, f"lists.{name}.stop_words": words}
+        )
+        with pytest.raises(InputError, match=rf"^engram_head: lists\.{name}\.stop_words: {reason}"):
+            gather_query_set(tmp_path / "e.evidence", resources.store.queries.read()[:1], [], missing, resources)
     assert not (tmp_path / "e.evidence").exists()
 
 

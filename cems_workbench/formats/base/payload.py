@@ -204,6 +204,10 @@ _DATE = re.compile(r"(?i)creat|dat(e|ed|um)|time|when|day$|_at$|(?<=[a-z])(At|On
 _OTHER_DATE = re.compile(r"(?i)expir|valid|delet|access|review|due|modif|updat|birth")
 
 
+SAMPLE_ROWS = 200
+"""Rows from which fields, and where dates are, are recognised."""
+
+
 def date_elsewhere(payloads: Sequence[Payload], names: Names, unread: Iterable[str]) -> tuple[str, str] | None:
     """The unread path whose dates most rows have, where created_at is missing or that of one import, and a line on both; else None."""
 

@@ -25,7 +25,7 @@ from cems_workbench.errors import counted
 from cems_workbench.formats.base.fields import FieldError, UnknownFields, identifier
 from cems_workbench.formats.base.files import type_name
 from cems_workbench.formats.base.memory_fields import TIME_OF
-from cems_workbench.formats.base.payload import ANY_NAMES, date_elsewhere, is_deleted
+from cems_workbench.formats.base.payload import ANY_NAMES, SAMPLE_ROWS, date_elsewhere, is_deleted
 from cems_workbench.platform.parsing import decimal_number
 from cems_workbench.progress import Progress
 from cems_workbench.records import (
@@ -298,10 +298,6 @@ def collect(
     )
     errors.sort(key=lambda error: error.row)
     return collected
-
-
-SAMPLE_ROWS = 200
-"""Rows in which dates are looked for."""
 
 
 def _dated(path: str) -> str:

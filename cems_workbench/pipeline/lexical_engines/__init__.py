@@ -22,14 +22,13 @@ from typing import Any, Literal
 from cems_workbench.config import PipelineConfig
 from cems_workbench.config.forms.targets import system_behind
 from cems_workbench.extensions import LEXICAL_ENGINES, declared, module_names
+from cems_workbench.pipeline.mismatches import NO_STOP_WORDS
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import ChunkHits, truncate_to_memories
 from cems_workbench.store.search.stop_lists import NotInstalledError, stop_list
 
-NO_STOP_WORDS = "no stop words are left out"
-"""What the warning about a list of an installation that was not found begins with."""
 Rows = Literal["created", "store"]
 """Order of insertion: by created_at, equal ones as imported; or as imported."""
 
@@ -57,12 +56,13 @@ class EngineRequest:
 
     def stop_words(self, list_name: str, name: str | None) -> tuple[frozenset[str], tuple[str, ...]]:
         """The words that a list leaves out: none where they are those of an installation that was not found, with a warning unless
-        `mismatches` has the line, as for a config of a target."""
+        `mismatches` has the line, as for a list that the target of the config reads."""
         try:
             return stop_list(name, self.resources.store.path), ()
         except NotInstalledError as error:
-            mend = f"{error} (--set lists.{list_name}.stop_words=FILE#NAME)"
-            return frozenset(), () if system_behind(self.config) else (f"{list_name}: {NO_STOP_WORDS}: {mend}",)
+            path, system = f"lists.{list_name}.stop_words", system_behind(self.config)
+            told = system is not None and path in system.needs
+            return frozenset(), () if told else (f"{list_name}: {NO_STOP_WORDS}: {error} (--set {path}=FILE#NAME)",)
 
     def hits(self, found: ChunkHits) -> ChunkHits:
         """The hits that pass the filter on project and scope, down to the depth."""

@@ -78,7 +78,7 @@ def drawn_card(card: Card, card_no: int, resources: Resources) -> Markup:
     """`card_html` now, with the memory that superseded this one when the query was asked, or when it had expired: no rank, so the card
     stays blind."""
     relations, now = resources.store.relations, datetime.now(UTC)
-    edges = relations.superseding([card.memory.id]) if relations.has_superseding() else []
+    edges = relations.superseding([card.memory.id])
     standing = stored_standings([card.memory], edges, card.query.as_of or now).get(card.memory.id, "")
     (standing,) = with_names([standing], resources.store)
     return card_html(card, card_no, now, resources.store.language.current, standing)

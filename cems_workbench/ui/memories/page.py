@@ -183,7 +183,7 @@ def _summary(matching: int, total: int, number: int) -> None:
 def standings(resources: Resources, memories: Sequence[Memory]) -> dict[str, str]:
     """By id, which of these memories are superseded, by which, or have expired, in words."""
     relations, now = resources.store.relations, datetime.now(UTC)
-    edges = relations.superseding([memory.id for memory in memories]) if relations.has_superseding() else []
+    edges = relations.superseding([memory.id for memory in memories])
     found = stored_standings(memories, edges, now)
     return dict(zip(found, with_names(list(found.values()), resources.store), strict=True))
 

@@ -18,10 +18,10 @@ from psycopg import sql
 from cems_workbench.errors import InputError, did_you_mean, some
 from cems_workbench.formats.base.files import data_beside
 from cems_workbench.formats.base.memory_fields import DELETED_AT, NAMES, STATE_NAMES
-from cems_workbench.formats.base.payload import ANY_NAMES, NESTED, Names, Payload
+from cems_workbench.formats.base.payload import ANY_NAMES, NESTED, SAMPLE_ROWS, Names, Payload
 from cems_workbench.records import TIMES, RowProblem, TakenChunk, place_of_chunk
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.rows import SAMPLE_ROWS, Recognised, payload_of
+from cems_workbench.sources.rows import Recognised, payload_of
 from cems_workbench.sources.rows import recognise as recognise_in
 from cems_workbench.sources.source import Distance, Vector
 from workbench_stores.mapping import FIELD_NAMES

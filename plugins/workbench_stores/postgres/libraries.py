@@ -17,8 +17,8 @@ from psycopg import sql
 
 from cems_workbench.formats.base.files import data_beside
 from cems_workbench.formats.base.memory_fields import EXPIRATION_DATE
+from cems_workbench.formats.base.payload import SAMPLE_ROWS
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.rows import SAMPLE_ROWS
 from cems_workbench.sources.source import SourceError
 from workbench_stores.postgres import catalog, lexical
 from workbench_stores.postgres.catalog import Table

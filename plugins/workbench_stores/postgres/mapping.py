@@ -21,8 +21,8 @@ from psycopg import sql
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
-from cems_workbench.formats.base.payload import USER_NAMES, Names, used_names
-from cems_workbench.sources.rows import SAMPLE_ROWS, payload_of
+from cems_workbench.formats.base.payload import SAMPLE_ROWS, USER_NAMES, Names, used_names
+from cems_workbench.sources.rows import payload_of
 from workbench_stores.mapping import check_names, checked_distance, given_fields, no_column
 from workbench_stores.postgres import catalog
 from workbench_stores.postgres import layout as pg

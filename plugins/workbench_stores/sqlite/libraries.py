@@ -19,9 +19,8 @@ from typing import Any, cast
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.files import data_beside
 from cems_workbench.formats.base.memory_fields import NAMES
-from cems_workbench.formats.base.payload import Names
+from cems_workbench.formats.base.payload import SAMPLE_ROWS, Names
 from cems_workbench.sources.address import Address
-from cems_workbench.sources.rows import SAMPLE_ROWS
 from cems_workbench.sources.source import Distance
 from workbench_stores.mapping import OUTERS, WHOLE, content_of, embedded_text, in_order, steps
 from workbench_stores.sqlite.file import Reader

@@ -24,11 +24,10 @@ from numpy.typing import NDArray
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.formats.base.memory_fields import SHARED_WORDS, is_true
-from cems_workbench.formats.base.payload import Payload, memory_of
+from cems_workbench.formats.base.payload import SAMPLE_ROWS, Payload, memory_of
 from cems_workbench.records import DELETED_MARK, Relation
 from cems_workbench.sources import source as base
 from cems_workbench.sources.rows import (
-    SAMPLE_ROWS,
     Page,
     PagedSnapshot,
     Recognised,

@@ -21,8 +21,7 @@ from typing import Any
 
 from cems_workbench.errors import InputError, did_you_mean, some
 from cems_workbench.formats.base.memory_fields import NAMES, OPTIONAL_FIELDS, STATE_NAMES
-from cems_workbench.formats.base.payload import NESTED, Names
-from cems_workbench.sources.rows import SAMPLE_ROWS
+from cems_workbench.formats.base.payload import NESTED, SAMPLE_ROWS, Names
 from cems_workbench.sources.source import Distance
 from workbench_stores.mapping import FIELD_NAMES, check_names, given_fields, no_column
 from workbench_stores.sqlite import schema as tables

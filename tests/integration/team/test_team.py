@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -330,6 +331,10 @@ def test_a_push_copies_what_a_store_has_and_again_copies_nothing(team: str, tmp_
         assert store.labels.undo("Ann").grade == 3 and said(store) == {("q", "m0", "Ann"): 2}
         assert [row.copied for row in store.push().rows] == [0] * 9, "what the team took back is not brought back"
         assert said(store) == {("q", "m0", "Ann"): 2} and store.holdouts.count("t", ["q"]) == 1
+    with Store.open(tmp_path / "s") as own:
+        own.query_sets.put("set", [replace(QUERIES[0], answer="that"), QUERIES[1]], "later")
+    with Store.open(tmp_path / "s", team=team) as store:
+        assert store.push().rows[0].copied == 1 and store.queries.read()[0].answer == "that"
 
 
 def test_of_two_states_of_one_label_the_later_stands_and_another_query_of_that_id_stays_behind(two, team, tmp_path):

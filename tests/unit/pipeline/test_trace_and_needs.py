@@ -27,6 +27,7 @@ from cems_workbench.pipeline.bundle import bundle_from
 from cems_workbench.pipeline.evidence import Hit, RankedList, Variant
 from cems_workbench.pipeline.gather import gather_scores
 from cems_workbench.pipeline.missing_evidence import gather_parameters
+from cems_workbench.pipeline.reading import Head, kernel, read_promising, similarity_part
 from cems_workbench.pipeline.recorded import RECORDED, RecordedList, RecordedStage, RecordedStages
 from cems_workbench.pipeline.redact import redacted
 from cems_workbench.pipeline.replay import run, to_table
@@ -431,6 +432,30 @@ def test_live_replayed_and_batched_the_same_candidates_are_read(tmp_path, monkey
     full = [results(evidence, with_values(CONFIG, {"rerank.expected_misses": None})) for evidence in whole]
     same = [{key for key, _ in some} == {key for key, _ in every} for some, every in zip(live, full, strict=True)]
     assert sum(same) >= 7
+
+
+def test_equal_candidates_are_read_alike_alone_and_in_a_batch() -> None:
+    """Heads of several lengths are padded, which changes the last digits of chances: the first of equal ones is read."""
+    drawn = np.random.default_rng(1)
+    lengths = drawn.integers(20, 60, 60)
+    inside = np.arange(60) < lengths[:, None]
+    vectors = drawn.normal(size=(60, 12, 32))[:, drawn.integers(0, 12, 60)]
+    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+    base, one = np.zeros(inside.shape), np.ones(inside.shape)
+    alike = kernel(similarity_part(vectors @ vectors.swapaxes(1, 2)), base)
+    head = Head(inside, base, one, one, np.where(inside[:, :, None] & inside[:, None], alike, 0.0))
+    raw = np.where(inside, vectors[:, :, 0] + 0.3 * drawn.normal(size=inside.shape), np.nan)
+    rules = np.full(60, 5), np.full(60, 0.3), np.full(60, 4)
+
+    def unit(raw: Any, good: Any, failed: Any) -> Any:
+        return np.where(good, raw, np.nan)
+
+    together = read_promising(head, raw, inside, unit, *rules)
+    for q, n in enumerate(lengths.tolist()):
+        own = slice(q, q + 1), slice(0, n)
+        alone = Head(*(each[own] for each in (inside, base, one, one)), head.kernel[q : q + 1, :n, :n])
+        single = read_promising(alone, raw[own], inside[own], unit, *(each[q : q + 1] for each in rules))
+        assert np.array_equal(single.read[0], together.read[q, :n]), q
 
 
 def test_a_score_of_what_is_not_worth_reading_does_not_count() -> None:
