@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from cems_workbench.config import PipelineConfig, card_path, difference, export_config, read_back, with_values
 from cems_workbench.config.forms.files import SUFFIXES
-from cems_workbench.config.forms.targets import TARGET_TITLES, unplaced
+from cems_workbench.config.forms.targets import BY_FORM, TARGET_TITLES, unplaced
 from cems_workbench.errors import InputError, counted
 from cems_workbench.platform.atomic_write import write_text
 
@@ -60,7 +60,8 @@ class Export:
     @property
     def instead(self) -> str:
         """What does in the target what a lost mode of supersession does here; empty if it is not lost, or nothing is known."""
-        if self.form not in RETIRING or all(path != "supersession.mode" for path, _, _ in self.lost):
+        retires = self.form in BY_FORM and BY_FORM[self.form].retires
+        if not retires or all(path != "supersession.mode" for path, _, _ in self.lost):
             return ""
         where = (
             f"instead of supersession.mode, `supersessions --script FILE` retires superseded memories in {self.reader}"
@@ -82,10 +83,6 @@ def exported(config: PipelineConfig, form: Form, card: EvidenceCard | None = Non
     if folder and (places := unplaced(read)):
         read = with_values(read, {path: f"{folder}/{place}" for path, place in places.items()})
     return Export(form, text, config, read)
-
-
-RETIRING = ("mem0", "langgraph")
-"""Formats of targets in which the script of `supersessions` retires memories."""
 
 
 @dataclass(frozen=True, eq=False)

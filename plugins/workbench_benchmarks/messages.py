@@ -18,7 +18,6 @@ its SessionManager) wrote.
 from __future__ import annotations
 
 import re
-import shutil
 import sqlite3
 import tempfile
 from collections import Counter
@@ -41,11 +40,14 @@ from cems_workbench.formats.base.files import (
     type_name,
 )
 from cems_workbench.formats.base.format import described
+from cems_workbench.platform import sqlite_copy
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory, ParsedInput
 from workbench_benchmarks.conversations import TIME_FORMS, TIMES, Reading, an_object, is_said, name_of, said_at
 
 NAME = "messages"
+COPY_S = 10.0
+"""How long a program that writes all the time is waited for."""
 SPEAKERS = {"user": "user", "human": "user", "assistant": "assistant", "ai": "assistant", "model": "assistant"}
 PROMPTS = ("system", "developer", "custom")
 TOOLS = ("tool", "function", "toolresult", "bashexecution", "function_call", "function_call_output")
@@ -210,10 +212,10 @@ def _is_sqlite(path: Path) -> bool:
 def _checkpoints(path: Path) -> Iterator[tuple[str, str, bytes]]:
     """(thread, type, checkpoint) of each checkpoint of a graph itself, the oldest of a thread first. Raises sqlite3.Error."""
     with tempfile.TemporaryDirectory(prefix="cems-checkpoints-") as folder:
-        for ending in ("", "-wal"):  # of a copy, as opening the file itself would leave files beside it
-            if (source := path.with_name(path.name + ending)).exists():
-                shutil.copyfile(source, Path(folder) / f"copy{ending}")
-        with closing(sqlite3.connect(Path(folder) / "copy")) as database:
+        # Of a copy, as opening the file itself would leave files beside it.
+        if problem := sqlite_copy.copy(str(path), folder, COPY_S).get("problem"):
+            raise sqlite3.OperationalError(f"it is {problem}")
+        with closing(sqlite3.connect(Path(folder) / "copy.db")) as database:
             yield from database.execute(
                 "SELECT CAST(thread_id AS TEXT), type, checkpoint FROM checkpoints "
                 "WHERE checkpoint_ns = '' ORDER BY thread_id, checkpoint_id"

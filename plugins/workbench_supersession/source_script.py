@@ -11,11 +11,6 @@ from cems_workbench.errors import InputError, one_line
 from cems_workbench.sources.address import parse
 from cems_workbench.store import Store
 
-KINDS = {
-    **{"sqlite": ("langgraph",), "postgresql": ("langgraph", "mem0"), "qdrant": ("mem0",), "chroma": ("mem0",)},
-    "notes": ("notes",),
-}
-"""By scheme of a source's address, the targets in whose layout something can be retired there."""
 _EMPTY = "CHANGES: dict[str, Any] = {}\n"
 _TEXT_CHARS = 80
 
@@ -42,7 +37,7 @@ def script_of(store: Store, notes: Path | None = None) -> tuple[str, int]:
     kind = str(probe.get("preset") or probe.get("kind"))  # of a collection the rows say who wrote it
     kind = next((name for name, system in SYSTEMS.items() if kind in system.presets), kind)
     scheme, place = _place(addresses[0]) if notes is None else ("notes", str(notes.absolute()))
-    if kind not in KINDS.get(scheme, ()):
+    if scheme not in (("notes",) if kind == "notes" else SYSTEMS[kind].retires if kind in SYSTEMS else ()):
         raise InputError(
             f"--script: nothing is known of how to retire a memory in {kind}; known are mem0, LangGraph, notes"
         )

@@ -55,9 +55,9 @@ class System:
     """A target, a row of targets.json.
 
     `presets` are its programs, the plain one first; `kinds` the layouts of sources that it writes; `filter` what its own search always
-    filters by; `texts` its chunk rule, and whether a title is embedded with the content, where that is known; `needs` what a preset of it
-    leaves to an installation: by parameter FILE#NAME in a checkout or package; `digest` the first digits of that FILE's
-    SHA-256 at `version`.
+    filters by; `retires` the schemes of sources in which a script retires its superseded memories; `texts` its chunk rule, and whether a
+    title is embedded with the content, where that is known; `needs` what a preset of it leaves to an installation: by parameter FILE#NAME
+    in a checkout or package; `digest` the first digits of that FILE's SHA-256 at `version`.
     """
 
     name: str
@@ -68,6 +68,7 @@ class System:
     kinds: tuple[str, ...]
     filter: str
     set_in: str
+    retires: tuple[str, ...] = ()
     texts: Mapping[str, Any] = field(default_factory=dict)
     needs: Mapping[str, str] = field(default_factory=dict)
     digest: str = ""

@@ -1,8 +1,8 @@
 """A SQLite file that another program may be writing to: read without a trace beside it, and without making its owner wait.
 
-What is read is a private copy (`copying`): it is consistent, holds no lock while rows are read, works in a folder that cannot be
-written to, and recovers what a crash left half done in the copy alone. It is made again when the file, its WAL or its journal has
-changed.
+What is read is a private copy (`platform/sqlite_copy.py`): it is consistent, holds no lock while rows are read, works in a folder that
+cannot be written to, and recovers what a crash left half done in the copy alone. It is made again when the file, its WAL or its journal
+has changed.
 
 A file in rollback-journal mode whose owner writes all the time cannot be copied as of one moment: a reader's lock keeps commits
 waiting. It is then read itself, in steps of at most STEP_S (`Reader.stepped`), and rows may change between two steps. So is a file for
@@ -30,9 +30,9 @@ from typing import Any
 from urllib.parse import quote
 
 from cems_workbench.errors import InputError, one_line
+from cems_workbench.platform import sqlite_copy
 from cems_workbench.sources.address import Address
 from cems_workbench.sources.source import SourceError
-from workbench_stores.sqlite.copying import state
 
 Row = tuple[Any, ...]
 
@@ -251,12 +251,15 @@ class DatabaseFile:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="cems-workbench-sqlite-")
         copy = Path(self._folder.name) / "copy.db"
-        if self._copied is not None and self._copied == state(str(self.path)):
+        if self._copied is not None and self._copied == sqlite_copy.state(str(self.path)):
             return copy
         self._copied = None
         for each in Path(self._folder.name).iterdir():
             each.unlink()
-        need, free = sum(each[1] for each in state(str(self.path)) if each), shutil.disk_usage(self._folder.name).free
+        need, free = (
+            sum(each[1] for each in sqlite_copy.state(str(self.path)) if each),
+            shutil.disk_usage(self._folder.name).free,
+        )
         if need > free:
             self.note = (
                 f"there is no room for a copy of its {need / 1e9:.1f} GB in {self._folder.name}, so the file itself is read in short "
@@ -297,7 +300,7 @@ class DatabaseFile:
             raise InputError(f"{self.plain}: is not a SQLite file{hint}")
 
     def _asked(self, command: str, *rest: str) -> dict[str, Any]:
-        script = Path(__file__).with_name("copying.py")
+        script = sqlite_copy.__file__
         done = subprocess.run(  # noqa: S603 (a module of this package, no shell)
             [sys.executable, "-I", "-S", str(script), command, str(self.path), *rest],
             capture_output=True,

@@ -1,7 +1,8 @@
-"""Copying a SQLite file that another program may be writing to. Run as a script, in a separate process:
+"""Copying a SQLite file that another program may be writing to. Run as a script, in a separate process, or called where no connection
+of this process can be open on the file:
 
-    python -I -S copying.py look FILE
-    python -I -S copying.py copy FILE FOLDER SECONDS
+    python -I -S sqlite_copy.py look FILE
+    python -I -S sqlite_copy.py copy FILE FOLDER SECONDS
 
 Two reasons for the process. On POSIX, closing a file drops every lock that the process holds on it, also those of a SQLite connection
 elsewhere in it. And no connection is made to the file: one of `mode=ro` leaves FILE-wal and FILE-shm behind (seen in SQLite 3.40.1),
