@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.config import preset
-from cems_workbench.config.forms.targets import SYSTEMS, System
+from cems_workbench.config.forms.targets import SYSTEMS, System, system_of
 from cems_workbench.errors import InputError
 from cems_workbench.records import TextRule
 from cems_workbench.settings import SavedTarget, save_target
@@ -29,7 +29,7 @@ SCALED = {"chroma": "inverse_l2", "faiss": "inverse_l2"}
 def of_probe(probe: SourceInfo) -> tuple[System, str, Mapping[str, Any]] | None:
     """The target that wrote a source, its preset, and what that sets otherwise; None of a source of no known target."""
     name = probe.preset or next((one.presets[0] for one in SYSTEMS.values() if probe.kind in one.kinds), None)
-    system = next((one for one in SYSTEMS.values() if name in one.presets), None)
+    system = system_of(name)
     if system is None or name is None:
         return None
     scale = SCALED.get(probe.kind) if system.name == "mem0" else None

@@ -9,7 +9,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -32,11 +33,16 @@ def run_in_thread(function: Callable[[], T]) -> Future[T]:
     return future
 
 
-@contextmanager
-def close_socket_after(descriptor: int, seconds: float) -> Iterator[None]:
+def close_socket_after(descriptor: int, seconds: float) -> AbstractContextManager[None]:
     """Shut down a connection, by its file descriptor, if the block takes longer: a blocked read in it then fails."""
-    timer = threading.Timer(seconds, _shut_down, (descriptor,))
-    timer.daemon = True
+    return call_after(seconds, partial(_shut_down, descriptor))
+
+
+@contextmanager
+def call_after(seconds: float, call: Callable[[], object]) -> Iterator[None]:
+    """Call what ends the block, in another thread, if it takes longer."""
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True  # a forgotten one must not delay the exit of the process
     timer.start()
     try:
         yield

@@ -12,15 +12,15 @@ import os
 import signal
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.errors import one_line, short
+from cems_workbench.platform.waiting import call_after
 
 if TYPE_CHECKING:
     import duckdb
@@ -237,14 +237,6 @@ def _column_text(column: tuple[str, str, bool]) -> str:
     return f"{short(name)} ({one_line(kind, 60)}{'' if nullable else ', never empty'})"
 
 
-@contextmanager
-def interrupt_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> Iterator[None]:
+def interrupt_after(connection: duckdb.DuckDBPyConnection, seconds: float) -> AbstractContextManager[None]:
     """Interrupt the connection if the block takes longer; DuckDB then raises InterruptException."""
-    timer = threading.Timer(seconds, connection.interrupt)
-    # A forgotten timer must not delay the exit of the process.
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+    return call_after(seconds, connection.interrupt)

@@ -6,7 +6,7 @@ import pprint
 from importlib.resources import files
 from pathlib import Path
 
-from cems_workbench.config.forms.targets import SYSTEMS
+from cems_workbench.config.forms.targets import SYSTEMS, system_of
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.sources.address import parse
 from cems_workbench.store import Store
@@ -35,9 +35,9 @@ def script_of(store: Store, notes: Path | None = None) -> tuple[str, int]:
         )
     probe = next((one.probe for one in store.sources.read() if one.address == addresses[0]), {"kind": "notes"})
     kind = str(probe.get("preset") or probe.get("kind"))  # of a collection the rows say who wrote it
-    kind = next((name for name, system in SYSTEMS.items() if kind in system.presets), kind)
+    system = SYSTEMS.get(kind) or system_of(kind)
     scheme, place = _place(addresses[0]) if notes is None else ("notes", str(notes.absolute()))
-    if scheme not in (("notes",) if kind == "notes" else SYSTEMS[kind].retires if kind in SYSTEMS else ()):
+    if scheme not in (("notes",) if kind == "notes" else system.retires if system else ()):
         raise InputError(
             f"--script: nothing is known of how to retire a memory in {kind}; known are mem0, LangGraph, notes"
         )
@@ -45,7 +45,7 @@ def script_of(store: Store, notes: Path | None = None) -> tuple[str, int]:
     for one in pairs:  # of several successors the last one decided
         old, new = (one_line(known[key].content, _TEXT_CHARS) for key in (one.older, one.newer))
         retire[one.older] = {"id": one.older, "by": one.newer, "text": old, "by_text": new}
-    changes = {"system": scheme, "kind": kind, "place": place, "retire": [*retire.values()]}
+    changes = {"system": scheme, "kind": system.name if system else kind, "place": place, "retire": [*retire.values()]}
     text = files(__package__).joinpath("change_source.py").read_text("utf-8")
     return text.replace(_EMPTY, f"CHANGES = {pprint.pformat(changes, width=140, sort_dicts=False)}\n"), len(retire)
 

@@ -123,7 +123,11 @@ def preset_behind(config: PipelineConfig) -> str | None:
 
 def system_behind(config: PipelineConfig) -> System | None:
     """The target that a config's preset is a program of; None of a config of the workbench's own, or of a plan."""
-    name = preset_behind(config)
+    return system_of(preset_behind(config))
+
+
+def system_of(name: str | None) -> System | None:
+    """The target that a preset is a program of."""
     return next((system for system in SYSTEMS.values() if name in system.presets), None)
 
 

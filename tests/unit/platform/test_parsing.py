@@ -127,6 +127,7 @@ def test_a_bundle_is_bounded_in_depth_and_names_what_stands_twice(tmp_path: Path
 
 PACKAGE = Path(__file__).parents[3] / "cems_workbench"
 NOT_ATOMIC = {
+    "platform/sqlite_copy.py": "a private copy in a folder of its own",
     "store/search/chroma.py": "the number of changes",
     "store/search/directory.py": "a new index, in a directory that becomes current when complete",
     "serve/server.py": "the name of its process, for the system",
