@@ -9,11 +9,11 @@ added, each store's once.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 
-from cems_workbench.store import queries, query_sets
+from cems_workbench.store import query_sets
 from cems_workbench.store.team import PushedRows, PushReport, Row, Session, TeamTables, table_of
 
 _JUDGMENT = ("qid", "memory_id", "judge", "kind", "grade", "judged_at", "note", "source", "shown")
@@ -78,11 +78,11 @@ def _push_queries(source: Session, target: Session, report: PushReport) -> set[s
     strange = {row[0] for row in own if row[0] in there and row[1:4] != there[row[0]][1:4]}
     new = [row for row in own if row[0] not in there]
     _insert(target, "queries", _QUERY, new)
-    pairs = [(queries.from_row(row), queries.from_row(there[row[0]])) for row in own if row[0] in there]
+    given = [(row[0], *(json.loads(one[-1] or "{}") for one in (row, there[row[0]]))) for row in own if row[0] in there]
     answered = [
-        (queries.given_text(replace(theirs, answer=mine.answer)), mine.qid)
-        for mine, theirs in pairs
-        if mine.answer and not theirs.answer and mine.qid not in strange
+        (json.dumps({**theirs, "answer": mine["answer"]}, ensure_ascii=False, sort_keys=True), qid)
+        for qid, mine, theirs in given
+        if "answer" in mine and "answer" not in theirs and qid not in strange
     ]
     for row in answered:
         target.change("UPDATE queries SET given = ? WHERE qid = ?", row)
