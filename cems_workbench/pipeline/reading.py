@@ -159,7 +159,7 @@ def read_promising(
         # Rounded, as the last digits depend on the other queries of a batch: ties are broken by rank.
         decided: Bools = chance.sum(axis=1).astype(np.float32) < misses[at].astype(np.float32)
         skipped[at[decided]] = unread[decided]
-        promise = (chance / np.sqrt(head.cost[at])).astype(np.float32)
+        promise = (chance / np.sqrt(head.cost[at])).astype(np.float32).astype(np.float64)
         most = np.maximum(steps[at], read[at].sum(axis=1) // STEP_SHARE)[:, None]
         chosen = np.argsort(-promise, axis=1, kind="stable")[:, : most.max(initial=0)]
         own = (along(promise, chosen) > 0) & (np.arange(chosen.shape[1]) < most)
