@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from cems_workbench.analysis.supersession import days_later
 from cems_workbench.analysis.supersession_signals import Profile, Signals, profile_of, signals_of
@@ -135,6 +135,25 @@ def scored_pairs(
         progress("comparing pairs", min(done, size), size)
 
 
+Neighbour = TypeVar("Neighbour", int, str)
+EQUAL_COSINES = 1e-6
+"""Neighbours whose cosines differ by no more are equally near."""
+
+
+def ranks_of(neighbours: Iterable[tuple[Neighbour, float]]) -> dict[Neighbour, int]:
+    """The ranks of neighbours with their cosines, nearest first; equally near ones, such as equal texts, have one rank."""
+    ranks: dict[Neighbour, int] = {}
+    rank, last = 0, math.inf
+    for one, cosine in neighbours:
+        rank += last - cosine > EQUAL_COSINES
+        ranks[one], last = rank, cosine
+    return ranks
+
+
+def _apart(neighbour: tuple[str, float]) -> float:
+    return -neighbour[1]
+
+
 def contradicting(trace: Trace, resources: Resources) -> ProposedEdge | None:
     """The best pair of the query's first candidates whose later memory is below the earlier one, a result, and may replace it; None
     if no pair reaches `ASKED`, or all are stored as superseding or were decided. Neighbours are those among the candidates. What was
@@ -147,7 +166,7 @@ def contradicting(trace: Trace, resources: Resources) -> ProposedEdge | None:
     vectors = resources.indexes.vectors.embeddings([*dated])
     near = {
         # Without the memory itself, by its id: it is not the first where another has its text.
-        key: sorted((one for one in vectors if one != key), key=lambda one: -float(vectors[key] @ vectors[one]))
+        key: ranks_of(sorted(((one, float(vectors[key] @ vectors[one])) for one in vectors if one != key), key=_apart))
         for key in vectors
     }
     pairs = []
@@ -155,7 +174,7 @@ def contradicting(trace: Trace, resources: Resources) -> ProposedEdge | None:
         for newer in list(vectors)[place + 1 :] if older in results else ():
             one, two = memories[newer].created_at, memories[older].created_at
             if one is not None and two is not None and one > two:
-                rank = (1 / (near[newer].index(older) + 1) + 1 / (near[older].index(newer) + 1)) / 2
+                rank = (1 / near[newer][older] + 1 / near[older][newer]) / 2
                 days, cosine = (one - two).total_seconds() / 86_400, float(vectors[newer] @ vectors[older])
                 pairs.append(CandidatePair(newer, older, days, days_later(two, one), cosine, rank))
     found = [edge for edge in scored_pairs(resources, pairs) if edge.score >= ASKED and edge.signals.words]

@@ -27,6 +27,7 @@ from cems_workbench.analysis.proposed_edges import (
     ProposedEdge,
     decided_pairs,
     logistic,
+    ranks_of,
     scored_pairs,
 )
 from cems_workbench.analysis.supersession import days_later
@@ -49,8 +50,6 @@ MOST = 200
 """Proposals by default."""
 READ_BY_MODEL = 500
 """Pairs, best first, that a contradiction model reads."""
-EQUAL_COSINES = 1e-6
-"""Neighbours whose cosines differ by no more are equally near."""
 CONTRADICTION_WEIGHT = 4.0
 """Log-odds between a contradiction of 0 and of 1, set by hand: no such model was available to fit it."""
 
@@ -244,15 +243,12 @@ def _pairs(origins: Sequence[Origin], near: Any, cosines: Any) -> Iterator[Candi
 
 
 def _admissible(origins: Sequence[Origin], row: int, near: Any, cosines: Any, *, earlier: bool) -> dict[int, int]:
-    """The neighbours of a memory that are earlier (or later) and can be of the same subject, nearest first, with their
-    ranks; equal cosines, as those of equal texts, have one rank."""
-    ranks: dict[int, int] = {}
-    rank, last = 0, math.inf
-    for other, cosine in zip(near.tolist(), cosines.tolist(), strict=True):
-        if other >= 0 and _may_follow(*((origins[other], origins[row]) if earlier else (origins[row], origins[other]))):
-            rank += last - cosine > EQUAL_COSINES
-            ranks[other], last = rank, cosine
-    return ranks
+    """The neighbours of a memory that are earlier (or later) and can be of the same subject, nearest first, with their ranks."""
+    return ranks_of(
+        (other, cosine)
+        for other, cosine in zip(near.tolist(), cosines.tolist(), strict=True)
+        if other >= 0 and _may_follow(*((origins[other], origins[row]) if earlier else (origins[row], origins[other])))
+    )
 
 
 def _may_follow(older: Origin, newer: Origin) -> bool:

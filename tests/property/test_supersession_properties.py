@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import configs, evidences
 
+from cems_workbench.analysis.proposed_edges import ranks_of
 from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Evidence, replay
@@ -205,6 +206,10 @@ class Contradicting:
 
     def contradictions(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         return [float(older.startswith("plan")) for older, _ in pairs]
+
+
+def test_equal_texts_are_equally_near():
+    assert ranks_of([("a", 0.9), ("b", 0.9 - 1e-8), ("c", 0.5)]) == {"a": 1, "b": 1, "c": 2}
 
 
 def test_a_contradiction_moves_a_pair_up_and_is_said():

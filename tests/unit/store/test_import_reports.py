@@ -439,6 +439,12 @@ def kept_of(store, name="hook"):
     }
 
 
+def test_an_answer_of_another_file_stays_and_a_first_one_is_taken(filled: Store) -> None:
+    for source, answer in (("a.jsonl", None), ("b.jsonl", "Gera"), ("c.jsonl", None), ("d.jsonl", "Jena")):
+        filled.add(ParsedInput(source, "test", queries=(Query("w", "where?", answer=answer),)))
+    assert next(query.answer for query in filled.queries.read() if query.qid == "w") == "Gera"
+
+
 def test_a_log_becomes_a_query_set_with_its_answers(filled: Store) -> None:
     report = filled.add(logged(answer("q1", (C, 0.5, "third"), ("m1", None)), answer("q2")))
     assert [one.name for one in report.query_sets] == ["hook"]
