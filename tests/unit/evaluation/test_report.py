@@ -229,7 +229,7 @@ def test_student_interval_by_hand() -> None:
          "60 better, 0 worse, 0 the same of 60 queries by nDCG@10, new against old: +0.150 [+0.137, +0.163], 95 % interval. "
          "Pass: it is better."),
         ([0.002, -0.002] * 80, "pass", "+0.000 [-0.000, +0.000], 95 % interval. Pass: a loss of more than 0.01 is excluded."),
-        ([-0.3, -0.1] * 30, "fail", "-0.200 [-0.226, -0.174], 95 % interval. Fail: a loss of more than 0.01 is certain."),
+        ([-0.3, -0.1] * 30, "fail", "-0.200 [-0.226, -0.174], 95 % interval. Fail: a loss of more than 0.01 is shown."),
         ([0.5, -0.5, 0, 0] * 10, "cannot tell", "40 queries cannot exclude a loss of more than 0.01; about 10,000 queries would tell."),
         ([0.0] * 60, "cannot tell", "60 queries cannot exclude that 5% of all queries lose everything; about 150 queries would tell."),
         ([0.0] * 59 + [0.1], "cannot tell", 
