@@ -150,10 +150,6 @@ def ranks_of(neighbours: Iterable[tuple[Neighbour, float]]) -> dict[Neighbour, i
     return ranks
 
 
-def _apart(neighbour: tuple[str, float]) -> float:
-    return -neighbour[1]
-
-
 def contradicting(trace: Trace, resources: Resources) -> ProposedEdge | None:
     """The best pair of the query's first candidates whose later memory is below the earlier one, a result, and may replace it; None
     if no pair reaches `ASKED`, or all are stored as superseding or were decided. Neighbours are those among the candidates. What was
@@ -166,7 +162,11 @@ def contradicting(trace: Trace, resources: Resources) -> ProposedEdge | None:
     vectors = resources.indexes.vectors.embeddings([*dated])
     near = {
         # Without the memory itself, by its id: it is not the first where another has its text.
-        key: ranks_of(sorted(((one, float(vectors[key] @ vectors[one])) for one in vectors if one != key), key=_apart))
+        key: ranks_of(
+            sorted(
+                ((one, float(vectors[key] @ vectors[one])) for one in vectors if one != key), key=lambda one: -one[1]
+            )
+        )
         for key in vectors
     }
     pairs = []
