@@ -38,6 +38,7 @@ _HOMES = {
     "jobs.memory_use": "MemoryReport",
     "progress": "Cancelled",
     "results": "Result Table",
+    "workbench_audit.api": "Audit Leaks Receipt audit forgotten leak",
     "workbench_supersession.proposals": "SupersessionReport supersessions",
     "workbench_transcripts.whole": "TranscriptCoverage coverage",
 }
@@ -88,6 +89,12 @@ if TYPE_CHECKING:
     from cems_workbench.progress import Cancelled as Cancelled
     from cems_workbench.results import Result as Result
     from cems_workbench.results import Table as Table
+    from workbench_audit.api import Audit as Audit
+    from workbench_audit.api import Leaks as Leaks
+    from workbench_audit.api import Receipt as Receipt
+    from workbench_audit.api import audit as audit
+    from workbench_audit.api import forgotten as forgotten
+    from workbench_audit.api import leak as leak
     from workbench_supersession.proposals import SupersessionReport as SupersessionReport
     from workbench_supersession.proposals import supersessions as supersessions
     from workbench_transcripts.whole import TranscriptCoverage as TranscriptCoverage

@@ -311,7 +311,7 @@ def read_some(path: Path, qids: Collection[str], wanted: Header) -> Mapping[str,
     """The evidence of some queries of a complete file that was gathered as `wanted` says, by qid; None if it is not
     such a file. Its time is about that of those queries: the file is taken as the gather left it, without the hash of
     all of it. Raises InputError for a file that is no evidence."""
-    with _opened(path) as connection:
+    with opened(path) as connection:
         header = _header(connection, path)
         if _meta(connection, REPLAYED) is None or mismatch(header, wanted) is not None:
             return None
@@ -400,13 +400,13 @@ class PortionedFile:
 
 def read_header(path: Path) -> Header:
     """What a file was gathered with. Raises InputError as `read_evidence_file` does."""
-    with _opened(path) as connection:
+    with opened(path) as connection:
         return _header(connection, path)
 
 
 def read_progress(path: Path) -> tuple[int, float]:
     """How many queries a file holds, and the seconds that gathering them took. Raises InputError as `read_header` does."""
-    with _opened(path) as connection:
+    with opened(path) as connection:
         _header(connection, path)
         return _progress(connection)
 
@@ -419,7 +419,7 @@ def _progress(connection: duckdb.DuckDBPyConnection) -> tuple[int, float]:
 def replace_judgments(path: Path, judgments: Sequence[Judgment]) -> None:
     """Replace the judgments of a file, and write its new content hash. Raises InputError when the file is open
     elsewhere or cannot be written."""
-    with _opened(path, read_only=False) as connection, _transaction(connection, path):
+    with opened(path, read_only=False) as connection, _transaction(connection, path):
         evidence_rows.write_judgments(connection, judgments, str(path))
         if _meta(connection, REPLAYED) is not None:
             _write_hashes(connection, path)
@@ -429,7 +429,7 @@ def add_scores(path: Path, read: str, scored: Mapping[str, Evidence]) -> str:
     """Replace the model scores and notes of these queries in a file, and return its new content hash. `read` is the
     `replay_hash` that they were added to. It is one transaction: after it the file is what it was, or holds all of them
     under its new hash. Raises InputError when the file has changed since, is open elsewhere, or cannot be written."""
-    with _opened(path, read_only=False) as connection:
+    with opened(path, read_only=False) as connection:
         with _transaction(connection, path):
             if replay_hash(connection) != read:
                 raise InputError(
@@ -443,7 +443,7 @@ def add_scores(path: Path, read: str, scored: Mapping[str, Evidence]) -> str:
 
 def replace_relevant_from(path: Path, grade: int) -> None:
     """Write another relevance grade into the header of a file, and its new content hash. Raises as `replace_judgments` does."""
-    with _opened(path, read_only=False) as connection, _transaction(connection, path):
+    with opened(path, read_only=False) as connection, _transaction(connection, path):
         header = asdict(replace(_header(connection, path), relevant_from=grade))
         connection.execute("UPDATE meta SET value = ? WHERE key = 'header'", [json.dumps(header, ensure_ascii=False)])
         if _meta(connection, REPLAYED) is not None:
@@ -606,7 +606,7 @@ def _unreadable(error: BaseException, path: Path) -> InputError:
 
 
 @contextmanager
-def _opened(path: Path, *, read_only: bool = True, whole: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
+def opened(path: Path, *, read_only: bool = True, whole: bool = False) -> Iterator[duckdb.DuckDBPyConnection]:
     """A file for as long as the block runs, and no longer than `READ_TIMEOUT_S`. Raises InputError for all that DuckDB says of it."""
     connection, file = _connect(path, read_only=read_only, whole=whole), duckdb_file.file_id(path)
     try:

@@ -174,7 +174,7 @@ def text_of(memory: Memory, offset: int = 0, length: int = EXCERPT) -> Reply:
     )
 
 
-TEXTS = {"query": QUERY_TEXT, "project": TITLE, "title": TITLE, "content": EXCERPT, "text": EXCERPT}
+TEXTS = {"query": QUERY_TEXT, "project": TITLE, "title": TITLE, "content": EXCERPT, "text": EXCERPT, "why": EXCERPT}
 """Columns with what others wrote, and the characters of each in a row."""
 
 

@@ -6,9 +6,10 @@ store's evidence cache, and reports its progress; the next call with the same ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
+from typing import TypeVar
 
 from anyio import from_thread
 from mcp.server.mcpserver import Context
@@ -32,6 +33,7 @@ from cems_workbench.mcp import protocol
 from cems_workbench.progress import Cancelled
 
 MAX_MISSING = 3
+Found = TypeVar("Found")
 PROGRESS_INTERVAL_S = 1.0
 
 
@@ -244,10 +246,21 @@ def _gathered(
     served: protocol.ServedStore, asked: OfSet, configs: Sequence[PipelineConfig], context: Context
 ) -> list[LoadedEvidence] | protocol.Reply:
     """The evidence of each config; or, when the time is up, the progress so far as fields of the reply."""
-    allowance = Allowance(asked.seconds, context)
+
+    def evidence(allowance: Allowance) -> list[LoadedEvidence]:
+        return [served.evidence(asked.query_set, each, asked.queries, allowance) for each in configs]
+
+    return within_time(served, asked.seconds, context, evidence)
+
+
+def within_time(
+    served: protocol.ServedStore, seconds: int, context: Context, work: Callable[[Allowance], Found]
+) -> Found | protocol.Reply:
+    """What work gives that gathers queries; or, when the time is up, the progress so far as fields of the reply."""
+    allowance = Allowance(seconds, context)
     try:
-        with served.measuring(asked.seconds):
-            return [served.evidence(asked.query_set, each, asked.queries, allowance) for each in configs]
+        with served.measuring(seconds):
+            return work(allowance)
     except Cancelled:
         done, total = allowance.done, allowance.total
     if not total:

@@ -141,17 +141,6 @@ def test_a_query_picked_in_the_panel_opens_in_inspect_where_the_memory_is_explai
     assert len(opened) == 1, "it is opened once"
 
 
-def test_hubs_and_orphans_are_listed_on_request(open_page: OpenPage, small_store: Path) -> None:
-    page = open_page(small_store).switch_page("pages/memories.py").run()
-    page.session_state["memories:view"] = "Statistics"
-    page.session_state["memories:hubs"] = True
-    page = chosen(checked(page.run()), "memories:hubs")
-    found = uses()
-    assert found.orphans_sentence in captions(page) and found.uses.hubs_sentence in captions(page)
-    shown = table_with(page, "wanted")
-    assert list(shown["memory"]) == [use.memory_id for use in found.unreturned()[: across.MAX_LISTED]]
-
-
 def test_many_queries_are_counted_on_request_only(
     open_page: OpenPage, small_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

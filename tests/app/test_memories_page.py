@@ -226,15 +226,10 @@ def test_an_upload_keeps_the_good_rows_and_lists_the_bad_ones(open_memories: Ope
     assert all(index.fresh for index in store(page).indexes.states(session.resources().embedder.model_id))
 
 
-def test_statistics_count_and_find_near_duplicates(open_memories: OpenPage, total: int) -> None:
+def test_statistics_count(open_memories: OpenPage, total: int) -> None:
     page = open_memories(view="Statistics")
     assert f"<b>{total}</b>" in all_html(page)
     assert [int(table.value["memories"].sum()) for table in page.dataframe] == [total] * 4
-    page = page.button(key="memories:near:button").click().run()
-    assert "m103" in all_html(page) and "m104" in all_html(page)
-    assert any("pairs with a cosine of at least 0.92" in text.value for text in page.caption)
-    page = page.slider(key="memories:near:threshold").set_value(1.0).run()
-    assert any("No pair reaches 1.00" in text.value for text in page.caption)
 
 
 def current(page: AppTest) -> list[str]:

@@ -168,8 +168,10 @@ OUTSIDE = ("pages", "app", "training", "benchmarks")
 """Ours, and not in the package."""
 LIBRARIES = ("cems_trace", "pg_text_search")
 """Packages of `plugins/` that import nothing of this project, and that it may import."""
-FEATURES = ("workbench_fidelity", "workbench_inspect", "workbench_supersession", "workbench_transcripts")
+FEATURES = ("workbench_audit", "workbench_fidelity", "workbench_inspect", "workbench_supersession", "workbench_transcripts")
 """Packages of `plugins/` with a feature of their own: analysis, commands, views. They stand above all layers and import any of them."""
+STANDS_ON = {"workbench_audit": ("workbench_supersession", "workbench_transcripts")}
+"""Features that use what others compute."""
 PUBLIC = (
     "config.sections",
     "errors",
@@ -355,7 +357,8 @@ def plugins() -> dict[str, list[Import]]:
 
 def allowed(name: str) -> tuple[str, ...]:
     """The beginnings of the modules that a package of `plugins/` may import besides its own."""
-    return (PACKAGE, *LIBRARIES) if name in FEATURES else tuple(f"{PACKAGE}.{public}." for public in PUBLIC)
+    features = (PACKAGE, *LIBRARIES, *STANDS_ON.get(name, ()))
+    return features if name in FEATURES else tuple(f"{PACKAGE}.{public}." for public in PUBLIC)
 
 
 def test_plugins_import_public_modules_alone_and_the_core_no_plugin() -> None:

@@ -566,15 +566,32 @@ class DerivedIndexes:
 
     def _copy(self, embedder_id: str) -> ChromaCollection:
         """The Chroma collection of an embedder, which most processes never open."""
-        from cems_workbench.store.search.chroma import ChromaDirectory
         from cems_workbench.store.search.chroma_collection import ChromaCollection
+
+        if embedder_id not in self._copies:
+            copy = ChromaCollection(self._database, self._chroma_directory(), self._collection_name(embedder_id), embedder_id)
+            self._copies[embedder_id] = copy
+        return self._copies[embedder_id]
+
+    def _chroma_directory(self) -> ChromaDirectory:
+        from cems_workbench.store.search.chroma import ChromaDirectory
 
         if self._chroma is None:
             self._chroma = ChromaDirectory(self._path / "chroma", self._chroma_url)
-        if embedder_id not in self._copies:
-            copy = ChromaCollection(self._database, self._chroma, self._collection_name(embedder_id), embedder_id)
-            self._copies[embedder_id] = copy
-        return self._copies[embedder_id]
+        return self._chroma
+
+    def held_in_chroma(self, memory_id: str, text: str) -> Iterator[tuple[str, int, int]]:
+        """The store's collections, of every embedder it had: name, records, and how many are of a memory or contain a
+        text. Raises StoreError."""
+        directory = self._chroma_directory()
+        if not directory.exists():
+            return
+        with directory.client() as client:
+            for collection in client.list_collections():
+                if collection.name.startswith(f"cems-{self._store_id}-"):
+                    own: Any = collection.get(where={"memory": memory_id}, include=[])
+                    same: Any = collection.get(where_document={"$contains": text}, include=[]) if text else {"ids": []}
+                    yield collection.name, collection.count(), len({*own["ids"], *same["ids"]})
 
     def _collection_name(self, embedder_id: str) -> str:
         return f"cems-{self._store_id}-{hashlib.sha256(embedder_id.encode()).hexdigest()[:12]}"

@@ -13,7 +13,7 @@ idf counts the whole store, regardless of filters. Each chunk of a memory counts
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from math import log
@@ -85,16 +85,24 @@ class LexicalIndex:
 
     def replaced(self, memory_id: str, document: entries.Document | None) -> LexicalIndex:
         """This index as it would be with `document` instead of the memory of that id, or without it if None; nothing is written."""
-        segments = []
-        for part in self._segments:
-            number = part.segment.ids.find(memory_id)
-            deleted = part.deleted if number < 0 else np.union1d(part.deleted, [number])
-            segments.append(LiveSegment(part.segment, deleted))
+        segments = [*self.without([memory_id])._segments]
         if document is not None:
             draft = SegmentDraft(self.language)
             draft.add(document)
             segments.append(LiveSegment(draft.in_memory(), np.zeros(0, np.int64)))
         return LexicalIndex(segments, self.hidden - {memory_id}, self.language, self.k1, self.b)
+
+    def without(self, ids: Collection[str]) -> LexicalIndex:
+        """This index as it would be without these memories; nothing is written."""
+        segments = [
+            LiveSegment(part.segment, np.union1d(part.deleted, part.segment.ids.find_all(list(ids))))
+            for part in self._segments
+        ]
+        return LexicalIndex(segments, self.hidden, self.language, self.k1, self.b)
+
+    def keeps(self, memory_id: str) -> bool:
+        """Whether its files have the words of a memory, deleted or not: a deleted one goes when segments are merged."""
+        return any(part.segment.ids.find(memory_id) >= 0 for part in self._segments)
 
     @cached_property
     def vocabulary(self) -> Mapping[str, int]:

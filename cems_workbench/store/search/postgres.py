@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Sequence, Set
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -66,6 +67,12 @@ class TsRankIndex:
         self._words = opened.words if opened else inverted_index([])
         self._masks = FilterMasks(self._columns["filters"], opened.labels) if opened else None
         self._hidden = hidden
+
+    def without(self, ids: Set[str]) -> TsRankIndex:
+        """This index without these memories."""
+        found = copy(self)
+        found._hidden = self._hidden | ids
+        return found
 
     @property
     def chunk_count(self) -> int:

@@ -126,6 +126,14 @@ class VectorIndex:
             found._graph = lambda _: collection
         return found
 
+    def without(self, ids: Set[str]) -> VectorIndex:
+        """This index as it would be without these memories; nothing is written."""
+        return VectorIndex(self._vectors, self._hidden | ids, self._graph)
+
+    def keeps(self, memory_id: str) -> bool:
+        """Whether its files have a vector of a memory, deleted or not: a deleted one goes when segments are merged."""
+        return self._vectors.keeps(memory_id)
+
     def embeddings(self, ids: Sequence[str]) -> dict[str, Float32]:
         """One unit vector per memory, shape (dimension,); ids without one are absent. For a memory with several chunks
         it is the direction of their mean: use it to compare memories with each other. To compare a query with a memory,

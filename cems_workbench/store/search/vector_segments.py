@@ -193,6 +193,10 @@ class SegmentVectors:
     def memories(self, where: Filter) -> int:
         return sum(each.memories for each in self._filtered(where))
 
+    def keeps(self, memory_id: str) -> bool:
+        """Whether its files have a vector of a memory, deleted or not."""
+        return any(part.segment.ids.find(memory_id) >= 0 for part in self._segments)
+
     def by_memory(self, ids: Sequence[str]) -> dict[str, dict[int | None, Float32]]:
         """By memory id its vectors by chunk number (None: whole memory); ids without a vector are absent."""
         found: dict[str, dict[int | None, Float32]] = {}

@@ -5,23 +5,21 @@ All judged queries of a set are replayed under one config. That is done when the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import streamlit as st
 
-from cems_workbench.analysis.memory_use import MemoryUse, MemoryUses, UseRow, memory_uses
+from cems_workbench.analysis.memory_use import MemoryUses, UseRow, memory_uses
 from cems_workbench.analysis.ranks import target_rank
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.evidence_file import Header
 from cems_workbench.jobs.catalogue import PRESENT_NAME, named
 from cems_workbench.jobs.evaluation import agreed, labelled_selection
-from cems_workbench.jobs.memory_use import MemoryReport
 from cems_workbench.jobs.query_set_evidence import judged_selection, measurable, request_for
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options
-from cems_workbench.ui.kit.forms import title_and_text
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.tables import HELP, Column, draw_table
@@ -140,46 +138,3 @@ def _columns(k: int) -> list[Column[UseRow]]:
         Column("project", lambda row: row.query.project, 104),
         Column("qid", lambda row: row.query.qid, 64),
     ]
-
-
-def draw_hubs(resources: Resources, key: str, open_memory: Callable[[str], None]) -> None:
-    """Draw the choice of set and config, and the hubs and orphans; a selected row is opened by `open_memory`, before the next run."""
-    counted = count(resources, key, ())
-    if counted is None:
-        return
-    uses = counted.uses
-    found = MemoryReport(counted.query_set, uses, known=resources.store.memories.ids())
-    hubs, orphans = uses.hubs(), found.unreturned()
-    none = "No memory is returned for many queries that judge it irrelevant."
-    lists: list[tuple[str, str, Sequence[MemoryUse], list[Column[MemoryUse]], str]] = [
-        ("Hubs", uses.hubs_sentence, hubs, HUBS, none),
-        ("Orphans", found.orphans_sentence, orphans, ORPHANS, "Every memory is returned for some query."),
-    ]
-    for title, sentence, uses_of, counts, nothing in lists:
-        st.markdown(f"## {title}")
-        cut = f" The first {MAX_LISTED} are listed." if len(uses_of) > MAX_LISTED else ""
-        st.caption(plain(sentence) + cut)
-        shown = uses_of[:MAX_LISTED]
-        if not shown:
-            st.caption(nothing)
-            continue
-        memories = resources.store.memories.read([use.memory_id for use in shown])
-        texts = {memory_id: title_and_text(memory) for memory_id, memory in memories.items()}
-        columns: list[Column[MemoryUse]] = [
-            Column("memory", lambda use: use.memory_id, 84, help="Its id; select a row to open it"),
-            Column("text", lambda use, texts=texts: texts.get(use.memory_id, ""), 520),  # type: ignore[misc]
-            *counts,
-        ]
-        key_of, opened = f"{key}:{title.lower()}", lambda use: open_memory(use.memory_id)
-        draw_table(shown, columns, key=key_of, on_pick=opened, most=MAX_ROWS)
-
-
-HUBS: list[Column[MemoryUse]] = [
-    Column("irrelevant", lambda use: use.irrelevant, 76, help="Queries that judge it irrelevant, and return it"),
-    Column("returned", lambda use: use.returned, 70, help="Queries that return it"),
-    Column("relevant", lambda use: use.found, 70, help="Queries that judge it relevant, and return it"),
-]
-ORPHANS: list[Column[MemoryUse]] = [
-    Column("wanted", lambda use: use.wanted, 64, help="Queries that judge it relevant"),
-    Column("found by lists", lambda use: use.candidate, 92, help="Queries whose lists find it"),
-]

@@ -234,6 +234,8 @@ def undo_bar(resources: Resources) -> None:
         st.html(html.render("memories/undo.html", id=memory_id), width="content")
         undo, icon = partial(state.restore, resources, memory_id), ":material/undo:"
         st.button("Undo", key="memories:undo:button", on_click=undo, icon=icon, help="Restore this memory.")
+        gone, help = partial(state.ask_if_gone, memory_id), "Searches everything of the store for its text."
+        st.button("Is it gone?", key="memories:undo:gone", on_click=gone, type="tertiary", help=help)
         key, help = "memories:undo:dismiss", "Hide this line. The memory stays under Deleted."
         st.button("Dismiss", key=key, on_click=partial(state.update, deleted=None), type="tertiary", help=help)
 

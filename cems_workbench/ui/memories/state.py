@@ -14,7 +14,6 @@ from functools import partial
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.analysis.near_duplicates import NearDuplicates
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.connecting import ConnectReport
@@ -56,8 +55,8 @@ class MemoriesState:
     """Reports of the last import."""
     undone: str = ""
     """Outcome of the last undo of an import."""
-    compared: tuple[object, NearDuplicates] | None = None
-    """Near duplicates, with the store content, embedder and threshold they were compared for."""
+    asked_gone: str = ""
+    """Id of a deleted memory of which the view Audit is to say what still holds it."""
     index_message: str = ""
     """Outcome of the last refresh or rebuild."""
     problem: str = ""
@@ -103,7 +102,7 @@ def forget_store() -> None:
 
 def changed() -> None:
     """Record a change of the store's content: indexes and evidence are outdated, widgets get new values."""
-    update(indexes_behind=True, compared=None, index_message="", generation=present().generation + 1)
+    update(indexes_behind=True, index_message="", generation=present().generation + 1)
     inspect_state.forget_evidence()
 
 
@@ -116,6 +115,12 @@ def show_in_browse(memory_id: str) -> None:
     """Show a memory in full in the view Browse; before the page is drawn."""
     select(memory_id)
     st.session_state[VIEW] = "Browse"
+
+
+def ask_if_gone(memory_id: str) -> None:
+    """Show what still holds a deleted memory, in the view Audit; before the page is drawn."""
+    update(deleted=None, asked_gone=memory_id)
+    st.session_state[VIEW] = "Audit"
 
 
 def open_in_memories(memory_id: str) -> None:

@@ -13,20 +13,19 @@ import streamlit as st
 from markupsafe import Markup
 from streamlit.delta_generator import DeltaGenerator
 
-from cems_workbench.analysis.near_duplicates import MAX_MEMORIES, NearDuplicates, near_duplicates
-from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError, counted
+from cems_workbench.errors import EmbedderMismatchError, ModelError, StoreError
 from cems_workbench.jobs.diagnosis import source_checks
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import LANGUAGES, TEXT_FIELDS, ChunkRule
-from cems_workbench.store import Duplicates, IndexState, Statistics
+from cems_workbench.store import IndexState, Statistics
 from cems_workbench.store.chunks import ChunkStatistics
 from cems_workbench.store.text_rule import MAX_FIRST_TOKENS, known_text_rule
 from cems_workbench.ui.kit import html, session, widgets
 from cems_workbench.ui.kit.charts import LIST_COLOURS
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import HELP, Column, draw_table
-from cems_workbench.ui.memories import across, sources, state
+from cems_workbench.ui.memories import sources, state
 from cems_workbench.ui.memories.sources import language_name, title_box
 
 if TYPE_CHECKING:
@@ -232,21 +231,12 @@ def _vector_model(resources: Resources) -> tuple[str | None, str]:
 
 MAX_COUNTS = 12
 COLOUR = LIST_COLOURS[0]
-MAX_EXACT_GROUPS = 30
-MAX_EXACT_IDS = 20
-MAX_EXACT_CHARS = 2_000
-DEFAULT_NEAR_COSINE = 0.92
-HUBS = "memories:hubs"
 
 
 def draw_statistics(resources: Resources, place: DeltaGenerator) -> None:
-    """Draw numbers, counts and duplicates."""
+    """Draw numbers and counts."""
     memories = resources.store.memories
-    statistics, duplicates, duplicated = session.kept(
-        "memories:counted",
-        resources.store.content_version,
-        lambda: (memories.statistics(), *memories.exact_duplicates(MAX_EXACT_GROUPS)),
-    )
+    statistics = session.kept("memories:counted", resources.store.content_version, memories.statistics)
     if not statistics.memories:
         widgets.empty("Nothing to count yet", "Import memories first, under Import.")
         return
@@ -278,17 +268,6 @@ def draw_statistics(resources: Resources, place: DeltaGenerator) -> None:
                 key=f"memories:counts:{title}",
                 most=MAX_COUNTS,
             )
-    with places[1]:
-        _exact(duplicates, duplicated)
-    _near(resources, place)
-    st.markdown("## Hubs and orphans")
-    st.caption(
-        "Memories returned for many queries that judge them irrelevant, and memories that no judged query returns."
-    )
-    panel = st.expander("Count over a query set", key=HUBS, icon=":material/query_stats:", on_change="rerun")
-    if panel.open:  # counted while it is
-        with panel:
-            across.draw_hubs(resources, HUBS, state.show_in_browse)
 
 
 def numbers_html(statistics: Statistics) -> Markup:
@@ -308,57 +287,3 @@ def numbers_html(statistics: Statistics) -> Markup:
         "longest": f"{statistics.longest:,}",
     }
     return widgets.numbers((name, value, HELP["memories:numbers"][name]) for name, value in figures.items())
-
-
-def _exact(groups: list[Duplicates], total: int) -> None:
-    st.markdown("## Exact duplicates")
-    if not groups:
-        st.caption("No two memories have the same content.")
-        return
-    shown = f" The {len(groups)} largest are shown." if len(groups) < total else ""
-    texts = "content occurs" if total == 1 else "contents occur"
-    st.caption(f"{total:,} {texts} in more than one memory, character by character.{shown}")
-    st.html(exact_html(groups))
-
-
-def exact_html(groups: Sequence[Duplicates]) -> Markup:
-    """Each content shared by several memories, with their ids."""
-    return html.render(
-        "memories/exact_duplicates.html", groups=groups, most_ids=MAX_EXACT_IDS, most_chars=MAX_EXACT_CHARS
-    )
-
-
-def _near(resources: Resources, place: DeltaGenerator) -> None:
-    st.markdown("## Near duplicates")
-    slider, button = st.columns([4, 1], vertical_alignment="bottom", gap="medium")
-    key, help = "memories:near:threshold", HELP["memories:near"] + " Lower finds more pairs."
-    threshold = slider.slider("Similarity from", 0.80, 1.0, DEFAULT_NEAR_COSINE, 0.01, key=key, help=help)
-    help = f"Compares all pairs of memories; in a larger store, the newest {MAX_MEMORIES:,}."
-    asked = button.button("Compare", key="memories:near:button", width="stretch", help=help)
-    of = (resources.store.content_version, resources.embedder.line, threshold)
-    compared = state.present().compared
-    if asked or (compared is not None and compared[0] != of):
-        with state.cancellable_job(place, "near") as progress:
-            resources.refresh(progress)
-            compared = (of, near_duplicates(resources, threshold))
-        state.update(compared=compared, indexes_behind=False)
-    if compared is None:
-        st.caption("Finds memories with nearly the same meaning. Press Compare.")
-        return
-    near, total = compared[1], resources.store.memories.count()
-    limited = (
-        f" Only the newest {near.compared:,} of {total:,} memories were compared." if near.compared < total else ""
-    )
-    closest = near.closest
-    if not closest.pairs:
-        st.caption(f"No pair reaches {threshold:.2f}, not counting exact duplicates.{limited}")
-        return
-    shown = f" The {len(closest.pairs)} closest are shown." if len(closest.pairs) < closest.total else ""
-    st.caption(f"{counted(closest.total, 'pairs')} with a cosine of at least {threshold:.2f}.{shown}{limited}")
-    st.html(near_html(near))
-
-
-def near_html(near: NearDuplicates) -> Markup:
-    """Pairs side by side, with their cosine."""
-    pairs = [(cosine, near.memories[first], near.memories[second]) for first, second, cosine in near.closest.pairs]
-    return html.render("memories/near_duplicates.html", pairs=pairs, meaning=HELP["memories:near"])

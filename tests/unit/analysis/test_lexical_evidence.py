@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from cems_workbench.analysis.fusion_comparison import compared
 from cems_workbench.analysis.graph_lists import ExactRanking, Missed, recall_at
-from cems_workbench.analysis.near_duplicates import near_pairs
 from cems_workbench.analysis.text_evidence import matches
 from cems_workbench.models.late_interaction import TokenCosines
 from cems_workbench.models.protocol import Float32
@@ -310,25 +309,6 @@ def test_found_and_missed_add_up_and_a_perfect_answer_misses_nothing(levels: lis
     found = recall_at(exact, some, k)
     assert found.found + len(found.missed) == found.k == min(k, len(pairs))
     assert not {missed.memory_id for missed in found.missed} & {memory_id for memory_id, _ in some[:k]}
-
-
-def test_near_pairs_are_those_a_full_comparison_finds(monkeypatch):
-    monkeypatch.setattr("cems_workbench.analysis.near_duplicates.BLOCK_ROWS", 7)
-    vectors = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    ids = [f"m{i:02}" for i in range(40)]
-    contents = [str(i // 2) for i in range(40)]
-    cosines = vectors @ vectors.T
-    expected = sorted(
-        (-float(cosines[i, j]), ids[i], ids[j])
-        for i in range(40)
-        for j in range(i + 1, 40)
-        if cosines[i, j] >= 0.8 and contents[i] != contents[j]
-    )
-    found = near_pairs(ids, vectors, contents, 0.8, 10)
-    assert found.total == len(expected) > 10
-    assert [pair[:2] for pair in found.pairs] == [(a, b) for _, a, b in expected[:10]]
-    assert [pair[2] for pair in found.pairs] == pytest.approx([-score for score, _, _ in expected[:10]], abs=1e-6)
 
 
 EXACT = ExactRanking(tuple("abcdef"), np.array([0.9, 0.8, 0.7, 0.6, 0.5, 0.4]))

@@ -19,7 +19,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cems_workbench.analysis.near_duplicates import NearDuplicates, NearPairs
 from cems_workbench.analysis.proposed_edges import ProposedEdge
 from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.analysis.supersession_signals import Signals, Span
@@ -30,7 +29,7 @@ from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Trace
 from cems_workbench.pipeline.stages.expansion import StrongSignal
 from cems_workbench.pipeline.stages.query import DetectorMatch
 from cems_workbench.records import Memory, Query
-from cems_workbench.store import Duplicates, IndexState, LearnedPair
+from cems_workbench.store import IndexState, LearnedPair
 from cems_workbench.ui.inspect.baseline import against_html, lost_results_html
 from cems_workbench.ui.inspect.results import results_html, strip_html, warnings_html
 from cems_workbench.ui.inspect.searched import path_html
@@ -43,7 +42,7 @@ from cems_workbench.ui.kit import tables
 from cems_workbench.ui.kit.html import render
 from cems_workbench.ui.label.card import card_html
 from cems_workbench.ui.memories.detail import facts_html
-from cems_workbench.ui.memories.store import exact_html, indexes_html, near_html
+from cems_workbench.ui.memories.store import indexes_html
 from workbench_inspect.diversity import matrix_html, pairwise
 from workbench_inspect.text_evidence import Edge, marked_html
 from workbench_supersession.review import pair_html as superseded_html
@@ -205,11 +204,6 @@ def card(text: str, query: str) -> str:
     return card_html(Card("queue", Query("q1", query, project=text), memory(text)), 7, NOW)
 
 
-def near(text: str) -> str:
-    pairs = NearPairs(((f"id {text}", f"id {text}", 0.95),), 1)
-    return near_html(NearDuplicates(pairs, {f"id {text}": memory(text)}, 2))
-
-
 def superseded(text: str) -> str:
     signals = Signals(1.0, 0.0, 0.0, 0.0, 0.0, (text,), (), (Span("title", 0, 1),))
     edge = ProposedEdge("n", "o", 0.5, 2.0, "2 days later", {"cosine": 0.5}, signals)
@@ -224,8 +218,6 @@ LABEL_AND_MEMORIES: dict[str, Callable[[str], str]] = {
     "title": lambda text: render("memories/title.html", id=text, title=text),
     "text": lambda text: render("memories/text.html", content=text),
     "deleted": lambda text: render("memories/undo.html", id=text),
-    "near duplicates": near,
-    "exact duplicates": lambda text: exact_html([Duplicates(text, (f"1{text}", f"2{text}"))]),
     "indexes": lambda text: indexes_html([IndexState(f"vectors {text}", 1, 2, True, 3, text)]),
     "folder": lambda text: render("memories/open_folder.html", path=text),
     "embedder": lambda text: render("memories/embedder.html", model=text, meaning=text),

@@ -1,0 +1,1 @@
+"""What a store should not hold: the commands `audit`, `leak` and `forgotten`, and Memories' view Audit."""

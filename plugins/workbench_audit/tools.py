@@ -1,0 +1,82 @@
+"""The tools `audit`, `leak` and `forgotten` of the MCP server. Memories are named by their ids: `read_memory` reads them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mcp.server.mcpserver import Context
+from pydantic import Field
+
+from cems_workbench.mcp import protocol
+from cems_workbench.mcp.query_sets import within_time
+from cems_workbench.results import Result
+from workbench_audit import api
+
+SECONDS = 40
+"""Of a call that gathers queries; the next one goes on."""
+
+
+class Audited(protocol.Arguments):
+    """Arguments of `audit`."""
+
+    query_set: protocol.Name = "all"
+    config: protocol.Name = ""
+    kind: protocol.Name = Field("", description="One kind alone, such as near duplicate.")
+    limit: int = Field(10, ge=1, le=100, description="Findings.")
+
+
+class Leaking(protocol.Arguments):
+    """Arguments of `leak`."""
+
+    query_set: protocol.Name = "all"
+    config: protocol.Name = ""
+    by: protocol.Name = Field("project", description="project or author.")
+    only_project: bool = Field(False, description="Search within the project.")
+    limit: int = Field(10, ge=1, le=100, description="Rows.")
+
+
+class Deleted(protocol.Arguments):
+    """Arguments of `forgotten`."""
+
+    memory_id: protocol.MemoryId
+
+
+def audit(served: protocol.ServedStore, asked: Audited, context: Context) -> protocol.Reply:
+    """What the store should not hold: duplicates, contradictions, junk, secrets, invented, expired, hubs; the judged
+    queries each kind costs, and what removing it would do to them. state "searching": call again to resume."""
+    kinds = [asked.kind] if asked.kind else []
+    chosen, judged = served.config(asked.config), bool(served.resources.store.judgments.read())
+    name = asked.query_set if judged else None
+    found = within_time(
+        served, SECONDS, context, lambda limit: api.audit(served.store, name, chosen, kinds=kinds, progress=limit)
+    )
+    return _shown(found if isinstance(found, dict) else replace(found, ids=True), asked.limit)
+
+
+def leak(served: protocol.ServedStore, asked: Leaking, context: Context) -> protocol.Reply:
+    """Judged queries asked as every other project or author: which memories cross, at which rank, by which list; what a
+    filter after the cut loses. state "searching": call again to resume."""
+    chosen, by, only = served.config(asked.config), asked.by, asked.only_project
+    found = within_time(
+        served,
+        SECONDS,
+        context,
+        lambda limit: api.leak(served.store, asked.query_set, chosen, by=by, only_project=only, progress=limit),
+    )
+    return _shown(found if isinstance(found, dict) else replace(found, ids=True), asked.limit)
+
+
+def forgotten(served: protocol.ServedStore, asked: Deleted) -> protocol.Reply:
+    """Whether a deleted memory is gone: the tables, indexes, files and paraphrases that still hold its text."""
+    return protocol.shown(api.forgotten(served.store, asked.memory_id), protocol.Page(limit=100))
+
+
+def _shown(found: Result | protocol.Reply, limit: int) -> protocol.Reply:
+    if isinstance(found, dict):
+        return protocol.reply(state="searching", **found)
+    return protocol.shown(found, protocol.Page(limit=limit), state="found")
+
+
+AUDIT = protocol.Tool(audit, "What the store should not hold", Audited)
+LEAK = protocol.Tool(leak, "Whose memories cross", Leaking)
+FORGOTTEN = protocol.Tool(forgotten, "Whether a memory is gone", Deleted)

@@ -1,0 +1,145 @@
+"""`audit`, `leak` and `forgotten`: what was planted in a store is found, and nothing else, with the packaged models."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from workbench_audit import near
+
+if TYPE_CHECKING:
+    from conftest import Command
+
+TOKEN = "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
+SAID = {
+    "m1": "Mira signed the lease for the flat in Pankow, the rent is 940 euros.",
+    "m2": "Jo's knee surgery is at the Charité on 12 June.",
+    "m3": "Elias works as a baker in Flensburg.",
+    "m4": "Jo adopted a greyhound named Pixel from the shelter.",
+    "m5": "The piano teacher Zoltan lives above the pharmacy.",
+    "m6": f"The deploy token of the website is {TOKEN}.",
+    "m7": "The gym membership of Jo lasts until March.",
+}
+PLANTED = {
+    "exact": SAID["m3"],
+    "near": "Jo adopted a greyhound named Pixel from a shelter.",
+    "otherwise": "Mira signed the lease for the flat in Pankow, the rent is 490 euros.",
+    "question": "Where is Jo's knee surgery?",
+    "word": "Okay",
+    "result": f"- {SAID['m3']}\n- {SAID['m2']}",
+    "phrase": "As an AI language model I cannot remember anything about the two of them.",
+    "open": "Jo went to the market in Kreuzberg because",
+    "invented": "Mira won the chess tournament of Lisbon against a grandmaster.",
+}
+ASKED = {"q1": "Where is Jo's knee surgery?", "q2": "What is the rent of Mira's flat?", "q3": "What does Elias work as?"}
+RIGHT = {"q1": "m2", "q2": "m1", "q3": "m3"}
+
+
+def lines(*rows: dict[str, Any]) -> str:
+    return "\n".join(map(json.dumps, rows))
+
+
+@pytest.fixture
+def store(tmp_path: Path, command: Command) -> Path:
+    at = tmp_path / "s"
+    (tmp_path / "talk.txt").write_text("\n".join(f"Mira: {text}" for text in SAID.values()), "utf-8")
+    expired = {"m7": {"valid_until": "2023-06-01T00:00:00Z"}}
+    rows = [
+        {"id": key, "content": text, "project": "b" if key in ("m4", "near") else "a", **expired.get(key, {})}
+        for key, text in (SAID | PLANTED).items()
+    ]
+    judged = [{"qid": qid, "memory_id": key, "grade": 1} for qid, key in RIGHT.items()]
+    judged += [{"qid": qid, "memory_id": "m7", "grade": 0} for qid in ASKED]
+    for name, text in {
+        "memories": lines(*rows),
+        "queries": lines(*({"qid": qid, "query": text, "project": "a"} for qid, text in ASKED.items())),
+        "judgments": lines(*(row | {"judge": "me", "kind": "human"} for row in judged)),
+    }.items():
+        (tmp_path / f"{name}.jsonl").write_text(text, "utf-8")
+        assert command("import", tmp_path / f"{name}.jsonl", "--store", at).code == 0
+    assert command("transcript", tmp_path / "talk.txt", "--format", "messages", "--store", at).code == 0
+    return at
+
+
+def test_each_planted_kind_is_found_and_nothing_else(command: Command, store: Path) -> None:
+    found = json.loads(command("audit", "all", "--store", store, "--json").out)
+    by_kind: dict[str, set[str]] = {}
+    for one in found["findings"]:
+        by_kind.setdefault(one["kind"], set()).update(one["remove"])
+    by_kind.pop("never returned", None)
+    assert by_kind.pop("contradiction") <= {"m1", "otherwise"}
+    assert by_kind.pop("exact duplicate") == {"exact"} and by_kind.pop("near duplicate") == {"near"}
+    assert by_kind == {
+        "junk": {"question", "word", "result", "phrase", "open"},
+        "secret": {"m6"},
+        "expired": {"m7"},
+        "invented": {"invented", "otherwise", "phrase", "open", "word"},
+        "hub": {"m7"},
+    }
+    effect = found["kinds"]["junk"]["measures"][0]
+    assert effect["after"] > effect["before"] and found["kinds"]["junk"]["better"] >= 1, "the question stood first"
+    text = command("audit", "all", "--store", store, "--kind", "secret").out
+    assert "•••" in text and TOKEN not in text
+    refused = command("audit", "--kind", "hubs", "--store", store)
+    assert refused.code == 2 and "did you mean hub?" in refused.err
+
+
+def test_a_removal_is_what_a_real_deletion_gives(command: Command, store: Path) -> None:
+    from cems_workbench.api.open_store import load_config, open_store
+    from workbench_audit.removal import JudgedSet
+
+    with open_store(store) as opened:
+        tried = JudgedSet.read("all", load_config(), opened.resources).without({"question", "m7"})
+        for key in ("question", "m7"):
+            opened.resources.store.memories.delete(key)
+        again = JudgedSet.read("all", load_config(), opened.resources)
+    assert again.values.mean(axis=0).tolist() == pytest.approx([row[2] for row in tried.rows])
+    assert len(tried.changed) == 3
+
+
+def test_what_crosses_is_told_and_a_filter_keeps_it_out(command: Command, store: Path) -> None:
+    found = command("leak", "all", "--store", store, "--json")
+    crossings = json.loads(found.out)["crossings"]
+    assert found.code == 1 and {(one["owner"], one["asker"]) for one in crossings} == {("a", "b")}
+    assert all(one["rank"] >= 1 and one["lists"] for one in crossings)
+    kept = command("leak", "all", "--store", store, "--only-project", "--json")
+    assert kept.code == 0 and json.loads(kept.out)["total"] == 0
+    late = json.loads(command("leak", "all", "--store", store, "--set", "assembly.limit=1", "--json").out)["after_the_cut"]
+    assert all(row["before the cut"] >= row["after the cut"] for row in late["measures"])
+    refused = command("leak", "all", "--by", "agent", "--store", store)
+    assert refused.code == 2 and "expected project or author" in refused.err
+
+
+def test_a_deleted_memory_is_found_in_what_is_left_of_it(command: Command, store: Path) -> None:
+    assert command("evaluate", "all", "--store", store).code == 0
+    from cems_workbench.api.open_store import open_store
+
+    with open_store(store) as opened:
+        opened.resources.store.memories.delete("m4")
+        opened.resources.refresh()
+    found = command("forgotten", "m4", "--store", store, "--json")
+    receipt = json.loads(found.out)
+    holding = {(one["kind"], one["name"].split("-")[0]) for one in receipt["places"] if one["holds"]}
+    assert found.code == 1 and not receipt["forgotten"]
+    assert {("table", "memories"), ("evidence", "all"), ("paraphrase", "near")} <= holding
+    assert SAID["m4"] not in found.out and all(one.get("sha256") for one in receipt["places"] if one["kind"] == "file")
+    refused = command("forgotten", "m44", "--store", store)
+    assert refused.code == 2 and "pass it with --text FILE" in refused.err
+
+
+def test_near_pairs_are_those_a_full_comparison_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(near, "BLOCK_ROWS", 7)
+    monkeypatch.setattr(near, "BLOCK_COLUMNS", 11)
+    vectors = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    ids = [f"m{i:02}" for i in range(40)]
+    cosines = vectors @ vectors.T
+    pairs = ((i, j) for i in range(40) for j in range(i + 1, 40) if cosines[i, j] >= 0.8)
+    expected = sorted((-float(cosines[i, j]), ids[i], ids[j]) for i, j in pairs)
+    found, total = near.near_pairs(ids, vectors, 0.8, 10)
+    assert total == len(expected) > 20
+    assert [pair[:2] for pair in found] == [(a, b) for _, a, b in expected[:10]]
