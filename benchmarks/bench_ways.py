@@ -1,44 +1,54 @@
 """Planted faults in stores that are made of turns, and how often `ways` names the place at which a question loses its fact.
 
-    python -m benchmarks.bench_ways --data ../shared/data/locomo [--part set|held-out] [--details]
+    python -m benchmarks.bench_ways --data ../shared/data/locomo [--longmemeval FILE] [--part set|held-out] [--details]
 
-Each conversation of LoCoMo becomes a transcript, and a store that has its turns as memories under other ids and without their source. A
-question takes part if it has one turn, and the words of its answer that this turn has are in no other turn; or if it asks for a time and
-the turn says one. One fault is planted for each question, of the kinds in turn. Thresholds were set on the conversations of the part
-"set"; those of "held-out" were not looked at before the table in docs/use/ways.md. What the pipeline then does with the right memory is
-read off its trace: a fault that changes no rank is no loss. Intervals are Wilson's, 95 %.
+Each conversation becomes a transcript, and a store that has its turns as memories under other ids and without their source. A question
+takes part if the words of its answer that its turn has are in no other turn that also has half of the question's; or if it asks for a
+time and the turn says one. One fault is planted for each question and draw, of the kinds in turn; no question gets the same twice.
+
+Thresholds were set on the part "set": the first haystack of LongMemEval, and in LoCoMo the questions whose answer's words are in their
+turn alone, and half of the others. "held-out" are the other half and the other haystacks, which were not looked at before the table in
+docs/use/ways.md. What the pipeline then does with the right memory is read off its trace: a fault that changes no rank is no loss.
+Intervals are Wilson's, 95 %.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import re
 import tempfile
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from cems_workbench import formats
 from cems_workbench.config import preset
 from cems_workbench.evaluation.labelling.judge_calibration import wilson
+from cems_workbench.jobs.evidence_memory import EvidenceMemory
 from cems_workbench.jobs.factory import open_resources
+from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import silent
-from cems_workbench.records import Memory, ParsedInput, Query, Relation
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query, Relation
 from cems_workbench.settings import Settings
 from cems_workbench.store.search.tokenizer import tokenize
 from workbench_transcripts.answers import Answers
 from workbench_transcripts.ways import ways_of
 
-PARTS = {"set": ("26", "30", "41"), "held-out": ("42", "43")}
+PARTS = ("set", "held-out")
+DRAWS = {"set": (1, 3), "held-out": (2, 3)}
+"""Faults of each question of a part, in LoCoMo and in LongMemEval."""
 KINDS = (
-    "none", "delete", "number", "date", "name", "negate", "merge", "deleted", "supersede", "expire", "project", "embed", "bury", "ignore",
-    "contradict",
+    "none", "delete", "number", "date", "name", "negate", "merge", "split", "deleted", "supersede", "expire", "project", "embed", "bury",
+    "ignore", "contradict",
 )  # fmt: skip
 NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 MONTHS = (
@@ -88,6 +98,8 @@ def said(text: str) -> str:
 def altered(kind: str, sentence: str, answer: str, names: list[str], chance: random.Random) -> str | None:
     """The sentence with another number, date or name, or negated; None where it has none."""
     if kind == "negate":
+        if re.search(r"\b(?:not|never|no)\b|n't\b", sentence):
+            return None
         if found := _AUXILIARY.search(sentence):
             return f"{sentence[: found.end()]} not{sentence[found.end() :]}"
         found = _SUBJECT.search(sentence)
@@ -111,30 +123,84 @@ def altered(kind: str, sentence: str, answer: str, names: list[str], chance: ran
     return f"{sentence[: found.start()]}{other}{sentence[found.end() :]}"
 
 
-def candidates(parsed: ParsedInput) -> list[tuple[Query, Memory]]:
-    """The questions whose answer one turn alone has."""
+def conversations(
+    part: str, locomo: Path, longmemeval: Path | None, folder: Path
+) -> Iterator[tuple[str, ParsedInput, list[tuple[Query, Memory]], int]]:
+    """The conversations of a part: name, turns, its questions with the turn that answers each, and how many draws."""
+    for path in sorted(locomo.glob("*.json")):
+        parsed = formats.read(path, "locomo", silent)
+        needed = defaultdict(list)
+        for judgment in parsed.judgments:
+            needed[judgment.qid].append(judgment.memory_id)
+        first, others = candidates(parsed, {qid: ids[0] for qid, ids in needed.items() if len(ids) == 1})
+        halves = [one for one in others if crc32(f"{path.stem} {one[0].qid}".encode()) % 2 == (part == "held-out")]
+        yield path.stem, parsed, halves + (first if part == "set" else []), DRAWS[part][0]
+    rows = json.loads(longmemeval.read_text("utf-8")) if longmemeval else []
+    for row in rows[:1] if part == "set" else rows[1:]:
+        asked = row.get("questions") or [row["question"]]
+        answers = row.get("answers") or [row["answer"]]
+        sessions = row["answer_session_ids"] if "questions" in row else [row["answer_session_ids"]]
+        file = folder / f"{row['question_id']}.json"
+        flat = row | {
+            "question": asked[0],
+            "answer": answers[0],
+            "answer_session_ids": [name for one in sessions for name in one],
+        }
+        file.write_text(json.dumps([flat]), "utf-8")
+        parsed = formats.read(file, "longmemeval", silent)
+        queries, turns = [], {}
+        for i, (question, answer, names) in enumerate(zip(asked, answers, sessions, strict=True)):
+            query = Query(f"{row['question_id']}-{i}", question, parsed.queries[0].project, answer=answer)
+            words = {*tokenize(answer, "english")}
+            shares = sorted(
+                (len(words & {*tokenize(said(one.content), "english")}) / len(words), one.id)
+                for one in parsed.memories
+                if (one.session or "").split("/")[-1] in names
+            )
+            if words and len(shares) > 1 and shares[-1][0] >= 0.6 and shares[-1][0] > shares[-2][0]:
+                queries.append(query)
+                turns[query.qid] = shares[-1][1]
+        parsed = replace(
+            parsed, queries=tuple(queries), judgments=tuple(Judgment(qid, one, 1) for qid, one in turns.items())
+        )
+        first, others = candidates(parsed, turns)
+        yield row["question_id"], parsed, first + others, DRAWS[part][1]
+
+
+def candidates(
+    parsed: ParsedInput, needed: dict[str, str]
+) -> tuple[list[tuple[Query, Memory]], list[tuple[Query, Memory]]]:
+    """The questions of which one turn alone has the answer's words, one a turn; and those of which others have them, but not the
+    question's, or whose turn answers another question too."""
     turns = {memory.id: memory for memory in parsed.memories}
     terms = {one: {*tokenize(said(memory.content), "english")} for one, memory in turns.items()}
-    needed = defaultdict(list)
-    for judgment in parsed.judgments:
-        needed[judgment.qid].append(judgment.memory_id)
-    found, used = [], set()
+    first, others, used = [], [], set()
     for query in parsed.queries:
-        ids = needed.get(query.qid, [])
-        if len(ids) != 1 or not query.answer or ids[0] in used:
+        one = needed.get(query.qid)
+        if one is None or not query.answer or query.answerable is False:
             continue
-        key = {*tokenize(query.answer, "english")} & terms[ids[0]]
-        timed = query.type == "temporal" and _TIME.search(turns[ids[0]].content)
-        if timed or (
-            key and query.type != "temporal" and not any(key <= have for one, have in terms.items() if one != ids[0])
-        ):
-            used.add(ids[0])
-            found.append((query, turns[ids[0]]))
-    return found
+        key = {*tokenize(query.answer, "english")} & terms[one]
+        asked = {*tokenize(query.query, "english")} & terms[one]
+        timed = query.type == "temporal" and _TIME.search(turns[one].content)
+        most = [other for other in terms if other != one and len(key & terms[other]) >= max(1, 0.75 * len(key))]
+        alone = not any(key <= terms[other] for other in most)
+        clear = timed or not (most or _twice(turns[one].content, key))
+        if one not in used and (timed or (key and query.type != "temporal" and alone)):
+            used.add(one)
+            first += [(query, turns[one])] if clear else []
+        elif key and not any(2 * len(asked & terms[other]) >= max(2, len(asked)) for other in most):
+            others += [] if _twice(turns[one].content, key) else [(query, turns[one])]
+    return first, others
+
+
+def _twice(text: str, key: set[str]) -> bool:
+    """Whether two sentences of a turn have most of the answer's words: no change of one of them loses it."""
+    pieces = [{*tokenize(piece, "english")} for piece in _SENTENCE.findall(text)]
+    return bool(key) and sum(len(key & piece) >= 0.75 * len(key) for piece in pieces) > 1
 
 
 def plant(
-    parsed: ParsedInput, chance: random.Random
+    parsed: ParsedInput, questions: list[tuple[Query, Memory]], had: dict[str, set[str]], chance: random.Random
 ) -> tuple[list[Memory], list[Relation], list[Planted], list[str], dict[str, str]]:
     """Memories, edges, faults, the memories that are deleted after the import, and those whose vector is another text's."""
     names = sorted({one for m in parsed.memories for one in re.findall(r"(?<=[a-z,] )[A-Z][a-z]{2,}\b", m.content)})
@@ -145,11 +211,17 @@ def plant(
     deleted: list[str] = []
     mis_embedded: dict[str, str] = {}
     waiting = Counter[str]()
-    chosen = candidates(parsed)
-    chance.shuffle(chosen)
+    chosen, used = chance.sample(questions, len(questions)), set[str]()
+    unasked = sorted(memories.keys() - {turn.id for _, turn in chosen})
     for query, turn in chosen:
+        if turn.id in used:
+            continue
+        used.add(turn.id)
+        pieces = [piece.strip() for piece in _SENTENCE.findall(re.sub(r"^\w+: ", "", turn.content)) if piece.strip()]
         point = max(
-            (piece.strip() for piece in _SENTENCE.findall(re.sub(r"^\w+: ", "", turn.content))),
+            [piece for piece in pieces if query.type == "temporal" and _TIME.search(piece)]
+            or [piece for piece in pieces if not piece.endswith("?")]
+            or pieces,
             key=lambda piece: len(
                 {*tokenize(piece, "english")} & {*tokenize(f"{query.answer} {query.query} {query.answer}", "english")}
             ),
@@ -162,20 +234,24 @@ def plant(
             made["date"] = None
         lie = next((made[one] for one in ("name", "number", "date", "negate") if made[one]), None)
         rest = turn.content.replace(point, "").strip()
-        keeps = len(tokenize(said(rest), "english")) >= 0.5 * len(tokenize(said(turn.content), "english"))
+        key = {*tokenize(query.answer or "", "english")}
+        key &= {*tokenize(said(turn.content), "english")}
+        whole = key <= {*tokenize(point, "english")}
+        pieces = pieces if whole and pieces.count(point) == 1 and len(pieces) > 1 else []
+        keeps = not (key and key <= {*tokenize(rest, "english")}) and len(tokenize(said(rest), "english")) >= 0.5 * len(
+            tokenize(said(turn.content), "english")
+        )
         able = [kind for kind in KINDS if kind not in made or made[kind]]
         able = [
             kind for kind in able if (kind != "merge" or keeps) and (kind not in ("supersede", "contradict") or lie)
         ]
+        able = [kind for kind in able if kind not in had[query.qid] and (kind != "split" or pieces)]
         kind = min(able, key=lambda one: (waiting[one], KINDS.index(one)))
         waiting[kind] += 1
+        had[query.qid].add(kind)
         memory = memories[turn.id]
         wrong = turn.content.replace(point, changed) if (changed := made.get(kind)) else ""
-        other = (
-            memories[chance.choice([one for one in memories if one != turn.id])]
-            if kind in ("merge", "embed")
-            else memory
-        )
+        other = memories[chance.choice(unasked)] if kind in ("merge", "embed") else memory
         answer = query.answer or ""
         if kind == "delete":
             del memories[turn.id]
@@ -183,6 +259,12 @@ def plant(
             memories[turn.id] = replace(memory, content=wrong)
         elif kind == "merge":
             memories[turn.id] = replace(memory, content=f"{rest} {other.content}")
+        elif kind == "split":
+            del memories[turn.id]
+            for i, piece in enumerate(pieces):
+                memories[f"{turn.id}s{i}"] = replace(
+                    memory, id=f"s{memory.id}{i}" if piece != point else memory.id, content=piece
+                )
         elif kind == "deleted":
             deleted.append(memory.id)
         elif kind == "supersede":
@@ -208,7 +290,7 @@ def plant(
 
 
 def _later(memory: Memory) -> datetime | None:
-    return None if memory.created_at is None else memory.created_at + timedelta(days=3)
+    return None if memory.created_at is None else memory.created_at + timedelta(seconds=1)
 
 
 def expected(fault: Planted, ranks: dict[str, int], k: int) -> tuple[str, ...]:
@@ -225,32 +307,37 @@ def expected(fault: Planted, ranks: dict[str, int], k: int) -> tuple[str, ...]:
     return ("returned",) if through else ("lost",)
 
 
-def measured(name: str, data: Path, folder: Path) -> list[tuple[Planted, Any, tuple[str, ...]]]:
-    """The faults of one conversation, each with its way and the right place."""
-    parsed = formats.read(data / f"{name}.json", "locomo", silent)
-    memories, relations, planted, deleted, mis_embedded = plant(parsed, random.Random(int(name)))
-    settings = Settings(store=folder / name)
+def measured(
+    name: str,
+    parsed: ParsedInput,
+    questions: list[tuple[Query, Memory]],
+    had: dict[str, set[str]],
+    seed: int,
+    folder: Path,
+) -> list[tuple[Planted, Any, tuple[str, ...]]]:
+    """The faults of one conversation and draw, each with its way and the right place."""
+    memories, relations, planted, deleted, mis_embedded = plant(parsed, questions, had, random.Random(f"{name} {seed}"))
+    settings = Settings(store=folder / f"{name}-{seed}")
     queries = [fault.query for fault in planted]
     turns = settings.model_copy(update={"store": folder / f"{name}-turns"})
     with closing(open_resources(settings)) as store, closing(open_resources(turns)) as transcript:
-        transcript.store.add(parsed, silent)
-        transcript.refresh(silent)
-        store.store.add(
-            ParsedInput("planted", "memories-jsonl", memories=tuple(memories), relations=tuple(relations)), silent
-        )
-        _embed(store, mis_embedded)
-        for one in deleted:
-            store.store.memories.delete(one)
-        store.refresh(silent)
+        if not transcript.store.memories.count():
+            transcript.store.add(parsed, silent)
+            transcript.refresh(silent)
+        if not store.store.memories.count():
+            made = ParsedInput("planted", "memories-jsonl", memories=tuple(memories), relations=tuple(relations))
+            store.store.add(made, silent)
+            _embed(store, mis_embedded)
+            for one in deleted:
+                store.store.memories.delete(one)
+            store.refresh(silent)
         answers = Answers({fault.query.qid: _answer(fault, memories) for fault in planted})
         config = preset("workbench").config
         begun = time.process_time()
-        found = ways_of(name, queries, store, transcript, config, answers)
+        gathered = EvidenceMemory()
+        found = ways_of(name, queries, store, transcript, config, answers, gathered=gathered)
         print(f"{name}: {len(planted)} faults, {time.process_time() - begun:.1f} s")
-        from cems_workbench.jobs.evidence_memory import EvidenceMemory
-        from cems_workbench.pipeline import replay
-
-        evidences = EvidenceMemory().get(queries, config, store)
+        evidences = gathered.get(queries, config, store)
         ranks = [dict(replay(evidence, config).ranks) for evidence in evidences]
     return [
         (fault, way, expected(fault, rank, found.k))
@@ -282,14 +369,23 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data/locomo"))
+    parser.add_argument(
+        "--longmemeval", type=Path, help="a file of LongMemEval, or one with several questions a haystack"
+    )
     parser.add_argument("--part", choices=PARTS, default="set")
     parser.add_argument("--only", nargs="*", help="conversations by name")
+    parser.add_argument("--folder", type=Path, help="where the stores are kept for another run")
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--details", action="store_true")
     given = parser.parse_args()
     rows = []
-    with tempfile.TemporaryDirectory(prefix="ways-") as folder:
-        for name in given.only or PARTS[given.part]:
-            rows += measured(name, given.data, Path(folder))
+    with tempfile.TemporaryDirectory(prefix="ways-") as temporary:
+        folder = given.folder or Path(temporary)
+        folder.mkdir(exist_ok=True)
+        for name, parsed, questions, draws in conversations(given.part, given.data, given.longmemeval, folder):
+            had: dict[str, set[str]] = defaultdict(set)
+            for draw in range(draws if not given.only or name in given.only else 0):
+                rows += measured(name, parsed, questions, had, given.seed + draw, folder)
     by_kind: dict[str, Counter[str]] = defaultdict(Counter)
     for fault, way, right in rows:
         verdict = "right" if way.place in right else "cannot tell" if way.place == "cannot tell" else "wrong"

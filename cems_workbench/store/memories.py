@@ -87,6 +87,7 @@ class Origin(NamedTuple):
     project: str | None
     session: str | None
     author: str | None
+    source_ref: str | None
 
 
 class Memories:
@@ -161,7 +162,7 @@ class Memories:
     def origins(self) -> list[Origin]:
         """When and where each live memory was written, sorted by id; no texts are read."""
         rows = self._database.rows(
-            "SELECT id, created_at, project, session, author FROM memories WHERE deleted_at IS NULL ORDER BY id"
+            "SELECT id, created_at, project, session, author, source_ref FROM memories WHERE deleted_at IS NULL ORDER BY id"
         )
         return [Origin(row[0], tables.to_aware(row[1]), *row[2:]) for row in rows]
 

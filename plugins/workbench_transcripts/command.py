@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -23,7 +26,10 @@ from cems_workbench.cli.options import (
     say_left_out,
     settings_for,
 )
-from cems_workbench.cli.terminal import say, say_next, words_of
+from cems_workbench.cli.terminal import request_options, say, say_next, words_of
+
+if TYPE_CHECKING:
+    from workbench_transcripts.ways import Ways
 
 
 def transcript_command(
@@ -50,6 +56,7 @@ def transcript_command(
 def ways_command(
     query_set: str,
     answers: Path | None = None,
+    against: Path | None = None,
     preset_name: PresetOption = None,
     config: ConfigOption = None,
     changes: SetOption = None,
@@ -60,7 +67,7 @@ def ways_command(
     pipeline, or returned and not used. Needs a transcript, and questions with their right answers."""
     from workbench_transcripts.answers import read_answers
     from workbench_transcripts.transcript import opened_transcript
-    from workbench_transcripts.ways import ways_of
+    from workbench_transcripts.ways import Between, ways_of
 
     chosen = chosen_config(preset_name, config, changes, store)
     with (
@@ -71,7 +78,34 @@ def ways_command(
         queries = resources.store.query_sets.queries(query_set)
         said = read_answers(answers, queries) if answers else None
         found = ways_of(query_set, queries, resources, turns, chosen, said, progress)
-    present(found, as_json, titled=True)
+        if against is None:
+            return present(
+                found, as_json, *_next_commands(found, given_options(preset_name, config, changes, store)), titled=True
+            )
+        with filled_resources(against) as others:
+            b = ways_of(query_set, queries, others, turns, chosen, None, progress)
+        names = resources.store.path.name, others.store.path.name
+    present(Between(found, b, names), as_json, titled=True)
+
+
+def _next_commands(found: Ways, of_store: Sequence[str]) -> list[list[str]]:
+    """What shows the first question of the place where most are lost: the turn put in, why the memory is lost, or how it came to be."""
+    from cems_workbench.pipeline.gather import Request
+    from workbench_transcripts.ways import RECORDED, first_lost
+
+    lost = Counter(way.place for way in found.ways if way.place != "returned" and way.held)
+    for place, _ in lost.most_common():
+        way = next(way for way in found.ways if way.place == place)
+        held = first_lost(way)
+        memory = held.memory if held else None
+        options = [*request_options(Request(way.query.query, way.query.project, way.query.as_of)), *of_store]
+        if place in ("not written", "written wrongly") and held:
+            return [words_of("what-if", way.query.query, options=["--with", held.turn.content, *options])]
+        if place == "lost" and memory and way.stage != RECORDED:
+            return [words_of("why", way.query.query, memory.id, options=options)]
+        if memory and place in ("gone", "contradicted", "not used"):
+            return [words_of("search", way.query.query, options=options)]
+    return []
 
 
 def coverage_command(ids: IdsOption = False, store: StoreOption = None, as_json: JsonOption = False) -> None:

@@ -28,8 +28,9 @@ benchmarks/bench_ways.py on three conversations of LoCoMo, and measured on two o
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from math import fsum
 from typing import Literal, NamedTuple, get_args
@@ -43,19 +44,26 @@ from cems_workbench.analysis.supersession_signals import (
 )
 from cems_workbench.analysis.support import statements
 from cems_workbench.records import ENGLISH, Memory
+from cems_workbench.store.memories import Origin
 from cems_workbench.store.search.tokenizer import Language, tokenize
 
 SAME, MOST, ABOUT, HALF_ABOUT, KEY, NEAR, ALIKE, SURE = 0.7, 0.5, 0.3, 0.2, 0.75, 0.7, 0.6, 0.85
-FEW, RARE, TELLING = 5, 2.0, 12.0
+FEW, RARE, TELLING, THIN = 5, 2.0, 12.0, 14.0
 """Terms that a point has at least if its turn has them; the idf from which a word of the answer counts, and from which a whole answer
 can mean nothing else."""
+MAX_READ = 6_000
+"""Memories whose texts are kept as they were read."""
 _WHEN = re.compile(r"\s*(?:when|how long|what (?:day|date|month|year|time)|which (?:day|month|year))\b", re.IGNORECASE)
 
 Coverage = Literal["covers", "says otherwise", "left out", "cannot tell", "no"]
 COVERAGES: tuple[Coverage, ...] = get_args(Coverage)
 """From the best to none."""
 _LABEL = re.compile(r"^\s*\[?(?:[A-Z][\w .'’-]{0,40}|user|assistant)\]?: ")
+_IMAGE = re.compile(r"\[shared image: ")
+"""What a turn of LoCoMo says before an image's caption."""
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+|\n|$)")
+_NAMES = re.compile(r"[\s,;|\[\]\"']+")
+"""What stands between the names of a source reference."""
 _END = re.compile(r"[.!?;\n]")
 _AGO = "days|weeks|months|years|weekends|nights"
 _SPAN = "day|week|month|year|weekend|night|morning|evening|summer|winter|spring|autumn|fall|[a-z]{3,6}day|fri|sat|sun|mon|tues?|wed|thurs?"
@@ -75,6 +83,26 @@ class Reading:
     language: str = ENGLISH
     analysis: Language = ENGLISH
     speakers: frozenset[str] = frozenset()
+    _read: dict[tuple[str | None, str], Text] = field(default_factory=dict, repr=False, compare=False)
+
+    def read(self, memory: Memory) -> Text:
+        """What a memory says, read once for all that it is compared with."""
+        if (name := (memory.title, memory.content)) not in self._read:
+            if len(self._read) >= MAX_READ:
+                self._read.clear()
+            content = f"{memory.title}. {memory.content}" if memory.title else memory.content
+            text = normal(_LABEL.sub("", content))
+            sentences = tuple(self.sentences(statements(text)))
+            stated = {term for one in sentences for term in one.terms}
+            values = values_of(profile_of(Memory("", text), self.language), text, self.language)
+            self._read[name] = Text(text, self.terms(text), stated, sentences, values, _LABEL.match(content))
+        return self._read[name]
+
+    def sentences(self, text: str) -> Iterator[Sentence]:
+        """The sentences of a text that have terms."""
+        for piece in _SENTENCE.findall(text):
+            if terms := self.terms(piece):
+                yield Sentence(piece.strip(), terms)
 
     def terms(self, text: str) -> set[str]:
         """The terms of a text with numbers and times in one form."""
@@ -83,6 +111,24 @@ class Reading:
     def weights(self, text: str) -> dict[str, float]:
         """The same, each with its weight."""
         return {term: self.idf(term) for term in self.terms(text)}
+
+
+class Sentence(NamedTuple):
+    """A sentence with its terms."""
+
+    text: str
+    terms: set[str]
+
+
+class Text(NamedTuple):
+    """What a memory says: its terms, those outside of its questions, its sentences, its values, and who it says said so."""
+
+    text: str
+    terms: set[str]
+    stated: set[str]
+    sentences: tuple[Sentence, ...]
+    values: dict[str, str]
+    label: re.Match[str] | None
 
 
 class Pair(NamedTuple):
@@ -95,6 +141,8 @@ class Pair(NamedTuple):
     reason: str
     whole: float = 0.0
     """The same share over all that the turn says."""
+    recorded: bool = False
+    """Whether the memory names the turn; else that it came from there is inferred."""
 
 
 _THOUSANDS, _K = re.compile(r"(?<=\d),(?=\d{3}\b)"), re.compile(r"(?<![\w.])([$€£¥]?\d+)k\b", re.IGNORECASE)
@@ -114,7 +162,7 @@ def normal(text: str) -> str:
 
 def said(text: str) -> str:
     """A turn without its speaker and its questions; the whole turn if it only asks."""
-    text = _LABEL.sub("", text)
+    text = _IMAGE.sub("[", _LABEL.sub("", text))
     return " ".join(statements(text).split()) or text
 
 
@@ -122,11 +170,12 @@ def said(text: str) -> str:
 class Point:
     """What a turn says about a question: its text, its terms with their weights, and its values, each with its kind.
 
-    `key` are its terms that the answer has, `asked` those that the question or the answer has; `whole` are the terms of all that the turn
-    says, `gold` those of the answer. `when`: the question is about a time.
+    `pieces` are its sentences, `key` its terms that the answer has, `asked` those that the question or the answer has; `whole` are the
+    terms of all that the turn says, `gold` those of the answer. `when`: the question is about a time.
     """
 
     text: str
+    pieces: tuple[Sentence, ...]
     weights: Mapping[str, float]
     values: Mapping[str, str]
     profile: Profile
@@ -139,22 +188,21 @@ class Point:
     author: str | None
 
 
-def point_of(turn: Memory, question: str, answer: str, reading: Reading) -> Point:
-    """What a turn says about a question with this answer; both may be empty."""
+def point_of(turn: Memory, question: str, answer: str, reading: Reading, few: int = FEW) -> Point:
+    """What a turn says about a question with this answer; both may be empty. Of `few` terms at least, if the turn has them."""
     text = normal(said(turn.content))
     gold, asked = reading.weights(answer), reading.weights(f"{question} {answer}")
-    pieces = [(piece.strip(), reading.terms(piece)) for piece in _SENTENCE.findall(text)]
-    ranked = sorted(
-        (one for one in pieces if one[1]), key=lambda one: -fsum(asked[term] for term in one[1] & asked.keys())
-    )
+    pieces = [*reading.sentences(text)]
+    ranked = sorted(pieces, key=lambda one: -fsum(asked[term] for term in one.terms & asked.keys()))
     chosen, here = set[str](), set[str]()
     for piece, terms in ranked:
-        if len(here) >= FEW and not (terms - here) & asked.keys():
+        if len(here) >= few and not (terms - here) & asked.keys():
             break
         chosen.add(piece)
         here |= terms
     whole = reading.weights(text)
-    text = " ".join(piece for piece, _ in pieces if piece in chosen) or text
+    kept = tuple(one for one in pieces if one.text in chosen) or (Sentence(text, reading.terms(text)),)
+    text = " ".join(one.text for one in kept)
     weights, profile = reading.weights(text), profile_of(Memory("", text), reading.language)
 
     def of(terms: Collection[str]) -> dict[str, float]:
@@ -162,7 +210,7 @@ def point_of(turn: Memory, question: str, answer: str, reading: Reading) -> Poin
 
     key = {term: weight for term, weight in of(gold).items() if weight >= RARE}
     values, when = values_of(profile, text, reading.language), bool(_WHEN.match(question))
-    return Point(text, weights, values, profile, key, of(asked), whole, gold, when, turn.created_at, turn.author)
+    return Point(text, kept, weights, values, profile, key, of(asked), whole, gold, when, turn.created_at, turn.author)
 
 
 def values_of(profile: Profile, text: str, language: str) -> dict[str, str]:
@@ -175,23 +223,20 @@ def values_of(profile: Profile, text: str, language: str) -> dict[str, str]:
     return found
 
 
-def compared(point: Point, memory: Memory, cosine: float, reading: Reading) -> Pair:
-    """How far a memory covers a point."""
-    content = f"{memory.title}. {memory.content}" if memory.title else memory.content
-    text = normal(_LABEL.sub("", content))
-    terms = reading.terms(text)
+def compared(point: Point, memory: Memory, cosine: float, reading: Reading, recorded: bool = False) -> Pair:
+    """How far a memory covers a point. `recorded`: it is known to come from the turn, so it need not be alike to be about it."""
+    text, terms, stated, sentences, theirs, label = reading.read(memory)
     share, whole = share_of(point.weights, terms), share_of(point.whole, terms)
-    key = share_of(point.key, terms) if point.key else None
-    profile = profile_of(Memory("", text), reading.language)
-    theirs = values_of(profile, text, reading.language)
+    key = share_of(point.key, stated) if point.key else None
+    verbatim = all(piece.text in text for piece in point.pieces)
     lacking = {
         one: kind
         for one, kind in point.values.items()
-        if one not in theirs and one not in reading.speakers and (kind == "date" or not reading.terms(one) & terms)
+        if one not in theirs and one not in reading.speakers and (kind == "date" or not reading.terms(one) <= terms)
     }
     extra = {one: kind for one, kind in theirs.items() if one not in point.values and one not in reading.speakers}
-    other = next(((one, two) for one, kind in lacking.items() for two in extra if extra[two] == kind), None)
-    negated = _negated_in_one(point, profile, text)
+    other = next((pair for one, kind in lacking.items() for pair in _others(one, kind, extra, terms, reading)), None)
+    denied = "" if verbatim else _denied(point, text, sentences, reading)
     times = [one for one, kind in point.values.items() if kind == "date"] if point.when and not point.key else []
     if times:
         key = float(any(kind == "date" for kind in theirs.values()))
@@ -199,29 +244,73 @@ def compared(point: Point, memory: Memory, cosine: float, reading: Reading) -> P
         days = abs((memory.created_at - point.said_at).days) if memory.created_at and point.said_at else 0
         if relative and days > 1 and share < SURE:
             key = 0.0
-    if (share >= SAME and (other or negated)) or (times and share >= MOST and other and other[0] in times):
-        reason = f"“{other[0]}” there, “{other[1]}” here" if other else f"“{negated}” is negated in one of the two"
-        return Pair("says otherwise", share, key, cosine, reason, whole)
+    same = MOST if recorded else SAME
+    if other and not verbatim and (share >= same or (times and share >= MOST and other[0] in times)):
+        denied = denied or f"“{other[0]}” there, “{other[1]}” here"
+    if denied:
+        return Pair("says otherwise", share, key, cosine, denied, whole, recorded)
     about = share_of(point.asked, terms) if point.asked else 1.0
     if key is None:
-        covers = share >= SURE or (share >= MOST and cosine >= NEAR)
+        covers = share >= SURE or (share >= MOST and cosine >= NEAR) or (recorded and share >= MOST)
+        covers &= bool(stated)
     else:
-        answered = key >= KEY or (not times and share_of(point.gold, terms) >= KEY)
+        answered = key >= KEY or (not times and share_of(point.gold, stated) >= KEY)
         near = share >= SAME or (share >= ABOUT and cosine >= NEAR) or (share >= MOST and cosine >= ALIKE)
-        covers = answered and max(about, share) >= MOST and near
-        covers |= not times and share >= ABOUT and fsum(point.gold.values()) >= TELLING and point.gold.keys() <= terms
-    label = _LABEL.match(content)
-    if covers and share < SAME and label and point.author and label[0].strip(" []:").lower() != point.author.lower():
-        return Pair("cannot tell", share, key, cosine, f"{label[0].strip()} says so, not {point.author}", whole)
+        covers = answered and (recorded or (max(about, share) >= MOST and near))
+        covers |= not times and share >= ABOUT and fsum(point.gold.values()) >= TELLING and point.gold.keys() <= stated
+    told_by = label[0].strip(" []:") if label else ""
+    if covers and not recorded:
+        if share < SAME and told_by and point.author and told_by.lower() != point.author.lower():
+            return Pair("cannot tell", share, key, cosine, f"{told_by} says so, not {point.author}", whole, recorded)
+        if not verbatim and whole < SAME and fsum(point.weights.values()) < THIN:
+            return Pair("cannot tell", share, key, cosine, "too few words to tell it from another", whole, recorded)
     if covers:
-        return Pair("covers", share, key, cosine, f"{share:.0%} of its words", whole)
+        return Pair("covers", share, key, cosine, f"{share:.0%} of its words", whole, recorded)
     if key is not None and key < KEY and other and min(share, about) >= MOST:
-        return Pair("says otherwise", share, key, cosine, f"“{other[0]}” there, “{other[1]}” here", whole)
-    if key is not None and key < KEY and about >= HALF_ABOUT and (share >= ABOUT or cosine >= NEAR):
-        return Pair("left out", share, key, cosine, "the answer's words are not in it", whole)
+        return Pair("says otherwise", share, key, cosine, f"“{other[0]}” there, “{other[1]}” here", whole, recorded)
+    if key is not None and key < KEY and (recorded or (about >= HALF_ABOUT and (share >= ABOUT or cosine >= NEAR))):
+        return Pair("left out", share, key, cosine, "the answer's words are not in it", whole, recorded)
     if share >= ABOUT or (share >= HALF_ABOUT and cosine >= NEAR):
-        return Pair("cannot tell", share, key, cosine, f"{share:.0%} of its words, cosine {cosine:.2f}", whole)
-    return Pair("no", share, key, cosine, f"{share:.0%} of its words, cosine {cosine:.2f}", whole)
+        return Pair(
+            "cannot tell", share, key, cosine, f"{share:.0%} of its words, cosine {cosine:.2f}", whole, recorded
+        )
+    return Pair("no", share, key, cosine, f"{share:.0%} of its words, cosine {cosine:.2f}", whole, recorded)
+
+
+def _others(
+    value: str, kind: str, extra: Mapping[str, str], terms: set[str], reading: Reading
+) -> Iterator[tuple[str, str]]:
+    """A value that a memory lacks, with each of its kind that it has instead; of a name that it has in part, another form of that name."""
+    ours = reading.terms(value)
+    part = kind != "date" and bool(ours & terms)
+    for two, of in extra.items():
+        if of == kind and (not part or (ours & (theirs := reading.terms(two)) and theirs - ours)):
+            yield value, two
+
+
+class Provenance:
+    """Which memories a store says came from a turn: by their source reference, and by their session.
+
+    A reference names one turn or several, each by its id or by its own reference, with the form before a colon ("locomo:D1:3") or without.
+    """
+
+    def __init__(self, origins: Iterable[Origin]) -> None:
+        self._turns, self._sessions = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+        for one in origins:
+            for name in filter(None, _NAMES.split(one.source_ref or "")):
+                self._turns[name].append(one.id)
+            if one.session:
+                self._sessions[one.session].append(one.id)
+
+    def named(self, turn: Memory) -> list[str]:
+        """The memories that name a turn; a store of raw turns has it itself."""
+        reference = turn.source_ref or ""
+        names = dict.fromkeys((turn.id, reference, reference.partition(":")[2]))
+        return list(dict.fromkeys([turn.id, *(one for name in names for one in self._turns.get(name, ()))]))
+
+    def beside(self, turn: Memory) -> list[str]:
+        """The memories that name the session of a turn."""
+        return self._sessions.get(turn.session, []) if turn.session else []
 
 
 def share_of(weights: Mapping[str, float], terms: Collection[str]) -> float:
@@ -230,12 +319,40 @@ def share_of(weights: Mapping[str, float], terms: Collection[str]) -> float:
     return fsum(weight for term, weight in weights.items() if term in terms) / total if total else 0.0
 
 
-def _negated_in_one(point: Point, memory: Profile, content: str) -> str:
-    """The first term that both texts have and one of them alone negates."""
-    ours, theirs = _negated(point.profile, point.text), _negated(memory, content)
-    written, places = point.profile.written, point.profile.places
-    shared = sorted(places.keys() & memory.places.keys(), key=lambda term: places[term])
-    return next((written[places[term][0]] for term in shared if (term in ours) != (term in theirs)), "")
+def _denied(point: Point, text: str, sentences: Sequence[Sentence], reading: Reading) -> str:
+    """Why a memory denies a sentence of the point that is asked for: each of its own that is alike has another value, or one of the two
+    is negated. Empty if none does."""
+    for piece in point.pieces:
+        weights = {term: point.weights[term] for term in piece.terms & point.weights.keys()}
+        if piece.text in text or (point.asked and not weights.keys() & point.asked.keys()):
+            continue
+        alike = [one for one in sentences if share_of(weights, one.terms) >= SAME]
+        reasons = [_difference(piece, one, reading) for one in alike]
+        if reasons and all(reasons):
+            return reasons[0]
+    return ""
+
+
+def _difference(one: Sentence, two: Sentence, reading: Reading) -> str:
+    """What one of two sentences has that the other denies."""
+    ours, theirs = (profile_of(Memory("", each.text), reading.language) for each in (one, two))
+    here, there = _negated(ours, one.text), _negated(theirs, two.text)
+    shared = sorted(ours.places.keys() & theirs.places.keys(), key=lambda term: ours.places[term])
+    if negated := next(
+        (ours.written[ours.places[term][0]] for term in shared if (term in here) != (term in there)), ""
+    ):
+        return f"“{negated}” is negated in one of the two"
+    values, others = (values_of(each, text.text, reading.language) for each, text in ((ours, one), (theirs, two)))
+    extra = {value: kind for value, kind in others.items() if value not in values and value not in reading.speakers}
+    for value, kind in values.items():
+        if (
+            value not in others
+            and value not in reading.speakers
+            and (kind == "date" or not reading.terms(value) <= two.terms)
+        ):
+            for _, other in _others(value, kind, extra, two.terms, reading):
+                return f"“{value}” there, “{other}” here"
+    return ""
 
 
 def _negated(profile: Profile, text: str) -> frozenset[str]:

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from math import fsum
 from typing import Any, Literal, get_args
 
 from cems_workbench.analysis.edited_evidence import Edit
@@ -43,19 +44,25 @@ from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Memory, Query
+from cems_workbench.records import Memory, Query, Returned
 from cems_workbench.results import Result, Table
 from workbench_transcripts.answers import Answers
 from workbench_transcripts.coverage import (
     ABOUT,
     COVERAGES,
+    HALF_ABOUT,
     KEY,
     MOST,
+    NEAR,
+    SAME,
+    TELLING,
     Coverage,
     Pair,
     Point,
+    Provenance,
     Reading,
     compared,
+    normal,
     point_of,
     said,
     share_of,
@@ -68,13 +75,18 @@ PLACES: tuple[Place, ...] = get_args(Place)
 """In the order of the way; what nobody can tell comes before what was returned."""
 SEARCHED = 12
 """Memories of each index that are compared with a turn, and turns with an answer."""
+BESIDE = 60
+"""Memories of a turn's session that are compared with it."""
 MAX_DELETED = 10_000
 """Deleted memories that are compared."""
 MERGED = 0.4
 """The share of a turn that a memory of it has which left the answer out."""
 OTHERWISE: tuple[Coverage, ...] = ("says otherwise", "left out")
-ANSWERED = 0.6
-"""The share of the answer's words that a recorded answer has, from which it is right."""
+RECORDED = "context"
+"""The stage of what a recorded context does not have."""
+ANSWERED, NEWS = 0.6, 3.0
+"""The share of the answer's words that a recorded answer has, from which it is right; and the idf of what else an answer says, from
+which it can follow a memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +119,7 @@ class Way:
         turns = [
             {"turn": one.turn.id, "text": one.turn.content, "memory_id": one.memory and one.memory.id}
             | {"memory": one.memory and one.memory.content, "coverage": one.pair.coverage, "place": one.place}
+            | {"provenance": "recorded" if one.pair.recorded else "inferred"}
             for one in self.held
         ]
         of_query = {"qid": self.query.qid, "query": self.query.query, "answer": self.query.answer}
@@ -162,7 +175,12 @@ class Ways(Result):
         said_of = (
             [f"the turns of {counted(inferred, 'questions')} were inferred from their answers"] if inferred else []
         )
-        return [*said_of, *self.remarks]
+        recorded = sum(held.pair.recorded for way in self.ways for held in way.held)
+        turns = sum(len(way.held) for way in self.ways)
+        named = (
+            f"the memory of {recorded:,} of {counted(turns, 'turns')} names its turn; that of the others is inferred"
+        )
+        return [*said_of, *([named] if recorded else []), *self.remarks]
 
     def to_json(self) -> dict[str, Any]:
         places = Counter(way.place for way in self.ways)
@@ -170,6 +188,75 @@ class Ways(Result):
             **plain_fields(self, "name config k"),
             "places": {place: places[place] for place in PLACES if places[place]},
             "ways": [way.to_json() for way in self.ways],
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Between(Result):
+    """The ways of the same questions in two stores of one transcript, A and B, by the stores' names."""
+
+    a: Ways
+    b: Ways
+    names: tuple[str, str]
+
+    @property
+    def title(self) -> str:
+        """Of what."""
+        return f"{self.a.title}: A is {self.names[0]}, B is {self.names[1]}"
+
+    @property
+    def pairs(self) -> list[tuple[Way, Way]]:
+        """The ways of each question in A and in B."""
+        others = {way.query.qid: way for way in self.b.ways}
+        return [(way, others[way.query.qid]) for way in self.a.ways if way.query.qid in others]
+
+    @property
+    def counts(self) -> Counter[tuple[Place, Place]]:
+        """Questions by their place in A and in B."""
+        return Counter((one.place, two.place) for one, two in self.pairs)
+
+    @property
+    def lines(self) -> list[str]:
+        """How many come through, and where those leave that do so in one store alone."""
+        whole, counts = len(self.pairs), self.counts
+        came = [sum(count for pair, count in counts.items() if pair[side] == "returned") for side in (0, 1)]
+        lines = [f"{came[0]:,} of {whole:,} facts come through in A, {came[1]:,} in B"]
+        for side, (name, other) in enumerate((("A", "B"), ("B", "A"))):
+            lost = {place: counts[(place, "returned") if side == 0 else ("returned", place)] for place in PLACES}
+            split = ", ".join(f"{place} {count:,}" for place, count in lost.items() if count and place != "returned")
+            lines += [f"lost in {name}, though {other} has them: {split}"] if split else []
+        return lines
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """Place in A by place in B; and each question that comes through in one store alone."""
+        counts = self.counts
+        rows, columns = ([place for place in PLACES if any(pair[side] == place for pair in counts)] for side in (0, 1))
+        crossed = tuple((row, *(counts[row, column] for column in columns)) for row in rows)
+        one_sided = [pair for pair in self.pairs if (pair[0].place == "returned") != (pair[1].place == "returned")]
+        each = tuple(
+            (one.place, two.place, one.query.query, one.query.answer, _turn(one), _memory(one), _memory(two))
+            for one, two in one_sided
+        )
+        columns_of_each = ("A", "B", "question", "answer", "said", "memory in A", "memory in B")
+        return (
+            Table(("A \\ B", *columns), crossed, "place in A by place in B"),
+            Table(columns_of_each, each, "questions that come through in one store alone"),
+        )
+
+    @property
+    def notes(self) -> Sequence[str]:
+        """Those of both."""
+        return list(dict.fromkeys([*self.a.notes, *(f"B: {note}" for note in self.b.notes)]))
+
+    def to_json(self) -> dict[str, Any]:
+        pairs = [{"a": one, "b": two, "questions": count} for (one, two), count in sorted(self.counts.items())]
+        return {
+            "names": list(self.names),
+            "places": pairs,
+            "a": self.a.to_json(),
+            "b": self.b.to_json(),
             "notes": list(self.notes),
         }
 
@@ -247,28 +334,59 @@ class _Store:
         names = (name.lower() for author, _ in authors if author for name in (author, *author.split()))
         self.resources, self.conversations = resources, transcript.projects
         self.reading = _reading(resources, frozenset(names))
+        self.provenance = Provenance(resources.store.memories.origins())
         rows, total = resources.store.memories.deleted(MAX_DELETED)
-        self.deleted = {row.memory.id: row.memory for row in rows}
+        self.deleted = {row.memory.id: (row.memory, self.reading.terms(row.memory.content)) for row in rows}
         over = f"the latest {MAX_DELETED:,} of {total:,} deleted memories are compared"
         self.remarks = [over] if total > MAX_DELETED else []
+
+    def memories_of(self, given: Sequence[Returned]) -> list[Memory]:
+        """What a system was given, as memories of the store or as texts; empty if none can be known."""
+        known = self.resources.store.memories.read([one.memory_id for one in given if one.memory_id])
+        texts = [known.get(one.memory_id or "") or Memory(one.memory_id or "", one.content or "") for one in given]
+        return [memory for memory in texts if memory.content]
 
     def point_of(self, turn: Memory, query: Query) -> Point:
         """What a turn says about a question."""
         return point_of(turn, query.query, query.answer or "", self.reading)
 
     def pairs(self, turn: Memory, point: Point) -> list[tuple[Pair, Memory]]:
-        """The memories nearest to a point, best first, each with how far it covers it."""
-        resources = self.resources
+        """The memories nearest to a point, and those that name its turn or session, best first, each with how far it covers it."""
+        resources, named = self.resources, self.provenance.named(turn)
         vector, whole = resources.embedder.encode([point.text, said(turn.content)])
-        found = resources.store.memories.read(_nearest(resources, point.text, vector, whole))
+        ids = [*named, *self.provenance.beside(turn)[:BESIDE], *_nearest(resources, point.text, vector, whole)]
         others = self.conversations - {turn.project, None}  # a memory of another conversation says nothing of this one
-        near = {one: memory for one, memory in found.items() if memory.project not in others}
+        near = {
+            one: memory for one, memory in resources.store.memories.read(ids).items() if memory.project not in others
+        }
         cosines = {one: cosine for one, cosine, _ in reversed(resources.cosines(vector, list(near)))}
-        rated = [(compared(point, memory, cosines.get(one, 0.0), self.reading), memory) for one, memory in near.items()]
-        gone = [(compared(point, memory, 0.0, self.reading), memory) for memory in self.deleted.values()]
-        rated += [(pair, memory) for pair, memory in gone if pair.coverage == "covers"]
+        alone = len(self.conversations) < 2  # else a reference such as D1:3 names a turn of each conversation
+        rated = [
+            (
+                compared(
+                    point,
+                    memory,
+                    cosines.get(one, 0.0),
+                    self.reading,
+                    one in named and (alone or memory.project == turn.project),
+                ),
+                memory,
+            )
+            for one, memory in near.items()
+        ]
+        for memory, terms in self.deleted.values():
+            if share_of(point.weights, terms) >= ABOUT:  # what covers a point has that much of it
+                pair = compared(point, memory, 0.0, self.reading)
+                rated += [(pair, memory)] if pair.coverage == "covers" else []
         return sorted(
-            rated, key=lambda one: (COVERAGES.index(one[0].coverage), -one[0].share, -one[0].cosine, one[1].id)
+            rated,
+            key=lambda one: (
+                COVERAGES.index(one[0].coverage),
+                not one[0].recorded,
+                -one[0].share,
+                -one[0].cosine,
+                one[1].id,
+            ),
         )
 
 
@@ -280,22 +398,30 @@ def ways_of(
     config: PipelineConfig,
     answers: Answers | None = None,
     progress: Progress = silent,
+    gathered: EvidenceMemory | None = None,
 ) -> Ways:
-    """The way of each question, with what a system answered. Raises InputError where none has its right answer, and as `gather` does."""
+    """The way of each question, with what a system answered; evidence in `gathered` is used. Raises InputError where none has its right
+    answer, and as `gather` does."""
     asked = [query for query in queries if query.answerable is not False and query.answer]
     if not asked:
         raise InputError(f"{name}: none of its queries has its right `answer`; import them again with one")
-    evidences = EvidenceMemory().get(asked, config, resources, progress)
+    evidences = (gathered or EvidenceMemory()).get(asked, config, resources, progress)
     turns, k = _Transcript(transcript, asked), target_rank(config)
-    store, said_by = _Store(resources, turns), {} if answers is None else answers.by_qid
+    store, answers = _Store(resources, turns), answers or Answers({})
+    said_by, contexts = answers.by_qid, answers.contexts
     found = []
     for i, (query, evidence) in enumerate(zip(asked, evidences, strict=True)):
         progress("following the facts", i, len(asked))
-        found.append(_way(query, evidence, turns, store, config, k, said_by.get(query.qid)))
-    remarks = [*store.remarks, *(answers.notes if answers else ())]
+        given = store.memories_of(contexts[query.qid]) if query.qid in contexts else None
+        found.append(_way(query, evidence, turns, store, config, k, said_by.get(query.qid), given))
+    remarks = [*store.remarks, *answers.notes]
+    if read := sum(query.qid in contexts for query in asked):
+        remarks.append(
+            f"what the system read is recorded, and used instead of our results: {counted(read, 'questions')}"
+        )
     if len(asked) < len(queries):
         remarks.append(f"left out, as they have no answer: {counted(len(queries) - len(asked), 'questions')}")
-    if answers is not None and (silent_on := sum(query.qid not in said_by for query in asked)):
+    if said_by and (silent_on := sum(query.qid not in said_by for query in asked)):
         remarks.append(f"followed to the results alone, as no answer was recorded: {counted(silent_on, 'questions')}")
     return Ways(name, config.name, k, tuple(found), tuple(remarks))
 
@@ -308,6 +434,7 @@ def _way(
     config: PipelineConfig,
     k: int,
     answer: str | None,
+    given: Sequence[Memory] | None,
 ) -> Way:
     turns, inferred, open_ = transcript.turns_of(query)
     if not turns:
@@ -319,13 +446,38 @@ def _way(
     way = Way(query, first.place, first.reason, tuple(held), inferred, first.stage)
     if first.place in ("not written", "written wrongly"):
         return _swapped(way, first, evidence, store.resources, config, k)
-    if first.place == "returned" and answer is not None and query.answer:
-        return _used(way, answer, turns[0], trace, store)
-    return way
+    if answer is None or first.place not in ("returned", "lost"):
+        return way
+    if given is None:
+        shown = [(result.rank, trace.evidence.memories[result.memory_id]) for result in trace.results]
+        return _used(way, answer, turns[0], shown, store) if first.place == "returned" else way
+    missing = [turn for turn in turns if not _is_given(turn, query, given, store)]
+    if missing:
+        what = f"none of the {counted(len(given), 'recorded texts')} that the system read has it"
+        return replace(way, place="lost", stage=RECORDED, reason=what)
+    return _used(
+        replace(way, place="returned", stage="", reason="it is in the recorded context"),
+        answer,
+        turns[0],
+        [*enumerate(given, 1)],
+        store,
+    )
+
+
+def _is_given(turn: Memory, query: Query, given: Sequence[Memory], store: _Store) -> bool:
+    """Whether what a system was given has a turn's answer."""
+    point = store.point_of(turn, query)
+    return any(compared(point, memory, NEAR, store.reading).coverage == "covers" for memory in given)
 
 
 def _held(turn: Memory, rated: Sequence[tuple[Pair, Memory]], trace: Trace, store: _Store, k: int) -> Held:
     covering = [(pair, memory) for pair, memory in rated if pair.coverage == "covers"]
+    own = next((one for one in rated if one[0].coverage == "says otherwise" and one[0].share >= SAME), None)
+    if covering and own and (likest := covering[0][0].share) < min(SAME, own[0].share - HALF_ABOUT):
+        # own is the memory of this turn, it seems; another may say it in other words
+        if likest < MOST:
+            return Held(turn, *own, "written wrongly", own[0].reason)
+        return Held(turn, *own, "cannot tell", f"{own[0].reason}; {memory_name(covering[0][1])} may say it")
     if not covering:
         if not rated:
             return Held(turn, Pair("no", 0.0, None, 0.0, ""), None, "not written", "no memory is near it")
@@ -357,6 +509,8 @@ def _held(turn: Memory, rated: Sequence[tuple[Pair, Memory]], trace: Trace, stor
             where = loss(trace, memory.id, k)
             stage, words = (where.stage, where.reason) if where else ("", "never a candidate")
             lost.append(Held(turn, pair, memory, "lost", words, stage))
+    if gone and lost and gone[0].pair.share >= SAME > lost[0].pair.share:  # the one that is gone says it in these words
+        return gone[0]
     return [*lost, *gone][0]
 
 
@@ -381,24 +535,25 @@ def _swapped(way: Way, held: Held, evidence: Evidence, resources: Resources, con
     return replace(way, would_be=rank, reason=f"{held.reason}; one of two causes: written, it would be lost at {then}")
 
 
-def _used(way: Way, answer: str, turn: Memory, trace: Trace, store: _Store) -> Way:
+def _used(way: Way, answer: str, turn: Memory, shown: Sequence[tuple[int, Memory]], store: _Store) -> Way:
     """The way of a returned fact up to the answer."""
-    reading, point = store.reading, store.point_of(turn, way.query)
+    reading = store.reading
+    point = point_of(turn, way.query.query, way.query.answer or "", reading, few=1)
     own = compared(point, Memory("answer", answer), 0.0, reading)
     if not point.gold and own.share < MOST:  # "No": how it is said decides
         return replace(way, place="cannot tell", reason="the right answer has no words to look for in the system's")
     right = share_of(point.gold, reading.terms(answer)) if point.gold else own.share
-    if right >= ANSWERED and own.coverage != "says otherwise":
+    whole = fsum(point.gold.values()) >= TELLING and normal(way.query.answer or "").lower() in normal(answer).lower()
+    if whole or (right >= ANSWERED and own.coverage != "says otherwise"):
         return way
     held = {one.memory.id for one in way.held if one.memory is not None}
     asked = reading.terms(way.query.query)
     news = {term: weight for term, weight in reading.weights(answer).items() if term not in asked}
     if right < ANSWERED:
         news = {term: weight for term, weight in news.items() if term not in point.weights} or news
-    for result in trace.results:
-        memory = trace.evidence.memories[result.memory_id]
+    for rank, memory in shown if fsum(news.values()) >= NEWS else ():  # "I do not know that" follows nothing
         followed = share_of(news, reading.terms(memory.content)) >= ANSWERED
         if followed and memory.id not in held and compared(point, memory, 0.0, reading).coverage in OTHERWISE:
-            reason = f"the answer follows the {ordinal(result.rank)}, {memory_name(memory)}"
+            reason = f"the answer follows the {ordinal(rank)}, {memory_name(memory)}"
             return replace(way, place="contradicted", reason=reason)
     return replace(way, place="not used", reason="it was returned, and the answer does not have it")
