@@ -194,6 +194,8 @@ def _next_commands(found: measuring.Measured, name: str, lost: Losses | None) ->
         return [first]
     if found.files:
         return [first, _comparison(found.files, found.configs)]
+    if lost is not None and (cli.settings_for(store).store / "transcript").is_dir():
+        return [first, words_of("ways", name, options=[*flat(found.configs[0][1]), *cli.given_options(store=store)])]
     gathered = words_of("gather", name, options=["--judged", "--out", unused(f"{name}.evidence")])
     options = flat(option for option in found.configs[0][1] if option[0] != "--ablate")
     return [first, [*gathered, *options, *cli.given_options(store=store)]]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.jobs.factory import open_filled
 from cems_workbench.jobs.importing import upload
 from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.pipeline.resources import Resources
@@ -19,13 +22,13 @@ from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, layout
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import is_kept, kept
-from cems_workbench.ui.kit.tables import Column, pick_row
+from cems_workbench.ui.kit.tables import Column, draw_values, pick_row
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import cancellable, empty, errors_shown, remembered, switch
 from workbench_transcripts.answers import read_answers
 from workbench_transcripts.coverage_view import open_import
 from workbench_transcripts.transcript import opened_transcript, transcript_version
-from workbench_transcripts.ways import PLACES, Place, Way, Ways, first_lost, ways_of
+from workbench_transcripts.ways import PLACES, Between, Place, Way, Ways, first_lost, ways_of
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -63,18 +66,26 @@ def draw(resources: Resources) -> None:
     name = of_set.selectbox("Questions", sets, **remembered("evaluate:ways:set"))
     config = configs[of_config.selectbox("Config", list(configs), **remembered("evaluate:ways:config"))]
     file = of_file.file_uploader("What the system answered, if known", FORMS, key="evaluate:ways:file")
-    key = (resources.store.version, imported, name, config, file and file.getvalue())
+    other = st.text_input(
+        "Another store of the same transcript, such as its raw turns", **remembered("evaluate:ways:other")
+    ).strip()
+    key = (resources.store.version, imported, name, config, file and file.getvalue(), other)
     place = st.empty()
     begin: Any = {"icon": ":material/route:", "type": "primary"}
     if not is_kept(FOUND, key) and not place.button("Follow the facts", "evaluate:ways:go", **begin):
         return None
     with errors_shown():
-        _draw(kept(FOUND, key, lambda: _followed(name, config, file, resources, place)), config, resources)
+        found, between = kept(FOUND, key, lambda: _followed(name, config, file, other, resources, place))
+        if between is not None:
+            _draw_between(between)
+        _draw(found, config, resources)
     return None
 
 
-def _followed(name: str, config: PipelineConfig, file: Any, resources: Resources, place: DeltaGenerator) -> Ways:
-    """The ways of a set, with progress and Cancel in `place`."""
+def _followed(
+    name: str, config: PipelineConfig, file: Any, other: str, resources: Resources, place: DeltaGenerator
+) -> tuple[Ways, Between | None]:
+    """The ways of a set, and with those in another store, with progress and Cancel in `place`."""
     queries, answers = resources.store.query_sets.queries(name), None
     if file is not None:
         with upload(file.name, file.getvalue()) as path:
@@ -83,7 +94,21 @@ def _followed(name: str, config: PipelineConfig, file: Any, resources: Resources
         cancellable("evaluate:ways:cancel", place=place) as progress,
         opened_transcript(resources, Settings()) as turns,
     ):
-        return ways_of(name, queries, resources, turns, config, answers, progress)
+        found = ways_of(name, queries, resources, turns, config, answers, progress)
+        if not other:
+            return found, None
+        with closing(open_filled(Settings(store=Path(other).expanduser()))) as others:
+            b = ways_of(name, queries, others, turns, config, None, progress)
+        return found, Between(found, b, (resources.store.path.name, Path(other).name))
+
+
+def _draw_between(found: Between) -> None:
+    """What each of two stores loses that the other has, and places by places."""
+    st.caption(plain(f"A is {found.names[0]}, B is {found.names[1]}"))
+    for line in found.lines:
+        st.markdown(plain(line))
+    crossed = found.tables[0]
+    draw_values(crossed.columns, crossed.rows, key="evaluate:ways:crossed", help={})
 
 
 def _draw(found: Ways, config: PipelineConfig, resources: Resources) -> None:

@@ -81,8 +81,41 @@ def test_each_question_leaves_at_one_place(command: Command, store: Path, tmp_pa
         "Zoltan": "not used",
         "heron47": "returned",
     }
+    assert {turn["provenance"] for way in found.values() for turn in way["turns"]} == {"inferred"}
     swapped = [found[answer] for answer in ("940 euros", "Charité")]
     assert all(way["proven"] and way["would_be"] == 1 for way in swapped)
+
+
+def test_what_the_system_had_read_counts_where_it_is_recorded(command: Command, store: Path, tmp_path: Path) -> None:
+    contents = {memory["id"]: memory["content"] for memory in MEMORIES}
+    given = {"Pixel": [contents["m4"]], "heron47": ["Mira and Jo talked about lunch."]}
+    rows = [
+        {
+            "questionId": "",
+            "question": question,
+            "hypothesis": "I do not know.",
+            "searchResults": [{"memory": one} for one in given[answer]],
+        }
+        for question, answer, _ in ASKED
+        if answer in given
+    ]
+    (tmp_path / "report.json").write_text(json.dumps({"provider": "mem0", "evaluations": rows}), "utf-8")
+    found = ways(command, store, "--answers", tmp_path / "report.json")
+    assert found["Pixel"]["place"] == "not used"
+    assert (found["heron47"]["place"], found["heron47"]["stage"]) == ("lost", "context")
+
+
+def test_two_stores_of_a_transcript_are_compared_and_raw_turns_name_theirs(
+    command: Command, store: Path, tmp_path: Path
+) -> None:
+    raw = tmp_path / "raw"
+    assert command("import", tmp_path / "talk.json", "--store", raw).code == 0
+    found = json.loads(command("ways", "talk", "--store", store, "--against", raw, "--json").out)
+    places = {(one["a"], one["b"]): one["questions"] for one in found["places"]}
+    assert places["not written", "returned"] == places["written wrongly", "returned"] == 1
+    assert {turn["provenance"] for way in found["b"]["ways"] for turn in way["turns"]} == {"recorded"}
+    out = command("ways", "talk", "--store", store, "--against", raw).out
+    assert "lost in A, though B has them: not written 1, written wrongly 1" in out
 
 
 def test_a_fact_that_the_pipeline_cuts_off_is_lost_there(command: Command, store: Path) -> None:
@@ -111,11 +144,13 @@ def draw_view(store: str) -> None:
         draw(resources)
 
 
-def test_the_view_shows_each_place_and_its_questions(store: Path) -> None:
+def test_the_view_shows_each_place_and_its_questions_also_against_another_store(store: Path) -> None:
     page = AppTest.from_function(draw_view, args=(str(store),), default_timeout=120).run()
+    page.text_input(key="evaluate:ways:other").input(str(store / "transcript"))
     page = page.button(key="evaluate:ways:go").click().run()
     assert not page.exception
     assert any("of 6 facts come through" in one.value for one in page.markdown)
+    assert any("lost in A, though B has them" in one.value for one in page.markdown)
     places = page.get("button_group")[0].proto.options
     assert [one.content.split(" · ")[0] for one in places] == ["not written", "written wrongly", "returned"]
 

@@ -40,6 +40,13 @@ def verdict(asked: tuple[str, str], content: str, cosine: float, days: int = 0, 
             0.9,
             "covers",
         ),
+        (RENT, "What is the rent of your flat in Pankow, 940 euros?", 0.9, "left out"),
+        (
+            RENT,
+            "We talked. I never signed the lease for the flat in Pankow, the rent is 940 euros.",
+            0.9,
+            "says otherwise",
+        ),
         (RENT, "Jo: The flat in Pankow at a rent of 940 euros sounds great.", 0.9, "cannot tell"),
     ],
 )
