@@ -28,8 +28,7 @@ benchmarks/bench_ways.py on three conversations of LoCoMo, and measured on two o
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import fsum
@@ -44,7 +43,6 @@ from cems_workbench.analysis.supersession_signals import (
 )
 from cems_workbench.analysis.support import statements
 from cems_workbench.records import ENGLISH, Memory
-from cems_workbench.store.memories import Origin
 from cems_workbench.store.search.tokenizer import Language, tokenize
 
 SAME, MOST, ABOUT, HALF_ABOUT, KEY, NEAR, ALIKE, SURE = 0.7, 0.5, 0.3, 0.2, 0.75, 0.7, 0.6, 0.85
@@ -62,8 +60,6 @@ _LABEL = re.compile(r"^\s*\[?(?:[A-Z][\w .'’-]{0,40}|user|assistant)\]?: ")
 _IMAGE = re.compile(r"\[shared image: ")
 """What a turn of LoCoMo says before an image's caption."""
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+|\n|$)")
-_NAMES = re.compile(r"[\s,;|\[\]\"']+")
-"""What stands between the names of a source reference."""
 _END = re.compile(r"[.!?;\n]")
 _AGO = "days|weeks|months|years|weekends|nights"
 _SPAN = "day|week|month|year|weekend|night|morning|evening|summer|winter|spring|autumn|fall|[a-z]{3,6}day|fri|sat|sun|mon|tues?|wed|thurs?"
@@ -260,7 +256,7 @@ def compared(point: Point, memory: Memory, cosine: float, reading: Reading, reco
         covers |= not times and share >= ABOUT and fsum(point.gold.values()) >= TELLING and point.gold.keys() <= stated
     told_by = label[0].strip(" []:") if label else ""
     if covers and not recorded:
-        if share < SAME and told_by and point.author and told_by.lower() != point.author.lower():
+        if not verbatim and share < SURE and told_by and point.author and told_by.lower() != point.author.lower():
             return Pair("cannot tell", share, key, cosine, f"{told_by} says so, not {point.author}", whole, recorded)
         if not verbatim and whole < SAME and fsum(point.weights.values()) < THIN:
             return Pair("cannot tell", share, key, cosine, "too few words to tell it from another", whole, recorded)
@@ -286,31 +282,6 @@ def _others(
     for two, of in extra.items():
         if of == kind and (not part or (ours & (theirs := reading.terms(two)) and theirs - ours)):
             yield value, two
-
-
-class Provenance:
-    """Which memories a store says came from a turn: by their source reference, and by their session.
-
-    A reference names one turn or several, each by its id or by its own reference, with the form before a colon ("locomo:D1:3") or without.
-    """
-
-    def __init__(self, origins: Iterable[Origin]) -> None:
-        self._turns, self._sessions = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
-        for one in origins:
-            for name in filter(None, _NAMES.split(one.source_ref or "")):
-                self._turns[name].append(one.id)
-            if one.session:
-                self._sessions[one.session].append(one.id)
-
-    def named(self, turn: Memory) -> list[str]:
-        """The memories that name a turn; a store of raw turns has it itself."""
-        reference = turn.source_ref or ""
-        names = dict.fromkeys((turn.id, reference, reference.partition(":")[2]))
-        return list(dict.fromkeys([turn.id, *(one for name in names for one in self._turns.get(name, ()))]))
-
-    def beside(self, turn: Memory) -> list[str]:
-        """The memories that name the session of a turn."""
-        return self._sessions.get(turn.session, []) if turn.session else []
 
 
 def share_of(weights: Mapping[str, float], terms: Collection[str]) -> float:

@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from cems_workbench.records import Memory
+from cems_workbench.store.memories import Origin
 
 _BETWEEN = re.compile(r"[\s,;]+")
 _PART = re.compile(r"[:/]")
@@ -38,6 +39,27 @@ class Provenance:
         known = self._turns.get(name, {})
         of_project = [number for number, of in known.items() if of == project]
         return of_project or (known if len(known) == 1 else ())
+
+
+class Named:
+    """The memories of a store that name turns by their source reference, or sessions."""
+
+    def __init__(self, origins: Iterable[Origin]) -> None:
+        self._turns, self._sessions = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+        for one in origins:
+            for name in filter(None, _BETWEEN.split(one.source_ref or "")):
+                self._turns[name].append(one.id)
+            if one.session:
+                self._sessions[one.session].append(one.id)
+
+    def of(self, turn: Memory) -> list[str]:
+        """The memories that name a turn; a store of raw turns has it itself."""
+        names = dict.fromkeys((*_names(turn.id), *_names(turn.source_ref or "")))
+        return list(dict.fromkeys([turn.id, *(one for name in names for one in self._turns.get(name, ()))]))
+
+    def beside(self, turn: Memory) -> list[str]:
+        """The memories that name the session of a turn."""
+        return self._sessions.get(turn.session, []) if turn.session else []
 
 
 def _names(reference: str) -> Iterator[str]:

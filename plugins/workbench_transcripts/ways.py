@@ -59,7 +59,6 @@ from workbench_transcripts.coverage import (
     Coverage,
     Pair,
     Point,
-    Provenance,
     Reading,
     compared,
     normal,
@@ -67,6 +66,7 @@ from workbench_transcripts.coverage import (
     said,
     share_of,
 )
+from workbench_transcripts.provenance import Named
 
 Place = Literal[
     "never said", "not written", "written wrongly", "gone", "lost", "contradicted", "not used", "cannot tell", "returned"
@@ -334,7 +334,7 @@ class _Store:
         names = (name.lower() for author, _ in authors if author for name in (author, *author.split()))
         self.resources, self.conversations = resources, transcript.projects
         self.reading = _reading(resources, frozenset(names))
-        self.provenance = Provenance(resources.store.memories.origins())
+        self.provenance = Named(resources.store.memories.origins())
         rows, total = resources.store.memories.deleted(MAX_DELETED)
         self.deleted = {row.memory.id: (row.memory, self.reading.terms(row.memory.content)) for row in rows}
         over = f"the latest {MAX_DELETED:,} of {total:,} deleted memories are compared"
@@ -352,7 +352,7 @@ class _Store:
 
     def pairs(self, turn: Memory, point: Point) -> list[tuple[Pair, Memory]]:
         """The memories nearest to a point, and those that name its turn or session, best first, each with how far it covers it."""
-        resources, named = self.resources, self.provenance.named(turn)
+        resources, named = self.resources, self.provenance.of(turn)
         vector, whole = resources.embedder.encode([point.text, said(turn.content)])
         ids = [*named, *self.provenance.beside(turn)[:BESIDE], *_nearest(resources, point.text, vector, whole)]
         others = self.conversations - {turn.project, None}  # a memory of another conversation says nothing of this one
