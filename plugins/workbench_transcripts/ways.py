@@ -55,13 +55,11 @@ from workbench_transcripts.coverage import (
     MOST,
     NEAR,
     SAME,
-    TELLING,
     Coverage,
     Pair,
     Point,
     Reading,
     compared,
-    normal,
     point_of,
     said,
     share_of,
@@ -543,8 +541,8 @@ def _used(way: Way, answer: str, turn: Memory, shown: Sequence[tuple[int, Memory
     if not point.gold and own.share < MOST:  # "No": how it is said decides
         return replace(way, place="cannot tell", reason="the right answer has no words to look for in the system's")
     right = share_of(point.gold, reading.terms(answer)) if point.gold else own.share
-    whole = fsum(point.gold.values()) >= TELLING and normal(way.query.answer or "").lower() in normal(answer).lower()
-    if whole or (right >= ANSWERED and own.coverage != "says otherwise"):
+    adds = reading.terms(answer) - point.gold.keys()  # the right answer itself is right, however it may be read
+    if right >= ANSWERED and (own.coverage != "says otherwise" or not adds):
         return way
     held = {one.memory.id for one in way.held if one.memory is not None}
     asked = reading.terms(way.query.query)

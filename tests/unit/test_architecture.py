@@ -170,7 +170,10 @@ LIBRARIES = ("cems_trace", "pg_text_search")
 """Packages of `plugins/` that import nothing of this project, and that it may import."""
 FEATURES = ("workbench_audit", "workbench_fidelity", "workbench_inspect", "workbench_supersession", "workbench_transcripts")
 """Packages of `plugins/` with a feature of their own: analysis, commands, views. They stand above all layers and import any of them."""
-STANDS_ON = {"workbench_audit": ("workbench_supersession", "workbench_transcripts")}
+STANDS_ON = {
+    "workbench_audit": ("workbench_supersession", "workbench_transcripts"),
+    "workbench_transcripts": ("workbench_tools",),  # reads answers from spans
+}
 """Features that use what others compute."""
 PUBLIC = (
     "config.sections",
