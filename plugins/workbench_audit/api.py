@@ -10,9 +10,12 @@ from cems_workbench.api.open_store import load_config
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.settings import settings_for
-from workbench_audit.audit import NEAR, Audit, audit_store
-from workbench_audit.forgotten import Receipt, receipt_of
-from workbench_audit.leaks import Leaks, leaks_of
+from workbench_audit.audit import NEAR, audit_store
+from workbench_audit.audit import Audit as Audit
+from workbench_audit.forgotten import Receipt as Receipt
+from workbench_audit.forgotten import receipt_of
+from workbench_audit.leaks import Leaks as Leaks
+from workbench_audit.leaks import leaks_of
 from workbench_transcripts.transcript import opened_transcript, transcript_version
 
 if TYPE_CHECKING:
