@@ -365,6 +365,49 @@ def _answer(fault: Planted, memories: list[Memory]) -> str:
     return fault.said
 
 
+def speed(locomo: Path, folder: Path, size: int, asked: int) -> None:
+    """Processor seconds a question of gathering, and of all after it, where transcript and store have `size` turns and memories: those of
+    LoCoMo, again under other projects until there are so many."""
+    parsed = [formats.read(path, "locomo", silent) for path in sorted(locomo.glob("*.json"))]
+    whole = [memory for one in parsed for memory in one.memories]
+    turns = [
+        replace(
+            memory, id=f"{memory.id}~{i}" if i else memory.id, project=f"{memory.project}~{i}" if i else memory.project
+        )
+        for i in range(-(-size // len(whole)))
+        for memory in whole
+    ][:size]
+    queries = tuple(query for one in parsed for query in one.queries if query.answer)[
+        :: max(1, len(whole) // (3 * asked))
+    ][:asked]
+    judgments = tuple(judgment for one in parsed for judgment in one.judgments)
+    made = [replace(turn, id=f"m{i}", source_ref=None, session=None) for i, turn in enumerate(turns)]
+    inputs = (
+        ParsedInput("turns", "memories-jsonl", memories=tuple(turns), queries=queries, judgments=judgments),
+        ParsedInput("memories", "memories-jsonl", memories=tuple(made)),
+    )
+    folders = (folder / "turns", folder / "memories")
+    with (
+        closing(open_resources(Settings(store=folders[0]))) as transcript,
+        closing(open_resources(Settings(store=folders[1]))) as store,
+    ):
+        for one, resources in zip(inputs, (transcript, store), strict=True):
+            resources.store.add(one, silent)
+            resources.refresh(silent)
+        config, gathered = preset("workbench").config, EvidenceMemory()
+        gathered.get(queries[:1], config, store)  # models are loaded
+        begun = time.process_time()
+        gathered.get(queries, config, store)
+        between = time.process_time()
+        found = ways_of("speed", queries, store, transcript, config, Answers({}), gathered=gathered)
+        gather, after = ((b - a) / len(queries) for a, b in ((begun, between), (between, time.process_time())))
+    places = dict(Counter(way.place for way in found.ways))
+    ratio = after / gather
+    print(
+        f"{size:,} turns, {len(queries)} questions: gathering {gather:.3f} s, after it {after:.3f} s ({ratio:.2f}); {places}"
+    )
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -377,7 +420,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the stores are kept for another run")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--details", action="store_true")
+    parser.add_argument(
+        "--speed", type=int, metavar="SIZE", help="measure the processor's seconds at so many turns instead"
+    )
     given = parser.parse_args()
+    if given.speed:
+        with tempfile.TemporaryDirectory(prefix="ways-") as temporary:
+            return speed(given.data, Path(temporary), given.speed, 20)
     rows = []
     with tempfile.TemporaryDirectory(prefix="ways-") as temporary:
         folder = given.folder or Path(temporary)
