@@ -10,7 +10,7 @@ What engines and memory libraries answer, as rows with their fields side by side
 | Milvus | `data` | `id`, `distance`, `entity` |
 | rows of pgvector, LanceDB and others | a list | an id, a text and `distance`, `_distance` or `?column?` |
 | Redis `VSIM … WITHSCORES` | a list of id, score, id, score; an object of scores by id from redis-py | |
-| LangGraph stores | a list, or `items` | `namespace`, `key`, `value`; the id is namespace/key, as in its tables |
+| LangGraph stores, LangMem | a list, or `items` | `namespace`, `key`, `value` or its `content`; the id is namespace/key, as in its tables |
 | LlamaIndex | `source_nodes`, or a list | `node: {id_, text, metadata}`, `score` |
 | LangChain, Haystack | `documents`, or a list, also of [document, score] | `id`, `page_content` or `content`, `metadata` |
 | mem0 | `results` | `id`, `memory`, `metadata` |
@@ -82,8 +82,8 @@ def _of_langgraph(row: Row) -> dict[str, Any]:
     namespace = row.get("namespace")
     prefix = ".".join(map(str, namespace)) if isinstance(namespace, list) else str(namespace or "")
     kept = {name: row[name] for name in ("created_at", "updated_at", "score") if row.get(name) is not None}
-    key = f"{prefix}/{row['key']}" if prefix else row["key"]
-    return {"project": prefix or None, **_object(row, "value"), **kept, "id": key}
+    value, key = _object(row, "value"), f"{prefix}/{row['key']}" if prefix else row["key"]
+    return {"project": prefix or None, **value, **_object(value, "content"), **kept, "id": key}
 
 
 def _of_node(row: Row) -> dict[str, Any]:
