@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Literal
 
-from pydantic import Field
-
 from cems_workbench.mcp import protocol
 from workbench_transcripts.transcript import opened_transcript
 from workbench_transcripts.whole import Link, coverage_of
@@ -15,14 +13,11 @@ from workbench_transcripts.whole import Link, coverage_of
 class CoverageOf(protocol.Page):
     """Arguments of `coverage`."""
 
-    rows: Literal["sessions", "nothing covers", "nothing supports", "says otherwise"] = Field(
-        "sessions",
-        description="Sessions, the worst first; turns without a memory; memories without a turn; or both, where they differ.",
-    )
+    rows: Literal["sessions", "nothing covers", "nothing supports", "says otherwise"] = "sessions"
 
 
 def coverage(served: protocol.ServedStore, asked: CoverageOf) -> protocol.Reply:
-    """What of the imported conversations the memories have: gaps, invented memories, and what they say otherwise."""
+    """Turns of the imported conversation that nothing covers, memories that nothing supports, and what they say otherwise."""
     resources = served.resources
     with opened_transcript(resources, served.settings) as transcript:
         found = coverage_of(resources, transcript)

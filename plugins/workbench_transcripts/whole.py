@@ -7,13 +7,13 @@ Each turn is compared with the NEAREST memories and each memory with its NEAREST
 
 where idf(x) = log(N / n) for n of N texts of both that have x, and speakers' names weigh nothing. A memory is about its author, else
 about the speaker whom it names first. A pair is compared twice (coverage.py): whether the turn says what the memory says, and the other
-way round. A memory that no turn alone supports is compared with its nearest turn together with AROUND turns before it; where that leaves
-it open, a nearness of NEAR decides. What a memory names as its source is recorded and stands first; all else is inferred (provenance.py).
-A memory of a project that the transcript has meets the turns of this project alone.
+way round. A memory that no turn alone supports is compared with its nearest turn together with AROUND turns before it; where that
+leaves it open, a nearness of NEAR decides. What a memory names as its source is recorded and stands first; all else is inferred
+(provenance.py). A memory of a project that the transcript has meets the turns of this project alone.
 
     a memory   supported; says otherwise; nothing supports, if no nearness reaches FAR; else cannot tell
-    a turn     covered; says otherwise; says little, if its idf sums up to less than LITTLE, such as a greeting or a question;
-               nothing covers, if no nearness reaches FAR; else cannot tell
+    a turn     covered; says otherwise; says little, such as a greeting or a question, if its idf sums up to less than that of LITTLE
+               terms of one text alone; nothing covers, if no nearness reaches FAR; else cannot tell
 
 Texts are read in portions; what is held of each is its terms' numbers, its nearest pairs and its verdict.
 
@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from cems_workbench.analysis.memory_names import memory_name
 from cems_workbench.analysis.supersession_signals import MONTHS, WEEKDAYS
@@ -42,21 +41,20 @@ from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory
 from cems_workbench.results import Result, Table
-from cems_workbench.settings import Settings
 from cems_workbench.store.rows import portions
-from cems_workbench.store.search.vector_index import VectorIndex
 from workbench_transcripts.coverage import Coverage, Pair, Point, Reading, compared, normal, point_of, said
 from workbench_transcripts.provenance import Provenance
-from workbench_transcripts.transcript import opened_transcript
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
     from cems_workbench.api.open_store import OpenStore
 
 NEAREST, AROUND, BLOCK, PORTION = 4, 2, 1024, 1024
 """Pairs of a text, turns that are read before one, texts whose pairs are looked for at once, and turns whose pairs are compared at once."""
-SPEAKER, FLOOR, FAR, NEAR, LITTLE = 0.2, 0.4, 0.8, 1.15, 10.0
+SPEAKER, FLOOR, FAR, NEAR, LITTLE = 0.2, 0.4, 0.8, 1.15, 2.5
 """Less nearness of a memory about another speaker; the nearness below which a pair is not compared, below which two texts have nothing to
-do with each other, and from which they have; the weight below which a turn says little."""
+do with each other, and from which they have; the terms of one text alone whose weight a turn has at least that says more than little."""
 FEW_NEAR = 0.02
 """The share of memories that are near a turn, below which the transcript fits none of them."""
 LISTED = 200
@@ -222,6 +220,8 @@ class _Side:
 
     def matrix(self, width: int) -> csr_matrix:
         """(texts, terms) 1 where a text has a term."""
+        from scipy.sparse import csr_matrix
+
         lengths = [len(terms) for terms in self._terms]
         places = np.concatenate([*self._terms, np.zeros(0, np.int32)])
         shape = (len(self.ids), width)
@@ -229,8 +229,7 @@ class _Side:
 
     def vectors(self, first: int, last: int) -> Float32:
         """(texts, dimension) of some; one without a vector has zeros."""
-        index: VectorIndex = self.resources.indexes.vectors
-        found = index.embeddings(self.ids[first:last])
+        found = self.resources.indexes.vectors.embeddings(self.ids[first:last])
         rows = np.zeros((last - first, self.resources.embedder.dimension), np.float32)
         for name, vector in found.items():
             rows[self.number[name] - first] = vector
@@ -279,6 +278,9 @@ def coverage(store: OpenStore, *, progress: Progress = silent) -> TranscriptCove
     Raises:
         InputError: the store has no transcript, or no memories.
     """
+    from cems_workbench.settings import Settings
+    from workbench_transcripts.transcript import opened_transcript
+
     with opened_transcript(store.resources, Settings()) as transcript:
         return coverage_of(store.resources, transcript, progress)
 
@@ -309,7 +311,7 @@ def _covered(resources: Resources, transcript: Resources, progress: Progress) ->
     def idf(term: str) -> float:
         return float(weights[vocabulary[term]]) if term in vocabulary else rare
 
-    said_weight = of_turns @ weights
+    said_weight = (of_turns @ weights) / max(rare - math.log(2), 1e-6)
     found = _Compared(turns, memories, replace(plain, idf=idf), [session for _, session, _ in ordered])
     found.compare(near_turns, near_memories, recorded, progress)
     return found.result(near_turns, near_memories, said_weight, _remarks(near_memories, ordered, resources, transcript))
@@ -414,11 +416,10 @@ class _Compared:
         """Whether the turn says what the memory says, else whether the memory says what the turn says."""
         supports = compared(self._point(m, memory), replace(turn, author=None), cosine, self.reading)
         supports = supports._replace(reason=_TURNED.sub(r"“\2” there, “\1” here", supports.reason))
-        if supports.coverage == "covers":
-            other = other_value(turn.content, memory.content)
-            return supports._replace(coverage="says otherwise", reason=other) if other else supports
-        covers = compared(point, memory, cosine, self.reading)
-        return covers if covers.coverage in ("covers", "says otherwise") else supports
+        covers = supports if supports.coverage == "covers" else compared(point, memory, cosine, self.reading)
+        pair = covers if covers.coverage in ("covers", "says otherwise") else supports
+        other = other_value(turn.content, memory.content) if pair.coverage == "covers" else ""
+        return pair._replace(coverage="says otherwise", reason=other) if other else pair
 
     def _point(self, m: int, memory: Memory) -> Point:
         if len(self._points) > 4 * PORTION:
@@ -448,7 +449,7 @@ class _Compared:
                 pair = compared(self._point(m, memory), passage, float(by_memory.cosines[m, 0]), self.reading)
                 if pair.coverage == "covers":
                     self.links[near, m] = ("covers", False, f"{pair.reason}, with the turns before")
-                elif by_memory.nearness[m, 0] >= NEAR:
+                elif by_memory.nearness[m, 0] >= NEAR and not other_value(turns[near].content, memory.content):
                     self.links[near, m] = ("covers", False, "the nearest turn, in other words")
 
     def _before(self, t: int) -> list[int]:

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from cems_workbench.mcp.protocol import ServedStore
+from workbench_transcripts.tool import CoverageOf, coverage
+
 if TYPE_CHECKING:
     from conftest import Command
 
@@ -200,6 +203,12 @@ def test_coverage_is_the_same_as_json_in_words_and_on_the_page(command: Command,
     assert [turn["verdict"] for turn in found["turns"] if turn["id"] == "talk/D1:2"] == ["nothing covers"]
     words, ids = command("coverage", "--store", store), command("coverage", "--store", store, "--ids")
     assert "My knee surgery is at the Charité" in words.out and "talk/D1:2" not in words.out and "talk/D1:2" in ids.out
+    served = ServedStore(store)
+    (row,) = coverage(served, CoverageOf(rows="nothing covers"))["rows"]
+    assert row["turn"] == "talk/D1:2" and "knee surgery" in row["untrusted"]["said"]
+    other = coverage(served, CoverageOf(rows="says otherwise"))["rows"]
+    assert [(one["memory_id"], one["untrusted"]["reason"]) for one in other] == [("m1", "“940” there, “490” here")]
+    served.close()
     page = AppTest.from_function(draw_coverage, args=(str(store),), default_timeout=120).run()
     page = page.button(key="memories:coverage:go").click().run()
     assert not page.exception

@@ -1,13 +1,18 @@
-/* Coverage: a click on a row picks its turn or memory; arrow keys move between the rows of a side. The rows are those of coverage.html,
-which the page does not draw anew for a pick, so that neither the scroll position nor the focus is lost. */
-let pick = () => {};
+/* Coverage: a click on a row picks its turn or memory; arrow keys move between the rows of a side. The rows are those of coverage.html;
+where the page draws them anew, the picked one is marked and focused again. */
+let pick = () => {}, picked = '';
 export default function ({setTriggerValue}) {
-  pick = id => setTriggerValue('pick', id);
+  pick = id => { picked = id; setTriggerValue('pick', id); };
   drawLines();
 }
 
 /* The page's HTML may have no SVG: the lines of a band are made here, of "class left right;…", in pixels. */
 function drawLines() {
+  const chosen = picked && document.querySelector(`.wb-cov-row[data-pick="${CSS.escape(picked)}"]`);
+  if (chosen && !chosen.hasAttribute('aria-pressed')) {  // the page has drawn the rows anew
+    chosen.setAttribute('aria-pressed', 'true');
+    if (document.activeElement === document.body) chosen.focus();
+  }
   for (const place of document.querySelectorAll('.wb-cov-lines:empty')) {
     const make = (name, values) => {
       const element = document.createElementNS('http://www.w3.org/2000/svg', name);
