@@ -147,7 +147,7 @@ def _draw(found: TranscriptCoverage, resources: Resources, transcript: Resources
     write_stylesheet("coverage")
     st.markdown(f"## {plain(found.title)}")
     st.caption(plain(" · ".join((*found.lines, *found.notes))))
-    counts = Counter(one.verdict for one in (*found.turns, *found.memories))  # type: ignore[misc]
+    counts = Counter[str](turn.verdict for turn in found.turns) + Counter[str](one.verdict for one in found.memories)
     labels = {ALL: ALL} | {f"{gap} · {counts[gap]:,}": gap for gap in GAPS if counts[gap]}
     only = labels[switch("Rows", list(labels), "memories:coverage:only")]
     names = [name for name, _, _ in found.sessions]
@@ -172,15 +172,14 @@ def bands_of(
 ) -> tuple[list[Band], int]:
     """The bands of these sessions with rows of this verdict and what is linked with them; and how many sessions did not fit."""
     turns, memories = defaultdict[str, list[Turn]](list), defaultdict[str, list[Stored]](list)
-    keep = {ALL: lambda verdict: True}.get(only, lambda verdict: verdict == only)
     linked = {link.turn for link in found.links if _shown(link, only)} | {
         link.memory for link in found.links if _shown(link, only)
     }
     for turn in found.turns:
-        if keep(turn.verdict) or turn.id in linked:
+        if only in (ALL, turn.verdict) or turn.id in linked:
             turns[turn.session].append(turn)
     for memory in found.memories:
-        if keep(memory.verdict) or memory.id in linked:
+        if only in (ALL, memory.verdict) or memory.id in linked:
             memories[memory.session].append(memory)
     names = [
         name
@@ -241,7 +240,8 @@ def _draw_picked(found: TranscriptCoverage, resources: Resources, transcript: Re
     """Draw the picked turn or memory beside what it is linked with."""
     picked = st.session_state.get("memories:coverage:picked", "")
     side, name = picked[:1], picked[1:]
-    verdicts = {one.id: one.verdict for one in (found.turns if side == "t" else found.memories)}  # type: ignore[attr-defined]
+    rows: Sequence[Turn | Stored] = found.turns if side == "t" else found.memories
+    verdicts = {one.id: one.verdict for one in rows}
     if name not in verdicts:
         st.caption("Click a turn or a memory to see both texts side by side; arrow keys move, Enter picks.")
         return
@@ -249,7 +249,7 @@ def _draw_picked(found: TranscriptCoverage, resources: Resources, transcript: Re
     links = sorted(links, key=lambda link: list(LINES).index(link.coverage) if link.coverage in LINES else len(LINES))[
         :MOST_PAIRS
     ]
-    pairs = [(link.turn, link.memory, link) for link in links] or [
+    pairs: list[tuple[str, str, Link | None]] = [(link.turn, link.memory, link) for link in links] or [
         (name, "", None) if side == "t" else ("", name, None)
     ]
     said = transcript.store.memories.read([turn for turn, _, _ in pairs if turn])

@@ -26,10 +26,11 @@ def coverage(served: protocol.ServedStore, asked: CoverageOf) -> protocol.Reply:
             links[link.memory].append(link)
         gaps = [(turn.id, "", "") for turn in found.turns if turn.verdict == "nothing covers"]
         stored = [
-            (link.turn if link else "", one.id, link.reason if link else "")
+            (turn, one.id, reason)
             for one in found.memories
             if one.verdict == asked.rows
-            for link in ([link for link in links[one.id] if link.coverage == asked.rows] or [None])
+            for turn, reason in [(each.turn, each.reason) for each in links[one.id] if each.coverage == asked.rows]
+            or [("", "")]
         ]
         chosen, counts = protocol.page(gaps if asked.rows == "nothing covers" else stored, asked)
         said = transcript.store.memories.read([turn for turn, _, _ in chosen if turn])

@@ -25,7 +25,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -121,8 +121,8 @@ class TranscriptCoverage(Result):
     @property
     def lines(self) -> list[str]:
         """How many turns are covered, and how many memories supported."""
-        sides = (("turns", self.turns, TURN_VERDICTS), ("memories", self.memories, MEMORY_VERDICTS))
-        return [f"{what}: {_counts(Counter(one.verdict for one in side), names)}" for what, side, names in sides]  # type: ignore[attr-defined]
+        turns, memories = (Counter[str](one.verdict for one in side) for side in (self.turns, self.memories))
+        return [f"turns: {_counts(turns, TURN_VERDICTS)}", f"memories: {_counts(memories, MEMORY_VERDICTS)}"]
 
     @property
     def sessions(self) -> list[tuple[str, Counter[str], Counter[str]]]:
@@ -254,7 +254,7 @@ class _Nearest:
         few = min(NEAREST, nearness.shape[1])
         best = np.argpartition(-nearness, few - 1, axis=1)[:, :few]
         news = (best + first, np.take_along_axis(nearness, best, 1), np.take_along_axis(cosines, best, 1))
-        kept = (self.numbers, self.nearness, self.cosines)
+        kept: tuple[NDArray[Any], ...] = (self.numbers, self.nearness, self.cosines)
         both = [np.concatenate([old[rows], new], axis=1) for old, new in zip(kept, news, strict=True)]
         order = np.argsort(-both[1], axis=1, kind="stable")[:, :NEAREST]
         for old, new in zip(kept, both, strict=True):
@@ -408,8 +408,8 @@ class _Compared:
             points = {t: point_of(turn, "", "", self.reading) for t, turn in turns.items()}
             for t, m in some:
                 if t in turns and m in memories:
-                    pair = self._both_ways(points[t], turns[t], m, memories[m], cosines.get((t, m), 0.0))
-                    self.links[t, m] = (pair.coverage, (t, m) in named, pair.reason)
+                    found = self._both_ways(points[t], turns[t], m, memories[m], cosines.get((t, m), 0.0))
+                    self.links[t, m] = (found.coverage, (t, m) in named, found.reason)
         self._read_around(by_memory, progress)
 
     def _both_ways(self, point: Point, turn: Memory, m: int, memory: Memory, cosine: float) -> Pair:
@@ -456,7 +456,7 @@ class _Compared:
         return [i for i in range(max(0, t - AROUND), t + 1) if self.sessions[i] == self.sessions[t]]
 
     def result(
-        self, by_turn: _Nearest, by_memory: _Nearest, weights: Float32, remarks: Sequence[str]
+        self, by_turn: _Nearest, by_memory: _Nearest, weights: Float32, remarks: Iterable[str]
     ) -> TranscriptCoverage:
         """The verdicts, and the links that they rest on."""
         of_turn, of_memory = defaultdict[int, set[str]](set), defaultdict[int, set[str]](set)
