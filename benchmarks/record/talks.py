@@ -8,8 +8,8 @@ Run with the Python that has the system (mem0ai 2.2.1; langmem 0.0.30 with langc
 mem0, a file of LangGraph's SqliteStore for LangMem; a second run goes on where the first ended, and `memories.json`
 is what it gives out of it (`get_all`, the items of `search`), as `import` reads it. Nothing is written but by the system:
 
-    mem0      Memory.add(turns, user_id, run_id=session, prompt=INSTRUCTIONS); its time is the metadata created_at
-    langmem   create_memory_store_manager(instructions=INSTRUCTIONS).invoke(turns), a namespace a session; its time is that of the run
+    mem0      Memory.add(turns, user_id, run_id, prompt=MEM0_SAYS), a run for each add; its time is the metadata created_at
+    langmem   create_memory_store_manager(instructions=LANGMEM_SAYS).invoke(turns), a namespace for each; its time is that of the run
 
 A few turns are added at a time. The model sees the last PROMPT_END characters of mem0's system prompt of 35,000, as a server with a short
 context that drops the beginning. A grammar holds it to the system's own form of answer, with texts that begin with a speaker's name.
