@@ -38,7 +38,9 @@ _HOMES = {
     "jobs.memory_use": "MemoryReport",
     "progress": "Cancelled",
     "results": "Result Table",
-    "workbench_audit.api": "Audit Leaks Receipt audit forgotten leak",
+    "workbench_audit.audit": "Audit audit",
+    "workbench_audit.forgotten": "Receipt forgotten",
+    "workbench_audit.leaks": "Leaks leak",
     "workbench_supersession.proposals": "SupersessionReport supersessions",
     "workbench_transcripts.whole": "TranscriptCoverage coverage",
 }
@@ -89,12 +91,12 @@ if TYPE_CHECKING:
     from cems_workbench.progress import Cancelled as Cancelled
     from cems_workbench.results import Result as Result
     from cems_workbench.results import Table as Table
-    from workbench_audit.api import Audit as Audit
-    from workbench_audit.api import Leaks as Leaks
-    from workbench_audit.api import Receipt as Receipt
-    from workbench_audit.api import audit as audit
-    from workbench_audit.api import forgotten as forgotten
-    from workbench_audit.api import leak as leak
+    from workbench_audit.audit import Audit as Audit
+    from workbench_audit.audit import audit as audit
+    from workbench_audit.forgotten import Receipt as Receipt
+    from workbench_audit.forgotten import forgotten as forgotten
+    from workbench_audit.leaks import Leaks as Leaks
+    from workbench_audit.leaks import leak as leak
     from workbench_supersession.proposals import SupersessionReport as SupersessionReport
     from workbench_supersession.proposals import supersessions as supersessions
     from workbench_transcripts.whole import TranscriptCoverage as TranscriptCoverage

@@ -141,22 +141,38 @@ class _DatabaseFile:
 
     def close(self) -> None:
         """Close the connection after waiting for running queries, at most CLOSE_TIMEOUT_S. Raises StoreError if one is still running."""
+        # A transaction of another thread ends before the file is closed under it.
+        with self.writing:
+            self.lock.close(self._close_idle)
+
+    def _close_idle(self) -> None:
         import duckdb
 
         until = time.monotonic() + CLOSE_TIMEOUT_S
+        while True:
+            try:
+                return self._close()
+            except duckdb.ResourceInUseException as error:  # another thread's cursor is in use
+                if time.monotonic() > until:
+                    raise StoreError("the store cannot be closed: another thread still reads from it") from error
+                time.sleep(0.01)
 
-        def end() -> None:
-            while True:
-                try:
-                    return self._close()
-                except duckdb.ResourceInUseException as error:  # another thread's cursor is in use
-                    if time.monotonic() > until:
-                        raise StoreError("the store cannot be closed: another thread still reads from it") from error
-                    time.sleep(0.01)
+    def rewrite(self) -> None:
+        """Replace the file by a copy of its rows. Raises StoreError, and leaves the file as it was."""
+        import duckdb
 
-        # A transaction of another thread ends before the file is closed under it.
-        with self.writing:
-            self.lock.close(end)
+        path = self.directory / FILE_NAME
+        fresh = path.with_name(f"{FILE_NAME}.new")
+        self._close_idle()
+        try:
+            duckdb_file.copy(path, fresh)
+            os.replace(fresh, path)
+            self._identity = duckdb_file.file_id(path)
+        except (duckdb.Error, OSError) as error:
+            raise StoreError(f"{path} cannot be written again: {_first_line(str(error))}") from error
+        finally:
+            fresh.unlink(missing_ok=True)
+            self._open()
 
 
 _files: dict[Path, _DatabaseFile] = {}
@@ -297,6 +313,12 @@ class Database:
         """Block other writers, of any process, during the block."""
         with self.lock(), self._file.writing:
             yield
+
+    def rewrite(self) -> None:
+        """Write the file again with its rows alone: DuckDB keeps the bytes of deleted ones. Other processes that have the store open must
+        open it again. Raises StoreError if another thread still reads, or the copy cannot be written."""
+        with self.writing():
+            self._file.rewrite()
 
     def _compare_commits(self) -> None:
         """Report once if the database has fewer transactions than were committed."""

@@ -89,6 +89,17 @@ def open_file(
     return duckdb.connect(str(path), read_only=read_only, config=settings)
 
 
+def copy(path: Path, fresh: Path) -> None:
+    """Write a checked file's tables to a new file, without the bytes of deleted rows. Raises duckdb.Error and OSError."""
+    import duckdb
+
+    fresh.unlink(missing_ok=True)
+    with duckdb.connect(config={"memory_limit": MEMORY_LIMIT, "autoinstall_known_extensions": False}) as connection:
+        for name, file, how in (("old", path, " (READ_ONLY)"), ("new", fresh, "")):
+            connection.execute("ATTACH '{}' AS {}{}".format(str(file).replace("'", "''"), name, how))
+        connection.execute("COPY FROM DATABASE old TO new")
+
+
 FileId = tuple[int, int]
 """The identity of a file, independent of its name: device and inode."""
 FileState = tuple[tuple[int, int, int, int, int], ...]

@@ -335,11 +335,7 @@ def _remove_memories(cursor: duckdb.DuckDBPyConnection, event: int) -> int:
     ).fetchall()
     ids = [memory_id for (memory_id,) in rows]
     if ids:
-        version = tables.next_version(cursor)
-        cursor.execute("DELETE FROM removed_memories WHERE memory_id IN (SELECT unnest(?))", [ids])
-        cursor.execute("INSERT INTO removed_memories SELECT unnest(?), ?", [ids, version])
-        for table, key in (("chunks", "memory_id"), ("chunked", "memory_id"), ("memories", "id")):
-            cursor.execute(f"DELETE FROM {table} WHERE {key} IN (SELECT unnest(?))", [ids])
+        memories.remove(cursor, ids)
     return len(ids)
 
 

@@ -541,6 +541,15 @@ def changed_since(cursor: duckdb.DuckDBPyConnection, version: int) -> list[str]:
     return tables.column(cursor, changed, {"since": version})
 
 
+def remove(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> None:
+    """Remove the rows of memories and of their chunks; the indexes drop them at their next refresh."""
+    version = tables.next_version(cursor)
+    cursor.execute("DELETE FROM removed_memories WHERE memory_id IN (SELECT unnest(?))", [ids])
+    cursor.execute("INSERT INTO removed_memories SELECT unnest(?), ?", [ids, version])
+    for table, key in (("chunks", "memory_id"), ("chunked", "memory_id"), ("memories", "id")):
+        cursor.execute(f"DELETE FROM {table} WHERE {key} IN (SELECT unnest(?))", [ids])
+
+
 def mark_changed(cursor: duckdb.DuckDBPyConnection, ids: Sequence[str], version: int) -> None:
     """Mark the indexed data of these memories as changed in a content version."""
     cursor.execute("UPDATE memories SET changed = ? WHERE id IN (SELECT unnest(?))", [version, list(ids)])

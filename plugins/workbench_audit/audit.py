@@ -1,13 +1,14 @@
 """What a store holds that it should not, which judged queries it costs, and what removing it would do to them.
 
-    exact duplicate   equal to the character to another memory
-    near duplicate    cosine >= NEAR to another, and no number, date, name or negation differs between them
-    contradiction     says otherwise than another, as such a near pair, or as `supersessions` proposes; no relation or verdict is stored
-    junk, secret      by the text alone (texts.py)
-    invented          no turn of the transcript supports it, or one says otherwise (workbench_transcripts/whole.py)
-    never returned    not within the first k of any judged query
-    hub               within the first k of many queries that judge it irrelevant (analysis/memory_use.py)
-    expired           its `valid_until` is over
+    exact duplicate          equal to the character to another memory
+    near duplicate           cosine >= NEAR to another, and no number, date, name or negation differs between them
+    possible contradiction   such a pair with other values of one kind and otherwise the same words, or a pair that `supersessions` proposes
+                             with a score of ASKED; no relation or verdict is stored
+    junk, secret             by the text alone (texts.py)
+    possibly invented        no turn of the transcript is like it (workbench_transcripts/whole.py)
+    never returned           not within the first k of any judged query
+    hub                      within the first k of many queries that judge it irrelevant (analysis/memory_use.py)
+    expired                  its `valid_until` is over
 
 A finding costs a query if one of its memories stands within the first k and is not judged relevant. What removal does is replayed
 (removal.py): of a whole kind, and of the MOST_TRIED findings of a kind that cost most; that they should be removed
@@ -18,47 +19,52 @@ Of duplicates the memory that most queries judge relevant stays, then the one re
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cems_workbench.analysis.memory_names import memory_name
-from cems_workbench.analysis.memory_use import MemoryUses, memory_uses
-from cems_workbench.analysis.proposed_edges import ASKED
+from cems_workbench.analysis.memory_use import memory_uses
+from cems_workbench.analysis.proposed_edges import ASKED, NEIGHBOURS
 from cems_workbench.analysis.text_evidence import idf
+from cems_workbench.api.open_store import load_config
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError, counted, did_you_mean
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory
 from cems_workbench.results import Result, Table
-from workbench_audit.near import near_pairs, vectors_of
+from cems_workbench.settings import settings_for
 from workbench_audit.removal import Effect, JudgedSet
-from workbench_audit.texts import Texts, masked
-from workbench_supersession.proposals import Excluded, excluded_pairs, proposed_edges
-from workbench_transcripts.coverage import Pair, Reading, compared, point_of
+from workbench_audit.texts import Texts, masked, words_in
+from workbench_supersession.proposals import excluded_pairs, proposed_edges
+from workbench_transcripts.coverage import Reading, compared, point_of
+from workbench_transcripts.transcript import opened_transcript, transcript_version
 from workbench_transcripts.whole import coverage_of
 
+if TYPE_CHECKING:
+    from cems_workbench.api.open_store import ConfigLike, OpenStore
+
 KINDS = (
-    "exact duplicate", "near duplicate", "contradiction", "junk", "secret", "invented", "never returned", "hub", "expired",
+    "exact duplicate", "near duplicate", "possible contradiction", "junk", "secret", "possibly invented", "never returned", "hub",
+    "expired",
 )  # fmt: skip
-OF_QUERIES = ("never returned", "hub")
-"""Kinds that need judged queries."""
 NEAR = 0.92
 MOST = 10_000
 """Findings of a kind."""
 MOST_TRIED = 3
 MAX_PAIRED = 20_000
 """Memories of a store up to which contradictions are proposed."""
-SEARCHED = 12
-"""Texts of each index that one is compared with."""
 SHOWN = 40
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Memories that should not be as they are: `ids`, of which `remove` would go. `queries` are those that it costs."""
+    """Memories that should not be as they are: `ids`, of which `remove` would go. `queries` are those that it costs, `effect` is what
+    removing them does to the judged set; None: not tried."""
 
     kind: str
     ids: tuple[str, ...]
@@ -66,7 +72,6 @@ class Finding:
     why: str
     queries: tuple[str, ...] = ()
     effect: Effect | None = None
-    """What removing them does to the judged set; None: not tried."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain values."""
@@ -76,7 +81,7 @@ class Finding:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit(Result):
-    """The findings of a store, and of each kind what removing all of them would do to the judged set."""
+    """The findings of a store, by kind and then by cost, and of each kind what removing all of them would do to the judged set."""
 
     memories: int
     name: str
@@ -87,45 +92,37 @@ class Audit(Result):
     texts: Mapping[str, Memory]
     remarks: tuple[str, ...] = ()
     ids: bool = False
-    options: tuple[str, ...] = field(default=())
+    options: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
         """Of what."""
-        on = (
-            f", and {counted(self.queries, 'judged queries')} of {self.name} with {self.config}" if self.queries else ""
-        )
-        return f"audit of {counted(self.memories, 'memories')}{on}"
-
-    def of_kind(self, kind: str) -> list[Finding]:
-        """The findings of a kind, those that cost most first."""
-        return [one for one in self.findings if one.kind == kind]
+        judged = f", and {counted(self.queries, 'judged queries')} of {self.name} with {self.config}"
+        return f"audit of {counted(self.memories, 'memories')}{judged if self.queries else ''}"
 
     @property
-    def kinds(self) -> list[str]:
-        """The kinds that were found, in their order."""
-        return [kind for kind in KINDS if self.of_kind(kind)]
+    def kinds(self) -> dict[str, list[Finding]]:
+        """The findings of each kind that was found."""
+        found: dict[str, list[Finding]] = {}
+        for one in self.findings:
+            found.setdefault(one.kind, []).append(one)
+        return found
 
     @property
     def lines(self) -> list[str]:
         """How many memories could go."""
         gone = {key for one in self.findings if one.kind != "never returned" for key in one.remove}
-        if not self.findings:
-            return ["nothing was found"]
-        return [
-            f"{counted(len(gone), 'memories')} of {self.memories:,} are suspect, besides those that are only never returned"
-        ]
+        said = f"{counted(len(gone), 'memories')} of {self.memories:,} are suspect, besides those that are only never returned"
+        return [said if self.findings else "nothing was found"]
 
     @property
     def summary(self) -> Table:
         """A row a kind: findings, memories that would go, the queries they cost, and what their removal does."""
-        rows = []
-        for kind in self.kinds:
-            own, effect = self.of_kind(kind), self.effects.get(kind)
-            gone = {key for one in own for key in one.remove}
-            cost = len({qid for one in own for qid in one.queries}) if self.queries else None
-            rows.append((kind, len(own), len(gone), cost, *(effect.rows[0][1:] if effect else (None,) * 4)))
-        measure = next((one.rows[0][0] for one in self.effects.values()), "measure")
+        rows, measure = [], next((one.rows[0][0] for one in self.effects.values()), "measure")
+        for kind, own in self.kinds.items():
+            gone, cost = ({key for one in own for key in keys(one)} for keys in (_removed, _cost))
+            effect = self.effects[kind].rows[0][1:] if kind in self.effects else (None,) * 4
+            rows.append((kind, len(own), len(gone), len(cost) if self.queries else None, *effect))
         columns = (
             "kind",
             "findings",
@@ -140,46 +137,37 @@ class Audit(Result):
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The kinds, and the findings of each."""
-        rows = [
-            (
-                one.kind,
-                self.named(one),
-                one.why,
-                len(one.queries) if self.queries else None,
-                one.effect and one.effect.words,
-            )
-            for kind in self.kinds
-            for one in self.of_kind(kind)[: SHOWN if len(self.kinds) == 1 else SHOWN // 4]
-        ]
-        left = len(self.findings) - len(rows)
+        """The kinds, and the first findings of each."""
+        kinds = self.kinds
+        shown = [one for own in kinds.values() for one in own[: SHOWN if len(kinds) == 1 else SHOWN // 4]]
+        rows = []
+        for one in shown:
+            cost = len(one.queries) if self.queries else None
+            rows.append((one.kind, self.named(one), one.why, cost, one.effect and one.effect.words))
         columns = ("kind", "ids" if self.ids else "memories", "why", "queries", "without")
+        left = len(self.findings) - len(rows)
         return self.summary, Table(columns, tuple(rows), "findings", shown=len(rows), left_out=left)
 
     def named(self, finding: Finding, most: int = 3) -> str:
         """Its first memories by their ids, or by their first words with secrets masked."""
-        if self.ids:
-            said = list(finding.ids)
-        else:
-            known = (self.texts[key] for key in finding.ids if key in self.texts)
+        said = list(finding.ids[:most])
+        if not self.ids:
+            known = (self.texts[key] for key in said if key in self.texts)
             said = [masked(memory_name(replace(one, title=None, content=masked(one.content)), 60)) for one in known]
         more = len(finding.ids) - most
-        return " · ".join(said[:most]) + (f" and {more} more" if more > 0 else "")
+        return " · ".join(said) + (f" and {more} more" if more > 0 else "")
 
     @property
     def notes(self) -> list[str]:
         """What was left out, and what is a guess."""
         said = dict.fromkeys(line for effect in self.effects.values() for line in effect.notes)
-        tried = [
-            "What a removal does was replayed where it is stated; that it is right to remove something is a guess."
-        ]
-        return [*(tried if self.findings else []), *said, *self.remarks]
+        tried = "What a removal does was replayed where it is stated; that it is right to remove something is a guess."
+        return [*([tried] if self.findings else []), *said, *self.remarks]
 
     @property
     def next_words(self) -> list[str]:
         """The command that goes on, as words: what a pair or a memory does in the queries."""
-        kinds = self.kinds
-        if "contradiction" in kinds:
+        if "possible contradiction" in self.kinds:
             return ["supersessions", *self.options]
         worst = max(self.findings, key=lambda one: len(one.queries), default=None)
         return ["memory", worst.remove[0], *self.options] if worst and self.queries and worst.remove else []
@@ -192,6 +180,14 @@ class Audit(Result):
         return of | {"kinds": kinds, "findings": found, "notes": self.notes, "next": self.next_words}
 
 
+def _removed(one: Finding) -> tuple[str, ...]:
+    return one.remove
+
+
+def _cost(one: Finding) -> tuple[str, ...]:
+    return one.queries
+
+
 def chosen_kinds(names: Sequence[str]) -> tuple[str, ...]:
     """The kinds of these names, all of them for none. Raises InputError for a name that is none."""
     for name in names:
@@ -200,37 +196,52 @@ def chosen_kinds(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(kind for kind in KINDS if not names or kind in names)
 
 
-def audit_store(
-    resources: Resources,
-    config: PipelineConfig,
+def audit(
+    store: OpenStore,
     query_set: str | None = None,
+    config: ConfigLike | None = None,
     *,
     kinds: Sequence[str] = (),
     near: float = NEAR,
-    transcript: Resources | None = None,
     progress: Progress = silent,
 ) -> Audit:
-    """Audit a store; `query_set` None: all judged queries, where there are any. `near` is the cosine from which memories
-    are near. Raises InputError for an unknown kind, a cosine outside 0.5..1 and a named set without judged queries;
-    what `progress` raises."""
+    """What a store holds that it should not, which judged queries it costs, and what removing it would do; nothing is changed.
+
+    Args:
+        store: an open store.
+        query_set: the judged queries, a set of the store or `all`; None: all of them, where there are any.
+        config: a config, the name of a preset, or the path of a config file.
+        kinds: the kinds that are looked for, such as `near duplicate`; none for all.
+        near: cosine from which memories are near duplicates, 0.5 to 1.
+        progress: called with a label, a count and a total.
+
+    Raises:
+        InputError: there is no such kind, set or cosine.
+    """
     if not 0.5 <= near <= 1:
         raise InputError(f"near {near:g}: expected a cosine between 0.5 and 1")
     wanted = chosen_kinds(kinds)
-    resources.refresh(progress)
-    found = _Audit(resources, config, query_set, near, transcript, progress)
-    for kind in wanted:
-        progress(f"looking for {kind}", wanted.index(kind), len(wanted))
-        if kind in OF_QUERIES and found.set is None:
-            continue
-        if kind == "invented" and transcript is None:
-            found.remarks.append("no transcript is imported, so nothing can be called invented")
-            continue
-        finder: Callable[[], Iterator[Finding]] = getattr(found, kind.replace(" ", "_"))
-        found.add(kind, [*finder()])
+    store.resources.refresh(progress)
+    with transcript_of(store.resources) as turns:
+        found = _Work(store.resources, load_config(config), query_set, near, turns, progress)
+        for kind in wanted:
+            progress(f"looking for {kind}", wanted.index(kind), len(wanted))
+            finder: Callable[[], Iterator[Finding]] = getattr(found, kind.replace(" ", "_"))
+            found.add(kind, [*finder()])
     return found.result()
 
 
-class _Audit:
+@contextmanager
+def transcript_of(resources: Resources) -> Iterator[Resources | None]:
+    """The transcript of an open store; None without one."""
+    if not transcript_version(resources.store.path):
+        yield None
+        return
+    with opened_transcript(resources, settings_for(resources.store.path)) as turns:
+        yield turns
+
+
+class _Work:
     """The work of one audit."""
 
     def __init__(
@@ -242,48 +253,38 @@ class _Audit:
         turns: Resources | None,
         progress: Progress,
     ) -> None:
-        self.turns = turns
         self.resources, self.config, self.near, self.progress = resources, config, near, progress
-        self.memories = resources.store.memories
+        self.memories, self.turns = resources.store.memories, turns
         self.remarks: list[str] = []
         self.findings: list[Finding] = []
         self.effects: dict[str, Effect] = {}
-        self.set: JudgedSet | None = None
-        self.uses: MemoryUses | None = None
+        self.set = self.uses = None
         if query_set is not None or resources.store.judgments.read():
-            name = query_set or "all"
-            self.set = of = JudgedSet.read(name, config, resources, progress)
+            self.set = of = JudgedSet.read(query_set or "all", config, resources, progress)
             self.uses = memory_uses(of.queries, of.evidences, of.grades, config, of.least, k=of.k)
         else:
             self.remarks.append("no query is judged: what the findings cost, and what removing them does, is not known")
-        self._reading = reading_of(resources)
-        self._texts: Texts | None = None
-        self._pairs: list[tuple[str, str, float, Pair]] | None = None
 
     def result(self) -> Audit:
         """All that was found."""
         name, count = (self.set.name, len(self.set.returned)) if self.set else ("", 0)
-        ids = {key for one in self.findings for key in one.ids[:3]}
-        texts = self.memories.read(sorted(ids))
-        total = self.memories.count()
-        of = (total, name, count, self.config.name, tuple(self.findings), self.effects, texts, tuple(self.remarks))
-        return Audit(*of)
+        texts = self.memories.read(sorted({key for one in self.findings for key in one.ids[:3]}))
+        found, total = tuple(self.findings), self.memories.count()
+        return Audit(total, name, count, self.config.name, found, self.effects, texts, tuple(self.remarks))
 
     def add(self, kind: str, found: list[Finding]) -> None:
         """Add the findings of a kind with their costs, and try what their removal does."""
         if len(found) > MOST:
             self.remarks.append(f"{kind}: the first {MOST:,} of {len(found):,} are kept")
             found = found[:MOST]
-        if self.set is None or not found or kind == "never returned":  # which costs no query anything
-            self.findings += found
-            return
-        found = [replace(one, queries=tuple(self.set.costs(one.remove))) for one in found]
-        found.sort(key=lambda one: -len(one.queries))
-        self.effects[kind] = of_kind = self.set.without({key for one in found for key in one.remove}, self.progress)
-        for place, one in enumerate(found[:MOST_TRIED]):
-            if one.queries:
-                effect = of_kind if len(found) == 1 else self.set.without(one.remove, self.progress)
-                found[place] = replace(one, effect=effect)
+        if self.set is not None and found and kind != "never returned":  # which costs no query anything
+            found = [replace(one, queries=tuple(self.set.costs(one.remove))) for one in found]
+            found.sort(key=lambda one: -len(one.queries))
+            self.effects[kind] = whole = self.set.without({key for one in found for key in one.remove}, self.progress)
+            for place, one in enumerate(found[:MOST_TRIED]):
+                if one.queries:
+                    effect = whole if len(found) == 1 else self.set.without(one.remove, self.progress)
+                    found[place] = replace(one, effect=effect)
         self.findings += found
 
     def _kept_first(self, ids: Iterable[str]) -> list[str]:
@@ -306,123 +307,127 @@ class _Audit:
             ids = self._kept_first(group.ids)
             yield Finding("exact duplicate", tuple(ids), tuple(ids[1:]), f"{len(ids):,} times the same text")
 
-    def _near(self) -> list[tuple[str, str, float, Pair]]:
-        """The near pairs of different texts, compared."""
-        if self._pairs is None:
-            copies = {key for group in self.memories.exact_duplicates(MOST)[0] for key in group.ids[1:]}
-            ids = [key for key in self.memories.ids() if key not in copies]
-            known, vectors = vectors_of(self.resources, ids, self.progress)
-            pairs, total = near_pairs(known, vectors, self.near, MOST, self.progress)
-            if total > len(pairs):
-                self.remarks.append(f"near duplicate: the closest {len(pairs):,} of {total:,} pairs are compared")
-            if lacking := len(ids) - len(known):
-                self.remarks.append(f"without a vector, and not compared: {counted(lacking, 'memories')}")
-            self._pairs = []
-            for start in range(0, len(pairs), 500):
-                some = pairs[start : start + 500]
-                texts = self.memories.read(list(dict.fromkeys(key for pair in some for key in pair[:2])))
-                for one, other, cosine in some:
-                    point = point_of(texts[one], "", "", self._reading)
-                    self._pairs.append((one, other, cosine, compared(point, texts[other], cosine, self._reading)))
-        return self._pairs
+    @cached_property
+    def _pairs(self) -> list[tuple[str, str, float, str]]:
+        """Near pairs of different texts, closest first, each with what one of them denies of the other."""
+        first = {key: group.ids[0] for group in self.memories.exact_duplicates(MOST)[0] for key in group.ids}
+        ids, vectors, cosines, done = (
+            self.memories.ids(),
+            self.resources.indexes.vectors,
+            dict[tuple[str, str], float](),
+            0,
+        )
+        for done, (key, hits) in enumerate(vectors.neighbours(ids, NEIGHBOURS), 1):
+            if done % 256 == 0:
+                self.progress("comparing memories", done, len(ids))
+            for other, cosine in hits:
+                one, two = sorted((first.get(key, key), first.get(other, other)))
+                if cosine >= self.near and one != two:
+                    cosines[one, two] = max(cosine, cosines.get((one, two), 0.0))
+        if lacking := len(ids) - done:
+            self.remarks.append(f"without a vector, and not compared: {counted(lacking, 'memories')}")
+        ordered = sorted(cosines, key=lambda pair: (-cosines[pair], pair))
+        if len(ordered) > MOST:
+            self.remarks.append(f"near duplicate: the closest {MOST:,} of {len(ordered):,} pairs are compared")
+        pairs, reading = list[tuple[str, str, float, str]](), reading_of(self.resources)
+        for one, two in ordered[:MOST]:
+            texts, cosine = self.memories.read([one, two]), cosines[one, two]
+            pair = compared(point_of(texts[one], "", "", reading), texts[two], cosine, reading)
+            pairs.append((one, two, cosine, pair.reason if pair.coverage == "says otherwise" else ""))
+        return pairs
 
     def near_duplicate(self) -> Iterator[Finding]:
         """Near pairs that say the same."""
         gone = set[str]()
-        for one, other, cosine, pair in self._near():
-            if pair.coverage != "says otherwise" and not gone & {one, other}:
+        for one, other, cosine, otherwise in self._pairs:
+            if not otherwise and not gone & {one, other}:
                 kept, extra = self._kept_first([one, other])
                 gone.add(extra)
                 yield Finding("near duplicate", (kept, extra), (extra,), f"cosine {cosine:.3f}")
 
-    def contradiction(self) -> Iterator[Finding]:
-        """Pairs that say otherwise."""
-        known: Excluded = excluded_pairs(self.resources)
-        seen = set[frozenset[str]]()
-        for one, other, _, pair in self._near():
-            if pair.coverage == "says otherwise" and (both := frozenset((one, other))) not in known:
-                seen.add(both)
-                older, newer = self._by_time(one, other)
-                yield Finding("contradiction", (newer, older), (older,), f"{pair.reason}; no relation says which holds")
+    def possible_contradiction(self) -> Iterator[Finding]:
+        """Near pairs that differ in what one denies alone, and proposed pairs."""
+        known, seen = excluded_pairs(self.resources), set[frozenset[str]]()
+        for one, other, _, otherwise in self._pairs:
+            texts = self.memories.read([one, other])
+            if otherwise and frozenset(texts) not in known and _differ_in(otherwise, *texts.values()):
+                seen.add(frozenset(texts))
+                first = datetime.min.replace(tzinfo=UTC)
+                older, newer = sorted(texts, key=lambda key: (texts[key].created_at or first, key))
+                yield Finding(
+                    "possible contradiction", (newer, older), (older,), f"{otherwise}; no relation says which holds"
+                )
         if self.memories.count() > MAX_PAIRED:
-            self.remarks.append(
-                f"in a store of more than {MAX_PAIRED:,} memories contradictions are near pairs alone; supersessions compares more"
-            )
+            rest = "contradictions are near pairs alone; supersessions compares more"
+            self.remarks.append(f"in a store of more than {MAX_PAIRED:,} memories {rest}")
             return
         try:
             proposed = proposed_edges(self.resources, most=MOST, minimum=ASKED, progress=self.progress)
         except InputError as error:  # no two memories have dates
-            self.remarks.append(f"contradiction: {error}")
+            self.remarks.append(f"possible contradiction: {error}")
             return
         for edge in proposed.edges:
             if frozenset((edge.newer, edge.older)) not in seen:
                 why = f"score {edge.score:.2f}: {edge.why}"
-                yield Finding("contradiction", (edge.newer, edge.older), (edge.older,), why)
+                yield Finding("possible contradiction", (edge.newer, edge.older), (edge.older,), why)
 
-    def _by_time(self, one: str, other: str) -> tuple[str, str]:
-        known = self.memories.read([one, other])
-        first = datetime.min.replace(tzinfo=UTC)
-        return tuple(sorted((one, other), key=lambda key: (known[key].created_at or first, key)))  # type: ignore[return-value]
-
-    def _read_texts(self) -> Texts:
-        if self._texts is None:
-            store, total = self.resources.store, self.memories.count()
-            self._texts = Texts((query.query for query in store.queries.read()), store.language.current)
-            for place, memory in enumerate(self.memories.iterate()):
-                if place % 1_000 == 0:
-                    self.progress("reading memories", place, total)
-                self._texts.add(memory)
-            self._texts.finish()
-        return self._texts
+    @cached_property
+    def _texts(self) -> Texts:
+        store, total = self.resources.store, self.memories.count()
+        texts = Texts((query.query for query in store.queries.read()), store.language.current)
+        for place, memory in enumerate(self.memories.iterate()):
+            if place % 1_000 == 0:
+                self.progress("reading memories", place, total)
+            texts.add(memory)
+        texts.finish()
+        return texts
 
     def junk(self) -> Iterator[Finding]:
         """By the text alone."""
-        for key, why in self._read_texts().junk.items():
+        for key, why in self._texts.junk.items():
             yield Finding("junk", (key,), (key,), why)
 
     def secret(self) -> Iterator[Finding]:
         """Forms of keys and passwords."""
-        for key, kinds in self._read_texts().secrets.items():
+        for key, kinds in self._texts.secrets.items():
             yield Finding("secret", (key,), (key,), ", ".join(kinds))
 
     def never_returned(self) -> Iterator[Finding]:
         """Within the first k of no query."""
-        assert self.uses is not None
-        for use in self.uses.orphans(self.memories.ids()):
+        for use in self.uses.orphans(self.memories.ids()) if self.uses else ():
             wanted = f"; judged relevant to {counted(use.wanted, 'queries')}" if use.wanted else ""
             found = f"a list finds it for {counted(use.candidate, 'queries')}" if use.candidate else "no list finds it"
-            yield Finding(
-                "never returned", (use.memory_id,), (use.memory_id,) if not use.wanted else (), found + wanted
-            )
+            ids = (use.memory_id,)
+            yield Finding("never returned", ids, () if use.wanted else ids, found + wanted)
 
     def hub(self) -> Iterator[Finding]:
         """Returned for many queries that judge it irrelevant."""
-        assert self.uses is not None
-        for use in self.uses.hubs():
+        for use in self.uses.hubs() if self.uses else ():
             why = f"returned for {use.irrelevant:,} queries that judge it irrelevant; relevant to {use.found:,}"
             yield Finding("hub", (use.memory_id,), (use.memory_id,), why)
 
     def expired(self) -> Iterator[Finding]:
         """No longer valid."""
         now = datetime.now(UTC)
-        if self.memories.any_validity():
-            for memory in self.memories.iterate():
-                if memory.expired(now):
-                    yield Finding("expired", (memory.id,), (memory.id,), memory.out_of_date(now))
+        for memory in self.memories.iterate() if self.memories.any_validity() else ():
+            if memory.expired(now):
+                yield Finding("expired", (memory.id,), (memory.id,), memory.out_of_date(now))
 
-    def invented(self) -> Iterator[Finding]:
-        """Memories that no turn supports, or of which a turn says otherwise."""
-        assert self.turns is not None
-        found = coverage_of(self.resources, self.turns, self.progress)
-        otherwise = {link.memory: link.reason for link in found.links if link.coverage == "says otherwise"}
-        for one in found.memories:
-            if one.verdict in ("nothing supports", "says otherwise"):
-                why = (
-                    f"a turn says otherwise: {otherwise.get(one.id, '')}"
-                    if one.verdict == "says otherwise"
-                    else one.verdict
-                )
-                yield Finding("invented", (one.id,), (one.id,), f"{why} it" if why == "nothing supports" else why)
+    def possibly_invented(self) -> Iterator[Finding]:
+        """Memories that no turn is like."""
+        if self.turns is None:
+            self.remarks.append("no transcript is imported, so nothing can be called invented")
+            return
+        for one in coverage_of(self.resources, self.turns, self.progress).memories:
+            if one.verdict == "nothing supports":
+                yield Finding("possibly invented", (one.id,), (one.id,), "no turn is like it")
+
+
+def _differ_in(otherwise: str, one: Memory, two: Memory) -> bool:
+    """Whether two texts have the same words but for those of one difference, such as “940” there, “490” here."""
+    words = [set(words_in(memory.content).split()) for memory in (one, two)]
+    rest = words[0].symmetric_difference(words[1]) - set(words_in(otherwise).split())
+    return not rest
 
 
 def reading_of(resources: Resources) -> Reading:
@@ -435,11 +440,3 @@ def reading_of(resources: Resources) -> Reading:
         return idf(index.document_frequency(term), index.document_count)
 
     return Reading(weight, resources.store.language.current, index.language, names)
-
-
-def nearest(text: str, vectors: Iterable[Any], resources: Resources) -> dict[str, Memory]:
-    """The memories of a store that its indexes have nearest to a text and its vectors."""
-    indexes = resources.indexes
-    hits = indexes.lexical.search(text, SEARCHED)
-    hits += [hit for one in vectors for hit in indexes.vectors.search(one, SEARCHED)]
-    return resources.store.memories.read(list(dict.fromkeys(key for key, _ in hits)))

@@ -15,12 +15,12 @@ from cems_workbench.cli.options import (
     IdsOption,
     JsonOption,
     StoreOption,
-    given_options,
     opened_store,
     present,
     progress_bar,
 )
-from cems_workbench.cli.terminal import repeated, words_of
+from cems_workbench.cli.terminal import repeated
+from cems_workbench.errors import InputError
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.platform.parsing import read_text
 from workbench_audit.audit import NEAR
@@ -40,8 +40,7 @@ def audit_command(
 ) -> None:
     """What a store holds that it should not: duplicates, contradictions, junk, secrets, invented, expired, hubs, and
     what is never returned; which judged queries it costs, and what removing it would do. Nothing is changed."""
-    from workbench_audit.api import audit
-    from workbench_audit.audit import chosen_kinds
+    from workbench_audit.audit import audit, chosen_kinds
 
     chosen_kinds(kinds or ())
     config = choice.read(store)
@@ -68,14 +67,14 @@ def leak_command(
     what a filter after the cut loses against one before it.
 
     Exits 1 if a memory crosses."""
-    from workbench_audit.api import leak
+    from workbench_audit.leaks import leak
 
     config = choice.read(store)
     with opened_store(store) as opened, progress_bar(as_json) as progress:
-        found = leak(opened, query_set, config, by=by, only_project=only_project, progress=progress)
-    then = repeated("--only-project") if found.leaks and by == "project" and not only_project else None
-    present(replace(found, ids=ids), as_json, then, titled=True)
-    if found.leaks:
+        found = leak(opened, query_set, config, by=by, only_project=only_project, ids=ids, progress=progress)
+    then = repeated("--only-project") if found.total and by == "project" and not only_project else None
+    present(found, as_json, then, titled=True)
+    if found.total:
         raise typer.Exit(FOUND)
 
 
@@ -83,22 +82,28 @@ def forgotten_command(
     memory_id: str,
     choice: ConfigChoice,
     text: Path | None = None,
+    erase: bool = False,
+    apply: bool = False,
     out: Path | None = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Search every table, index, list, file and near paraphrase for a deleted memory, and print a receipt.
 
-    Exits 1 if anything still holds its text or says the same."""
-    from workbench_audit.api import forgotten
+    Exits 1 if anything still holds its text or says the same. --erase prints what would be removed for good, --erase --apply
+    removes it first."""
+    from workbench_audit.forgotten import forgotten, would_erase
 
+    if apply and not erase:
+        raise InputError("--apply: it belongs to --erase")
     config, said = choice.read(store), None if text is None else read_text(text, "text of a memory")
     with opened_store(store) as opened, progress_bar(as_json) as progress:
-        found = forgotten(opened, memory_id, said, config, progress=progress)
+        if erase and not apply:
+            return present(would_erase(opened, memory_id, said), as_json, repeated("--apply"), titled=True)
+        found = forgotten(opened, memory_id, said, config, erase=erase, progress=progress)
     if out is not None:
         write_text(out, json.dumps(found.to_json(), indent=1))
-    index = any(one.kind in ("lexical", "vectors") for one in found.holding)
-    present(found, as_json, words_of("reindex", options=given_options(store=store)) if index else None, titled=True)
+    present(found, as_json, None if found.forgotten or erase else repeated("--erase"), titled=True)
     if not found.forgotten:
         raise typer.Exit(FOUND)
 

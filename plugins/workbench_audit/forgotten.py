@@ -17,13 +17,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench import __version__
+from cems_workbench.api.open_store import load_config
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError, WorkbenchError, counted, nearest
 from cems_workbench.evaluation import evidence_file
@@ -32,35 +35,33 @@ from cems_workbench.pipeline.gather import Request, gather_lists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory
-from cems_workbench.results import Result, Table
+from cems_workbench.results import Report, Table
 from cems_workbench.store.database import Database
-from workbench_audit import audit
+from workbench_audit import audit, erasing
 from workbench_transcripts.coverage import compared, point_of
 from workbench_transcripts.transcript import transcript_folder
 
 if TYPE_CHECKING:
     import duckdb
 
+    from cems_workbench.api.open_store import ConfigLike, OpenStore
+
 MIN_CHARS = 12
+SEARCHED = 12
+"""Memories of each index that the text is compared with."""
 SEARCHED_CHARS = 2_000
 """Characters of the text that the lists are searched for."""
 BLOCK = 1 << 20
 Rows = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 
 ADVICE = {
-    "memories": "the row is kept so that Restore can bring it back",
-    "memories_before": "kept to undo an import",
-    "chunks_before": "kept to undo an import",
-    "recorded_answers": "imports --undo of those answers removes it",
+    "memories": "the row is kept so that Restore can bring it back; --erase removes it",
+    **dict.fromkeys(("memories_before", "chunks", "chunks_before", "recorded_answers", "reply_cache"), "--erase"),
+    **dict.fromkeys(("lexical", "vectors", "chroma", "list"), "--erase writes it again"),
     "transcript": "what was said; delete the folder transcript to forget it",
-    "reply_cache": "what a chat model was sent",
-    "evidence": "delete the file; what needs it is gathered again",
-    "lexical": "reindex writes the index anew",
-    "vectors": "reindex writes the index anew",
-    "chroma": "reindex --chroma writes the collection anew",
-    "paraphrase": "read it, and delete it too if it should go",
-    "list": "reindex",
-    "file": "its rows, as above, or freed pages that were not written over",
+    "evidence": "rm {path}; what needs it is gathered again",
+    "paraphrase": "read it, and erase it too if it should go",
+    "file": "its rows, as above, or bytes of deleted ones; --erase writes database and indexes again",
 }
 """What to do, by table or kind of place."""
 
@@ -78,160 +79,140 @@ class Place:
     sha256: str = ""
     problem: str = ""
 
-    @property
-    def advice(self) -> str:
+    def advice(self, folder: Path) -> str:
         """What to do about it; empty where nothing is held."""
         of = "transcript" if self.name.startswith("transcript ") else self.name if self.name in ADVICE else self.kind
-        return ADVICE.get(of, "") if self.holds else ""
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain values, those that are not empty."""
-        values = {
-            name: getattr(self, name) for name in ("kind", "name", "searched", "holds", "names", "sha256", "problem")
-        }
-        return {name: one for name, one in (values | {"advice": self.advice}).items() if one or name == "holds"}
+        return ADVICE.get(of, "").format(path=quote(str(folder / "evidence" / self.name))) if self.holds else ""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Receipt(Result):
-    """What was searched for a memory, and what still holds its text; `known` says where its text was taken from."""
+class Receipt(Report):
+    """What was searched for a memory, and what still holds its text. `forgotten`: all was searched, and nothing does."""
 
-    memory_id: str
-    store: Path
-    text_sha256: str
-    known: str
-    made_at: datetime
-    places: tuple[Place, ...]
-    remarks: tuple[str, ...] = ()
-
-    @property
-    def holding(self) -> list[Place]:
-        """The places that hold the text or a paraphrase."""
-        return [one for one in self.places if one.holds]
-
-    @property
-    def forgotten(self) -> bool:
-        """Whether every place was searched and none holds the text."""
-        return not self.holding and not any(one.problem for one in self.places)
-
-    @property
-    def title(self) -> str:
-        """Of what."""
-        return f"{self.memory_id} in {self.store}, {self.made_at:%Y-%m-%d %H:%M} UTC"
-
-    @property
-    def lines(self) -> list[str]:
-        """Whether it is gone."""
-        files = [one for one in self.places if one.kind == "file"]
-        rows = sum(one.searched for one in self.places if one.kind in ("table", "evidence"))
-        where = f"{counted(len(self.places), 'places')}: {rows:,} rows of tables, {counted(len(files), 'files')} byte by byte"
-        unread = sum(bool(one.problem) for one in self.places)
-        if self.forgotten:
-            return [f"forgotten: none of {where} holds the text of {self.memory_id} or says the same"]
-        said = [f"not forgotten: {len(self.holding):,} of {where} hold the text of {self.memory_id} or say the same"]
-        return said + ([f"{counted(unread, 'places')} could not be searched"] if unread else [])
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """What holds it, and what only names it."""
-        held = tuple((one.kind, one.name, one.searched, one.holds, one.advice) for one in self.holding)
-        named = tuple(
-            (one.kind, one.name, one.searched, one.names) for one in self.places if one.names and not one.holds
-        )
-        broken = tuple((one.kind, one.name, one.problem) for one in self.places if one.problem)
-        return (
-            Table(("kind", "place", "searched", "hold it", "what to do"), held, "what still holds it"),
-            Table(
-                ("kind", "place", "searched", "name it"), named, "what only names it, by its id or the hash of its text"
-            ),
-            Table(("kind", "place", "problem"), broken, "what could not be searched"),
-        )
-
-    @property
-    def notes(self) -> list[str]:
-        """The hashes, and what was not searched."""
-        return [f"text: SHA-256 {self.text_sha256}, from {self.known}; receipt: SHA-256 {self.sha256}", *self.remarks]
-
-    def _content(self) -> dict[str, Any]:
-        of: dict[str, Any] = {
-            "memory_id": self.memory_id,
-            "store": str(self.store),
-            "made_at": self.made_at.isoformat(),
-            "by": f"cems_workbench {__version__}",
-        }
-        of |= {"text_sha256": self.text_sha256, "text_from": self.known, "remarks": self.remarks}
-        return of | {"forgotten": self.forgotten, "places": [one.to_json() for one in self.places]}
-
-    @property
-    def sha256(self) -> str:
-        """The hash of the receipt without this hash, as JSON with sorted keys."""
-        return hashlib.sha256(json.dumps(self._content(), sort_keys=True).encode()).hexdigest()
-
-    def to_json(self) -> dict[str, Any]:
-        """The receipt as plain values."""
-        return self._content() | {"sha256": self.sha256}
+    forgotten: bool = False
 
 
-def receipt_of(
+def forgotten(
+    store: OpenStore,
     memory_id: str,
-    resources: Resources,
-    config: PipelineConfig,
-    *,
     text: str | None = None,
-    transcript: Resources | None = None,
+    config: ConfigLike | None = None,
+    *,
+    erase: bool = False,
     progress: Progress = silent,
 ) -> Receipt:
-    """Search every place of a store for a memory. `text` is its text where the store has no row of it any more.
+    """Whether a deleted memory is gone: every place that was searched, and what still holds its text or says the same.
 
-    Raises InputError for an id that no row has and no text, naming the nearest; what `progress` raises.
+    Args:
+        store: an open store.
+        memory_id: the memory.
+        text: what it said, where the store has no row of it any more.
+        config: whose lists are searched.
+        erase: first remove what `erasing.to_erase` counts. It cannot be taken back.
+        progress: called with a label, a count and a total.
+
+    Raises:
+        InputError: no row has its text and none was passed, or it is empty.
+        StoreError: the database cannot be written again.
     """
+    resources, remarks = store.resources, []
     resources.refresh(progress)
-    store, now, remarks = resources.store, datetime.now(UTC), []
-    own = Database(store.path)
-    try:
-        found, known, sha = _stored(memory_id, own)
-        if text is None and found is None:
-            close = nearest(memory_id, store.memories.ids())
-            hint = f"; did you mean {close}?" if close else ""
-            raise InputError(f"{memory_id[:80]}: no row of the store has its text; pass it with --text FILE{hint}")
-        content = text if text is not None else found or ""
-        known = "the text that was passed" if text is not None else known
-        if not content.strip():
-            raise InputError("text: it is empty; pass what the memory said")
-        if len(content) < MIN_CHARS:
+    with closing(Database(resources.store.path)) as own, audit.transcript_of(resources) as turns:
+        search = search_of(memory_id, text, own, resources)
+        if erase:
+            gone = [f"{name} {count:,}" for name, count in erasing.erase(search, resources, progress)]
+            remarks.append(f"erased, in rows: {', '.join(gone) or 'nothing was left'}")
+        if not search.forms:
             remarks.append(
                 f"a text of fewer than {MIN_CHARS} characters is only compared with whole values, and in no file"
             )
-        search = _Search(memory_id, content, sha)
         places = [*_databases(search, resources, own, progress), *_indexes(search, resources)]
-    finally:
-        own.close()
-    places += _lists(search, resources, config)
-    for kind, of in (("memories", resources), ("transcript", transcript)):
-        places += _paraphrases(search, kind, of, resources) if of is not None else []
-    places += _files(search, store.path, progress)
-    digest = hashlib.sha256(content.encode()).hexdigest()
+        places += _lists(search, resources, load_config(config))
+        for kind, of in (("memories", resources), ("transcript", turns)):
+            places += _paraphrases(search, kind, of, resources) if of is not None else []
+    places += _files(search, resources.store.path, progress)
     remarks.append("backups, exports and the system that the memory came from were not searched")
-    return Receipt(memory_id, store.path, digest, known, now, tuple(places), tuple(remarks))
+    return _receipt(search, resources.store.path, places, remarks)
 
 
-def _stored(memory_id: str, own: Database) -> tuple[str | None, str, str]:
-    """The text of a memory, which row it is from, and the hash that caches know it by."""
+def would_erase(store: OpenStore, memory_id: str, text: str | None = None) -> Report:
+    """What `forgotten` with `erase` would remove; nothing is changed. Raises InputError as `forgotten`."""
+    with closing(Database(store.resources.store.path)) as own:
+        search = search_of(memory_id, text, own, store.resources)
+        rows = erasing.to_erase(search, own)
+    title = f"what would be erased of {memory_id}, whose text is from {search.known}; nothing was changed"
+    files = (
+        "the database and the indexes would be written again; an app that has the store open would have to open it again"
+    )
+    table = Table(("table", "rows"), tuple(rows), "rows")
+    return Report(title, [files], [table], ["It cannot be taken back."], {"memory_id": memory_id, "rows": dict(rows)})
+
+
+def _receipt(search: Search, folder: Path, places: Sequence[Place], remarks: Sequence[str]) -> Receipt:
+    holding = [one for one in places if one.holds]
+    named, broken = [one for one in places if one.names and not one.holds], [one for one in places if one.problem]
+    gone, now = not holding and not broken, datetime.now(UTC)
+    values: dict[str, Any] = {"memory_id": search.memory_id, "store": str(folder), "made_at": now.isoformat()}
+    values |= {"by": f"cems_workbench {__version__}", "text_sha256": hashlib.sha256(search.text.encode()).hexdigest()}
+    values |= {"text_from": search.known, "remarks": list(remarks), "forgotten": gone}
+    values["places"] = [
+        {
+            name: one
+            for name, one in (asdict(place) | {"advice": place.advice(folder)}).items()
+            if one or name == "holds"
+        }
+        for place in places
+    ]
+    values["sha256"] = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    rows = sum(one.searched for one in places if one.kind in ("table", "evidence"))
+    files = counted(sum(one.kind == "file" for one in places), "files")
+    where = f"{counted(len(places), 'places')}: {rows:,} rows of tables, {files} byte by byte"
+    line = f"forgotten: none of {where} holds the text of {search.memory_id} or says the same"
+    if not gone:
+        line = f"not forgotten: {len(holding):,} of {where} hold the text of {search.memory_id} or say the same"
+    columns = ("kind", "place", "searched", "hold it", "what to do")
+    held = tuple((one.kind, one.name, one.searched, one.holds, one.advice(folder)) for one in holding)
+    names = tuple((one.kind, one.name, one.searched, one.names) for one in named)
+    title = "what only names it, by its id or the hash of its text"
+    tables = [
+        Table(columns, held, "what still holds it"),
+        Table(("kind", "place", "searched", "name it"), names, title),
+    ]
+    problems = tuple((one.kind, one.name, one.problem) for one in broken)
+    tables.append(Table(("kind", "place", "problem"), problems, "what could not be searched"))
+    hashes = f"text: SHA-256 {values['text_sha256']}, from {search.known}; receipt: SHA-256 {values['sha256']}"
+    title = f"{search.memory_id} in {folder}, {now:%Y-%m-%d %H:%M} UTC"
+    return Receipt(title, [line], tables, [hashes, *remarks], values, gone)
+
+
+def search_of(memory_id: str, text: str | None, own: Database, resources: Resources) -> Search:
+    """What is looked for. Raises InputError for an id that no row has and no text, naming the nearest, and for an empty text."""
     live = own.rows("SELECT content, deleted_at, text_sha FROM memories WHERE id = ?", [memory_id])
-    if live:
-        content, deleted, sha = live[0]
-        return content, f"the row deleted {deleted:%Y-%m-%d %H:%M}" if deleted else "a row that is not deleted", sha
     before = own.rows("SELECT content, input FROM memories_before WHERE id = ? ORDER BY input DESC", [memory_id])
-    return (before[0][0], f"what import {before[0][1]} replaced", "") if before else (None, "", "")
+    content, known, sha = text, "the text that was passed", live[0][2] if live else ""
+    if text is None and live:
+        content, deleted, sha = live[0]
+        known = f"the row deleted {deleted:%Y-%m-%d %H:%M}" if deleted else "a row that is not deleted"
+    elif text is None and before:
+        content, known = before[0][0], f"what import {before[0][1]} replaced"
+    elif text is None:
+        close = nearest(memory_id, resources.store.memories.ids())
+        hint = f"; did you mean {close}?" if close else ""
+        raise InputError(f"{memory_id[:80]}: no row of the store has its text; pass it with --text FILE{hint}")
+    if not (content or "").strip():
+        raise InputError("text: it is empty; pass what the memory said")
+    return Search(memory_id, content or "", sha, known)
 
 
 @dataclass(frozen=True, slots=True)
-class _Search:
+class Search:
     """What is looked for."""
 
     memory_id: str
     text: str
     sha: str
+    known: str
+    """Where the text was taken from."""
 
     @property
     def forms(self) -> list[str]:
@@ -274,7 +255,7 @@ class _Search:
             yield Place(kind, f"{where} {table}".strip(), *self.count(rows, table, columns))
 
 
-def _databases(search: _Search, resources: Resources, own: Database, progress: Progress) -> Iterator[Place]:
+def _databases(search: Search, resources: Resources, own: Database, progress: Progress) -> Iterator[Place]:
     progress("searching tables", 0, 1)
     yield from search.tables(own.rows, "table", "")
     if resources.store.team.place:
@@ -307,7 +288,7 @@ def _rows(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequence[Any]
     return connection.execute(sql, values).fetchall()
 
 
-def _indexes(search: _Search, resources: Resources) -> Iterator[Place]:
+def _indexes(search: Search, resources: Resources) -> Iterator[Place]:
     indexes = resources.indexes
     yield Place(
         "lexical", "lexical index", indexes.lexical.document_count, int(indexes.lexical.keeps(search.memory_id))
@@ -321,32 +302,28 @@ def _indexes(search: _Search, resources: Resources) -> Iterator[Place]:
         yield Place("chroma", "Chroma", 0, problem=str(error))
 
 
-def _lists(search: _Search, resources: Resources, config: PipelineConfig) -> Iterator[Place]:
+def _lists(search: Search, resources: Resources, config: PipelineConfig) -> Iterator[Place]:
     evidence = gather_lists(Request(search.text[:SEARCHED_CHARS]), config, resources)
     for one in evidence.lists:
         yield Place("list", one.name, len(one.hits), sum(hit.memory_id == search.memory_id for hit in one.hits))
 
 
-def _paraphrases(search: _Search, kind: str, of: Resources, resources: Resources) -> Iterator[Place]:
+def _paraphrases(search: Search, kind: str, of: Resources, resources: Resources) -> Iterator[Place]:
     """The memories or turns that say the same; the place of each is its id."""
-    vector = resources.embedder.encode([search.text])[0]
-    reading = audit.reading_of(of)
-    point = point_of(Memory(search.memory_id, search.text), "", "", reading)
-    near = {
-        key: one
-        for key, one in audit.nearest(search.text, [vector], of).items()
-        if key != search.memory_id or of is not resources
-    }
+    vector, reading = resources.embedder.encode([search.text])[0], audit.reading_of(of)
+    hits = [*of.indexes.lexical.search(search.text, SEARCHED), *of.indexes.vectors.search(vector, SEARCHED)]
+    near = of.store.memories.read(list(dict.fromkeys(key for key, _ in hits)))
+    if of is resources:
+        near.pop(search.memory_id, None)
     cosines = {key: cosine for key, cosine, _ in reversed(of.cosines(vector, [*near]))}
-    same = [
-        key for key, one in near.items() if compared(point, one, cosines.get(key, 0.0), reading).coverage == "covers"
-    ]
+    point = point_of(Memory(search.memory_id, search.text), "", "", reading)
     yield Place("nearest", kind, len(near))
-    for key in same:
-        yield Place("paraphrase", f"{'turn ' if kind == 'transcript' else ''}{key}", 1, 1)
+    for key, one in near.items():
+        if compared(point, one, cosines.get(key, 0.0), reading).coverage == "covers":
+            yield Place("paraphrase", f"{'turn ' if kind == 'transcript' else ''}{key}", 1, 1)
 
 
-def _files(search: _Search, folder: Path, progress: Progress) -> Iterator[Place]:
+def _files(search: Search, folder: Path, progress: Progress) -> Iterator[Place]:
     """Each file of a folder, with its hash."""
     forms = [form.encode() for form in search.forms]
     files = sorted(path for path in folder.rglob("*") if path.is_file())

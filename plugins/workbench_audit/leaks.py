@@ -14,23 +14,27 @@ have a project.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from cems_workbench.analysis.memory_names import memory_name
-from cems_workbench.config import PipelineConfig
+from cems_workbench.api.open_store import load_config
 from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.metrics import GradedRankings, ideal_grades
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Memory, Query
-from cems_workbench.results import Result, Table
+from cems_workbench.records import Query
+from cems_workbench.results import Report, Table
 from workbench_audit.removal import JudgedSet, rows_of
+from workbench_audit.texts import masked
+
+if TYPE_CHECKING:
+    from cems_workbench.api.open_store import ConfigLike, OpenStore
 
 By = Literal["project", "author"]
 BYS: tuple[By, ...] = get_args(By)
@@ -51,131 +55,39 @@ class Crossing:
     rank: int
     lists: tuple[str, ...]
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return {name: getattr(self, name) for name in ("qid", "asker", "memory_id", "owner", "rank", "lists")}
-
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Leaks(Result):
-    """What crosses between projects or authors, and the loss of a filter after the cut.
+class Leaks(Report):
+    """What crosses between projects or authors, and the loss of a filter after the cut; `total` counts the crossings."""
 
-    `asked` counts the queries that were asked as each, `total` all crossings, `crossed` the asked queries with one, by asker. `late` is the
-    filter after the cut against the one before; None where no judged query has a project of the store.
-    """
-
-    name: str
-    config: str
-    k: int
-    by: By
-    only_project: bool
-    asked: Counter[str]
-    crossed: Counter[str]
-    total: int
-    crossings: tuple[Crossing, ...]
-    texts: dict[str, Memory]
-    late: Table | None = None
-    lost: tuple[tuple[str, str], ...] = ()
-    """(qid, memory) that are judged relevant, and that a filter after the cut loses."""
-    remarks: tuple[str, ...] = ()
-    ids: bool = False
-
-    @property
-    def leaks(self) -> bool:
-        """Whether anything crosses."""
-        return self.total > 0
-
-    @property
-    def title(self) -> str:
-        """Of what."""
-        how = ", within the project it is asked as" if self.only_project else ""
-        each = counted(sum(self.asked.values()), "searches")
-        return f"leaks between {self.by}s: {each} for {self.name} with {self.config}{how}, first {self.k} results"
-
-    @property
-    def lines(self) -> list[str]:
-        """What crosses, and what a filter after the cut loses."""
-        many, of = sum(self.crossed.values()), sum(self.asked.values())
-        said = [f"{many:,} of {of:,} searches return a memory of another {self.by}: {counted(self.total, 'crossings')}"]
-        if not self.leaks:
-            said = [f"nothing crosses: no search returns a memory of another {self.by}"]
-        if self.late is not None:
-            measure, before, after, *_ = self.late.rows[0]
-            said.append(
-                f"a filter by project after the cut loses {counted(len(self.lost), 'relevant memories')} that one before the cut returns: "
-                f"{measure} {before:.3f} before it, {after:.3f} after it"
-            )
-        return said
-
-    @property
-    def tables(self) -> tuple[Table, ...]:
-        """By asker; each crossing, best ranks first; and the measures of both filters."""
-        best, lists = dict[str, int](), dict[str, Counter[str]]()
-        for one in self.crossings:
-            best.setdefault(one.asker, one.rank)
-            lists.setdefault(one.asker, Counter()).update(one.lists)
-        rows = tuple(
-            (
-                asker,
-                count,
-                self.crossed[asker],
-                best.get(asker),
-                ", ".join(name for name, _ in lists.get(asker, Counter()).most_common(3)) or None,
-            )
-            for asker, count in sorted(self.asked.items(), key=lambda row: (-self.crossed[row[0]], row[0]))
-        )
-        each = tuple(
-            (
-                one.rank,
-                one.memory_id if self.ids else memory_name(self.texts[one.memory_id], 60),
-                one.owner,
-                one.asker,
-                one.qid,
-                ", ".join(one.lists),
-            )
-            for one in self.crossings
-            if one.memory_id in self.texts
-        )
-        by = Table(
-            (f"asked as {self.by}", "searches", "with a crossing", "best rank", "by lists"), rows, "by asker", shown=20
-        )
-        crossing = Table(("rank", "memory", "of", "asked as", "qid", "lists"), each, "what crosses", shown=20)
-        return (by, crossing) if self.late is None else (by, crossing, self.late)
-
-    @property
-    def notes(self) -> Sequence[str]:
-        """How the config restricts a search, and what was left out."""
-        if self.by == "author":
-            said = ["the pipeline knows no authors: it can neither prefer nor filter by one"]
-        elif self.only_project:
-            said = []
-        else:
-            said = ["a project is only preferred; --only-project searches within it"]
-        return [*said, *self.remarks]
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain values."""
-        return {
-            **{name: getattr(self, name) for name in ("name", "config", "k", "by", "only_project", "total")},
-            "asked": dict(self.asked),
-            "crossed": dict(self.crossed),
-            "crossings": [one.to_json() for one in self.crossings],
-            "after_the_cut": self.late and {"measures": self.late.records, "lost": [list(pair) for pair in self.lost]},
-            "notes": list(self.notes),
-        }
+    total: int = 0
 
 
-def leaks_of(
-    resources: Resources,
-    config: PipelineConfig,
+def leak(
+    store: OpenStore,
     query_set: str = "all",
+    config: ConfigLike | None = None,
     *,
     by: str = "project",
     only_project: bool = False,
+    ids: bool = False,
     progress: Progress = silent,
 ) -> Leaks:
-    """Ask the judged queries of a set as every project or author. Raises InputError for another field, a store with fewer than two values
-    of it, and as `JudgedSet.read`; what `progress` raises."""
+    """Which memories cross when each judged query is asked as every other project or author, and what a filter after the cut loses.
+
+    Args:
+        store: an open store.
+        query_set: a set of the store, or `all`.
+        config: a config, the name of a preset, or the path of a config file.
+        by: `project`, or `author`: a user or an agent.
+        only_project: search within the project that a query is asked as.
+        ids: name memories by their ids.
+        progress: called with a label, a count and a total.
+
+    Raises:
+        InputError: no query is judged, or the store has memories of fewer than two projects or authors.
+    """
+    resources, chosen = store.resources, load_config(config)
     field: By | None = next((known for known in BYS if known == by), None)
     if field is None:
         raise InputError(f"by {by[:40]}: expected {' or '.join(BYS)}")
@@ -185,27 +97,28 @@ def leaks_of(
     known = [name for name, _ in counts if name]
     if len(known) < 2:
         raise InputError(f"leaks need memories of two {field}s; the store has {', '.join(known) or 'none'}")
-    judged = JudgedSet.read(query_set, config, resources, progress)
-    k = judged.k
-    remarks = []
+    resources.refresh(progress)
+    judged = JudgedSet.read(query_set, chosen, resources, progress)
+    remarks = [] if only_project else ["a project is only preferred; --only-project searches within it"]
+    if field == "author":
+        remarks = ["the pipeline knows no authors: it can neither prefer nor filter by one"]
     if len(known) > MAX_ASKERS:
         remarks.append(f"asked as the {MAX_ASKERS} of {len(known):,} {field}s that have most memories")
-    askers = known[:MAX_ASKERS]
     asked, crossed, total = Counter[str](), Counter[str](), 0
     found: list[Crossing] = []
     for place, query in enumerate(judged.queries):
         progress("asking as others", place, len(judged.queries))
         evidence = judged.evidences[query.qid]
-        trace = replay(evidence, config)
-        for asker in askers:
+        trace = replay(evidence, chosen)
+        for asker in known[:MAX_ASKERS]:
             if asker == query.project:
                 continue
             if only_project:
-                trace = replay(_within(query, asker, evidence, judged), config)
+                trace = replay(_within(query, asker, evidence, judged), chosen)
             elif field == "project":
-                asked_so = gather_scores(replace(evidence, project=asker), config, resources, judge="decisive")
-                trace = replay(asked_so, config)
-            own = _crossings(query.qid, asker, trace, k, field)
+                asked_so = gather_scores(replace(evidence, project=asker), chosen, resources, judge="decisive")
+                trace = replay(asked_so, chosen)
+            own = _crossings(query.qid, asker, trace, judged.k, field)
             asked[asker] += 1
             crossed[asker] += bool(own)
             total += len(own)
@@ -215,10 +128,55 @@ def leaks_of(
     kept = sorted(found, key=_order)[:MAX_KEPT]
     if total > len(kept):
         remarks.append(f"the best ranked {len(kept):,} of {total:,} crossings are listed")
+    many, of = sum(crossed.values()), sum(asked.values())
+    lines = [f"nothing crosses: no search returns a memory of another {field}"]
+    if total:
+        lines = [f"{many:,} of {of:,} searches return a memory of another {field}: {counted(total, 'crossings')}"]
+    tables = [*_tables(kept, asked, crossed, field, None if ids else resources)]
     late, lost = _late(judged, {name for name in known if field == "project"}, progress)
-    texts = resources.store.memories.read(list(dict.fromkeys(one.memory_id for one in kept[:200])))
-    of = (query_set, config.name, k, field, only_project, asked, crossed, total, tuple(kept), texts, late, lost)
-    return Leaks(*of, tuple(remarks))
+    if late is not None:
+        tables.append(late)
+        measure, before, after, *_ = late.rows[0]
+        lines.append(
+            f"a filter by project after the cut loses {counted(len(lost), 'relevant memories')} that one before the cut returns: "
+            f"{measure} {before:.3f} before it, {after:.3f} after it"
+        )
+    how = ", within the project it is asked as" if only_project else ""
+    title = f"leaks between {field}s: {counted(of, 'searches')} for {query_set} with {chosen.name}{how}, first {judged.k} results"
+    values = {"name": query_set, "config": chosen.name, "k": judged.k, "by": field, "only_project": only_project}
+    values |= {
+        "total": total,
+        "asked": dict(asked),
+        "crossed": dict(crossed),
+        "crossings": [asdict(one) for one in kept],
+    }
+    values["after_the_cut"] = late and {"measures": late.records, "lost": [list(pair) for pair in lost]}
+    return Leaks(title, lines, tables, remarks, values | {"notes": remarks}, total)
+
+
+def _tables(
+    kept: Sequence[Crossing], asked: Counter[str], crossed: Counter[str], by: By, named: Resources | None
+) -> Iterator[Table]:
+    """By asker, and the first crossings, best ranks first, with the first words of memories where they are `named`."""
+    best, lists = dict[str, int](), dict[str, Counter[str]]()
+    for one in kept:
+        best.setdefault(one.asker, one.rank)
+        lists.setdefault(one.asker, Counter()).update(one.lists)
+    rows = []
+    for asker in sorted(asked, key=lambda name: (-crossed[name], name)):
+        most = ", ".join(name for name, _ in lists.get(asker, Counter[str]()).most_common(3))
+        rows.append((asker, asked[asker], crossed[asker], best.get(asker), most or None))
+    columns = (f"asked as {by}", "searches", "with a crossing", "best rank", "by lists")
+    yield Table(columns, tuple(rows), "by asker", shown=20)
+    first = kept[:200]
+    texts = named.store.memories.read([one.memory_id for one in first]) if named else {}
+    names = {key: masked(memory_name(memory, 60)) for key, memory in texts.items()}
+    each = tuple(
+        (one.rank, names.get(one.memory_id, one.memory_id), one.owner, one.asker, one.qid, ", ".join(one.lists))
+        for one in first
+    )
+    columns = ("rank", "memory", "of", "asked as", "qid", "lists")
+    yield Table(columns, each, "what crosses", shown=20, left_out=len(kept) - len(each))
 
 
 def _order(one: Crossing) -> tuple[int, str, str, str]:

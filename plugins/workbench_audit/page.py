@@ -24,10 +24,9 @@ from cems_workbench.ui.kit.tables import Column, draw_result, draw_table
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import download, errors_shown, remembered, show, switch
 from cems_workbench.ui.memories import state
-from workbench_audit import api
-from workbench_audit.audit import NEAR, Audit, Finding
-from workbench_audit.forgotten import Receipt
-from workbench_audit.leaks import BYS, Leaks
+from workbench_audit.audit import NEAR, Audit, Finding, audit
+from workbench_audit.forgotten import Receipt, forgotten
+from workbench_audit.leaks import BYS, Leaks, leak
 from workbench_audit.texts import masked
 from workbench_transcripts.transcript import transcript_version
 
@@ -92,7 +91,7 @@ def _draw_audit(resources: Resources, place: DeltaGenerator) -> None:
     near = boxes[2].slider("Near duplicates from a cosine of", 0.8, 1.0, NEAR, 0.01, **remembered(f"{KEY}:near"))
 
     def make(store: OpenStore, progress: Progress) -> Audit:
-        return api.audit(store, name, config, near=near, progress=progress)
+        return audit(store, name, config, near=near, progress=progress)
 
     found = _found(f"{KEY}:found", (name, config, near), "Audit the store", make, resources, place)
     if found is None:
@@ -109,9 +108,9 @@ def _draw_audit(resources: Resources, place: DeltaGenerator) -> None:
     download("Download the report", lambda: result_report(found, datetime.now(UTC)), "audit.html", f"{KEY}:report")
     if not found.findings:
         return
-    labels = {f"{kind} · {len(found.of_kind(kind)):,}": kind for kind in found.kinds}
+    labels = {f"{kind} · {len(own):,}": kind for kind, own in found.kinds.items()}
     kind = labels[switch("Kind", list(labels), f"{KEY}:kind")]
-    rows = found.of_kind(kind)[:1_000]
+    rows = found.kinds[kind][:1_000]
     columns: list[Column[Finding]] = [
         Column("memories", found.named, 440),
         Column("why", lambda one: one.why, 300),
@@ -174,7 +173,7 @@ def _draw_leaks(resources: Resources, place: DeltaGenerator) -> None:
     only = within and by == "project"
 
     def make(store: OpenStore, progress: Progress) -> Leaks:
-        return api.leak(store, name, config, by=by, only_project=only, progress=progress)
+        return leak(store, name, config, by=by, only_project=only, progress=progress)
 
     found = _found(f"{KEY}:leaks", (name, config, by, only), "Ask as the others", make, resources, place)
     if found is None:
@@ -201,7 +200,7 @@ def _draw_gone(resources: Resources, place: DeltaGenerator) -> None:
     config = next(iter(config_options(resources).configs.values()))
 
     def make(store: OpenStore, progress: Progress) -> Receipt:
-        return api.forgotten(store, memory_id, config=config, progress=progress)
+        return forgotten(store, memory_id, config=config, progress=progress)
 
     with go:
         found = _found(f"{KEY}:gone", (memory_id,), "Search", make, resources, place)

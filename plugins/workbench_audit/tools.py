@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
 from cems_workbench.mcp import protocol
 from cems_workbench.mcp.query_sets import within_time
+from cems_workbench.progress import Progress
 from cems_workbench.results import Result
-from workbench_audit import api
+from workbench_audit.audit import audit as audited
+from workbench_audit.forgotten import forgotten as searched
+from workbench_audit.leaks import leak as asked_as_others
 
 SECONDS = 40
 """Of a call that gathers queries; the next one goes on."""
@@ -48,7 +52,7 @@ def audit(served: protocol.ServedStore, asked: Audited, context: Context) -> pro
     chosen, judged = served.config(asked.config), bool(served.resources.store.judgments.read())
     name = asked.query_set if judged else None
     found = within_time(
-        served, SECONDS, context, lambda limit: api.audit(served.store, name, chosen, kinds=kinds, progress=limit)
+        served, SECONDS, context, lambda limit: audited(served.store, name, chosen, kinds=kinds, progress=limit)
     )
     return _shown(found if isinstance(found, dict) else replace(found, ids=True), asked.limit)
 
@@ -56,19 +60,18 @@ def audit(served: protocol.ServedStore, asked: Audited, context: Context) -> pro
 def leak(served: protocol.ServedStore, asked: Leaking, context: Context) -> protocol.Reply:
     """Judged queries asked as every other project or author: which memories cross, at which rank, by which list; what a
     filter after the cut loses. state "searching": call again to resume."""
-    chosen, by, only = served.config(asked.config), asked.by, asked.only_project
-    found = within_time(
-        served,
-        SECONDS,
-        context,
-        lambda limit: api.leak(served.store, asked.query_set, chosen, by=by, only_project=only, progress=limit),
-    )
-    return _shown(found if isinstance(found, dict) else replace(found, ids=True), asked.limit)
+    chosen = served.config(asked.config)
+
+    def made(limit: Progress) -> Result:
+        how: Any = {"by": asked.by, "only_project": asked.only_project, "ids": True}
+        return asked_as_others(served.store, asked.query_set, chosen, **how, progress=limit)
+
+    return _shown(within_time(served, SECONDS, context, made), asked.limit)
 
 
 def forgotten(served: protocol.ServedStore, asked: Deleted) -> protocol.Reply:
     """Whether a deleted memory is gone: the tables, indexes, files and paraphrases that still hold its text."""
-    return protocol.shown(api.forgotten(served.store, asked.memory_id), protocol.Page(limit=100))
+    return protocol.shown(searched(served.store, asked.memory_id), protocol.Page(limit=100))
 
 
 def _shown(found: Result | protocol.Reply, limit: int) -> protocol.Reply:

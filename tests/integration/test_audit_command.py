@@ -6,10 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
-
-from workbench_audit import near
 
 if TYPE_CHECKING:
     from conftest import Command
@@ -71,13 +68,13 @@ def test_each_planted_kind_is_found_and_nothing_else(command: Command, store: Pa
     for one in found["findings"]:
         by_kind.setdefault(one["kind"], set()).update(one["remove"])
     by_kind.pop("never returned", None)
-    assert by_kind.pop("contradiction") <= {"m1", "otherwise"}
+    assert by_kind.pop("possible contradiction") <= {"m1", "otherwise"}
     assert by_kind.pop("exact duplicate") == {"exact"} and by_kind.pop("near duplicate") == {"near"}
     assert by_kind == {
         "junk": {"question", "word", "result", "phrase", "open"},
         "secret": {"m6"},
         "expired": {"m7"},
-        "invented": {"invented", "otherwise", "phrase", "open", "word"},
+        "possibly invented": {"invented", "phrase", "open", "word"},
         "hub": {"m7"},
     }
     effect = found["kinds"]["junk"]["measures"][0]
@@ -131,15 +128,28 @@ def test_a_deleted_memory_is_found_in_what_is_left_of_it(command: Command, store
     assert refused.code == 2 and "pass it with --text FILE" in refused.err
 
 
-def test_near_pairs_are_those_a_full_comparison_finds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(near, "BLOCK_ROWS", 7)
-    monkeypatch.setattr(near, "BLOCK_COLUMNS", 11)
-    vectors = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    ids = [f"m{i:02}" for i in range(40)]
-    cosines = vectors @ vectors.T
-    pairs = ((i, j) for i in range(40) for j in range(i + 1, 40) if cosines[i, j] >= 0.8)
-    expected = sorted((-float(cosines[i, j]), ids[i], ids[j]) for i, j in pairs)
-    found, total = near.near_pairs(ids, vectors, 0.8, 10)
-    assert total == len(expected) > 20
-    assert [pair[:2] for pair in found] == [(a, b) for _, a, b in expected[:10]]
+def test_an_erased_memory_is_nowhere(command: Command, store: Path) -> None:
+    from cems_workbench.api.open_store import open_store
+
+    with open_store(store) as opened:
+        memories = opened.resources.store.memories
+        memories.delete("m5")
+        kept = memories.read()
+        vectors = opened.resources.indexes.vectors.embeddings([*kept])
+    command("import", store.parent / "memories.jsonl", "--store", store)
+    dry = json.loads(command("forgotten", "m5", "--erase", "--store", store, "--json").out)
+    assert dry["rows"] == {"memories": 1}
+    held = command("forgotten", "m5", "--store", store, "--json")
+    assert held.code == 1 and not json.loads(held.out)["forgotten"], "the dry run changed nothing"
+    (store / "transcript").rename(store.parent / "said")  # which has it too, as a turn
+    erased = command("forgotten", "m5", "--erase", "--apply", "--store", store, "--json")
+    receipt = json.loads(erased.out)
+    assert erased.code == 0 and receipt["forgotten"], [one for one in receipt["places"] if one["holds"]]
+    assert SAID["m5"].encode() not in b"".join(path.read_bytes() for path in store.rglob("*") if path.is_file())
+    with open_store(store) as opened:
+        assert opened.resources.store.memories.read() == kept
+        again = opened.resources.indexes.vectors.embeddings([*kept])
+        assert all((again[key] == vectors[key]).all() for key in kept) and len(again) == len(vectors)
+    (store.parent / "m5.txt").write_text(SAID["m5"], "utf-8")
+    assert command("forgotten", "m5", "--text", store.parent / "m5.txt", "--store", store).code == 0
+    assert command("forgotten", "m5", "--apply", "--store", store).code == 2

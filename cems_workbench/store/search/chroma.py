@@ -385,6 +385,12 @@ class ChromaDirectory:
                 self._inode = None
                 self._files.clients.remove(self)
 
+    def discard(self) -> None:
+        """Remove the database; the vectors are its source."""
+        with self._lock():
+            self.release()
+            shutil.rmtree(self.path, ignore_errors=True)
+
     def move_aside(self) -> Path:
         """Rename the folder; returns its new path. Raises StoreError."""
         assert self._files is not None

@@ -137,6 +137,15 @@ class VectorFiles:
     def remove(self, entry_ids: Sequence[EntryId]) -> None:
         self._replace(_NO_ROWS, entry_ids, lambda cursor, name: embedded.remove(cursor, name, entry_ids))
 
+    def erase(self, memory_id: str) -> None:
+        """Write the files again without a memory and all that is deleted in them."""
+        record, manifest = self.record(), self.directory.manifest()
+        if record is not None and manifest is not None:
+            self._version = manifest.content_version
+            held = list(self._recorded(record.collection, [memory_id]))
+            files, gone = segments_of(manifest), [memory_id]
+            self._publish(record.collection, files, gone, _NO_ROWS, lambda at, name: embedded.remove(at, name, held), kept=1)
+
     def complete(self) -> None:
         """Record that the vectors are those of the content version that `begin` was called with."""
         record, manifest = self.record(), self.directory.manifest()
@@ -242,6 +251,7 @@ class VectorFiles:
         replaced: Sequence[str],
         rows: VectorRows,
         commit: Callable[[duckdb.DuckDBPyConnection, str], None] = lambda cursor, name: None,
+        kept: int = 2,
     ) -> None:
         identity = self._database.read(earlier_identity, self._version) or ""
         path = self.directory.path
@@ -250,7 +260,7 @@ class VectorFiles:
             self._version,
             vector_segments.manifest_version(name),
             identity,
-            lambda: vector_segments.replace_rows(path, segments, replaced, rows),
+            lambda: vector_segments.replace_rows(path, segments, replaced, rows, kept),
         )
         record = self.record()
         assert record is not None

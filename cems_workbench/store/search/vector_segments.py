@@ -382,9 +382,10 @@ def open_vectors(directory: Path, segments: Sequence[Segment]) -> SegmentVectors
 
 
 def replace_rows(
-    directory: Path, segments: Sequence[Segment], replaced: Sequence[str], rows: VectorRows
+    directory: Path, segments: Sequence[Segment], replaced: Sequence[str], rows: VectorRows, kept: int = 2
 ) -> tuple[list[Segment], int]:
-    """The segments with all vectors of the memories `replaced` deleted and `rows` added, and their number of vectors."""
+    """The segments with all vectors of the memories `replaced` deleted and `rows` added, and their number of vectors. Those are written
+    again that have more than `kept` times as many vectors as are not deleted."""
     before = list(segments)
     if replaced:
         before = [
@@ -392,7 +393,7 @@ def replace_rows(
             for each in segments
         ]
     added = [_write_segment(directory, rows)] if len(rows) else []
-    merged = _merge_similar(directory, [*before, *added])
+    merged = _merge_similar(directory, [*before, *added], kept)
     return merged, sum(_live_rows(directory, each) for each in merged)
 
 
@@ -426,8 +427,8 @@ def _live_rows(directory: Path, segment: Segment) -> int:
     return live_segment(VectorSegment, directory, segment).size
 
 
-def _merge_similar(directory: Path, segments: Sequence[Segment]) -> list[Segment]:
-    """Merge the newest segments if FAN_IN of them are of similar size; rewrite a segment that is more than half deleted."""
+def _merge_similar(directory: Path, segments: Sequence[Segment], kept: int) -> list[Segment]:
+    """Merge the newest segments if FAN_IN of them are of similar size; rewrite those of which too much is deleted."""
     sized = [(each, size) for each in segments if (size := _live_rows(directory, each))]
     while sized:
         tier = _tier(sized[-1][1])
@@ -437,7 +438,7 @@ def _merge_similar(directory: Path, segments: Sequence[Segment]) -> list[Segment
         merged = _merge(directory, [each for each, _ in sized[-small:]])
         sized[-small:] = [(merged, _live_rows(directory, merged))]
     return [
-        _merge(directory, [each]) if open_segment(VectorSegment, directory / each.name).size > 2 * size else each
+        _merge(directory, [each]) if open_segment(VectorSegment, directory / each.name).size > kept * size else each
         for each, size in sized
     ]
 
