@@ -33,9 +33,9 @@ def main() -> None:
     session.gate()
     with followed("inspect", *ADDRESS):
         # The box first: it is painted while the modules of a search are imported and the store is opened.
-        box, hidden = st.empty(), {"label_visibility": "collapsed", "icon": ":material/search:"}
-        kept: Any = {"key": state.QUERY, "persist_state": "session", "placeholder": start.PLACEHOLDER}
-        box.text_input("Query", **kept, **hidden)
+        hidden: Any = {"label_visibility": "collapsed", "icon": ":material/search:", "persist_state": "session"}
+        box = st.empty()
+        box.text_input("Query", key=state.QUERY, placeholder=start.PLACEHOLDER, **hidden)
         resources = session.open_or_explain()
         count = resources.store.memories.count() if resources else 0
         if not count:
