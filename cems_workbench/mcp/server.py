@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from inspect import signature
 from typing import Any
 
 import anyio
@@ -123,7 +124,7 @@ class WorkbenchServer(MCPServer):
     def _answer(self, tool: Tool, asked: Arguments, context: Context[Any, Any] | None) -> str:
         """The reply of a tool as JSON, with the warnings of this thread."""
         with collect_warnings() as noted:
-            searching = (context,) if isinstance(asked, query_sets.OfSet) else ()
+            searching = (context,) if "context" in signature(tool.answer).parameters else ()
             found = tool.answer(self.served, asked, *searching)
         if noted:
             found["notes"] = list(dict.fromkeys((*noted, *found.get("notes", ()))))

@@ -1,9 +1,8 @@
 """What a store holds that it should not, which judged queries it costs, and what removing it would do to them.
 
     exact duplicate          equal to the character to another memory
-    near duplicate           cosine >= NEAR to another, and no number, date, name or negation differs between them
-    possible contradiction   such a pair with other values of one kind and otherwise the same words, or a pair that `supersessions` proposes
-                             with a score of ASKED; no relation or verdict is stored
+    near duplicate           cosine >= NEAR to another of the same author, and no number, date, name or negation differs between them
+    possible contradiction   cosine >= ALIKE, the same words but for one number, date, name or negation; no relation or verdict is stored
     junk, secret             by the text alone (texts.py)
     possibly invented        no turn of the transcript is like it (workbench_transcripts/whole.py)
     never returned           not within the first k of any judged query
@@ -28,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from cems_workbench.analysis.memory_names import memory_name
 from cems_workbench.analysis.memory_use import memory_uses
-from cems_workbench.analysis.proposed_edges import ASKED, NEIGHBOURS
+from cems_workbench.analysis.proposed_edges import NEIGHBOURS
 from cems_workbench.analysis.text_evidence import idf
 from cems_workbench.api.open_store import load_config
 from cems_workbench.config import PipelineConfig
@@ -40,7 +39,7 @@ from cems_workbench.results import Result, Table
 from cems_workbench.settings import settings_for
 from workbench_audit.removal import Effect, JudgedSet
 from workbench_audit.texts import Texts, masked, words_in
-from workbench_supersession.proposals import excluded_pairs, proposed_edges
+from workbench_supersession.proposals import excluded_pairs
 from workbench_transcripts.coverage import Reading, compared, point_of
 from workbench_transcripts.transcript import opened_transcript, transcript_version
 from workbench_transcripts.whole import coverage_of
@@ -52,12 +51,10 @@ KINDS = (
     "exact duplicate", "near duplicate", "possible contradiction", "junk", "secret", "possibly invented", "never returned", "hub",
     "expired",
 )  # fmt: skip
-NEAR = 0.92
+NEAR, ALIKE = 0.92, 0.8
 MOST = 10_000
 """Findings of a kind."""
 MOST_TRIED = 3
-MAX_PAIRED = 20_000
-"""Memories of a store up to which contradictions are proposed."""
 SHOWN = 40
 
 
@@ -322,13 +319,13 @@ class _Work:
                 self.progress("comparing memories", done, len(ids))
             for other, cosine in hits:
                 one, two = sorted((first.get(key, key), first.get(other, other)))
-                if cosine >= self.near and one != two:
+                if cosine >= min(self.near, ALIKE) and one != two:
                     cosines[one, two] = max(cosine, cosines.get((one, two), 0.0))
         if lacking := len(ids) - done:
             self.remarks.append(f"without a vector, and not compared: {counted(lacking, 'memories')}")
         ordered = sorted(cosines, key=lambda pair: (-cosines[pair], pair))
         if len(ordered) > MOST:
-            self.remarks.append(f"near duplicate: the closest {MOST:,} of {len(ordered):,} pairs are compared")
+            self.remarks.append(f"near: the closest {MOST:,} of {len(ordered):,} pairs are compared")
         pairs, reading = list[tuple[str, str, float, str]](), reading_of(self.resources)
         for one, two in ordered[:MOST]:
             texts, cosine = self.memories.read([one, two]), cosines[one, two]
@@ -340,36 +337,25 @@ class _Work:
         """Near pairs that say the same."""
         gone = set[str]()
         for one, other, cosine, otherwise in self._pairs:
-            if not otherwise and not gone & {one, other}:
+            if otherwise or cosine < self.near or gone & {one, other}:
+                continue
+            authors = {memory.author for memory in self.memories.read([one, other]).values()} - {None}
+            if len(authors) < 2:
                 kept, extra = self._kept_first([one, other])
                 gone.add(extra)
                 yield Finding("near duplicate", (kept, extra), (extra,), f"cosine {cosine:.3f}")
 
     def possible_contradiction(self) -> Iterator[Finding]:
-        """Near pairs that differ in what one denies alone, and proposed pairs."""
-        known, seen = excluded_pairs(self.resources), set[frozenset[str]]()
+        """Pairs that differ in what one denies alone."""
+        known = excluded_pairs(self.resources)
         for one, other, _, otherwise in self._pairs:
             texts = self.memories.read([one, other])
             if otherwise and frozenset(texts) not in known and _differ_in(otherwise, *texts.values()):
-                seen.add(frozenset(texts))
                 first = datetime.min.replace(tzinfo=UTC)
                 older, newer = sorted(texts, key=lambda key: (texts[key].created_at or first, key))
                 yield Finding(
                     "possible contradiction", (newer, older), (older,), f"{otherwise}; no relation says which holds"
                 )
-        if self.memories.count() > MAX_PAIRED:
-            rest = "contradictions are near pairs alone; supersessions compares more"
-            self.remarks.append(f"in a store of more than {MAX_PAIRED:,} memories {rest}")
-            return
-        try:
-            proposed = proposed_edges(self.resources, most=MOST, minimum=ASKED, progress=self.progress)
-        except InputError as error:  # no two memories have dates
-            self.remarks.append(f"possible contradiction: {error}")
-            return
-        for edge in proposed.edges:
-            if frozenset((edge.newer, edge.older)) not in seen:
-                why = f"score {edge.score:.2f}: {edge.why}"
-                yield Finding("possible contradiction", (edge.newer, edge.older), (edge.older,), why)
 
     @cached_property
     def _texts(self) -> Texts:

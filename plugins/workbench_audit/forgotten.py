@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
@@ -42,8 +41,6 @@ from workbench_transcripts.coverage import compared, point_of
 from workbench_transcripts.transcript import transcript_folder
 
 if TYPE_CHECKING:
-    import duckdb
-
     from cems_workbench.api.open_store import ConfigLike, OpenStore
 
 MIN_CHARS = 12
@@ -141,9 +138,7 @@ def would_erase(store: OpenStore, memory_id: str, text: str | None = None) -> Re
         search = search_of(memory_id, text, own, store.resources)
         rows = erasing.to_erase(search, own)
     title = f"what would be erased of {memory_id}, whose text is from {search.known}; nothing was changed"
-    files = (
-        "the database and the indexes would be written again; an app that has the store open would have to open it again"
-    )
+    files = "the database and the indexes would be written again; an app that has the store open would have to open it again"
     table = Table(("table", "rows"), tuple(rows), "rows")
     return Report(title, [files], [table], ["It cannot be taken back."], {"memory_id": memory_id, "rows": dict(rows)})
 
@@ -263,37 +258,27 @@ def _databases(search: Search, resources: Resources, own: Database, progress: Pr
             yield from search.tables(lambda sql, values: [*session.rows(sql, values)], "table", "team")
     folder = transcript_folder(resources.store.path)
     if folder.exists():
-        turns = Database(folder)
-        try:
+        with closing(Database(folder)) as turns:
             yield from search.tables(turns.rows, "table", "transcript")
-        finally:
-            turns.close()
     files = evidence_files(resources)
     for place, path in enumerate(files):
         progress("searching evidence", place, len(files))
         try:
             with evidence_file.opened(path) as connection:
-                tables = [*search.tables(partial(_rows, connection), "evidence", "")]
+                tables = [*search.tables(lambda *given: connection.execute(*given).fetchall(), "evidence", "")]
+            counts = (sum(getattr(one, name) for one in tables) for name in ("searched", "holds", "names"))
+            yield Place("evidence", path.name, *counts)
         except InputError as error:
             yield Place("evidence", path.name, 0, problem=str(error))
-        else:
-            yield Place(
-                "evidence",
-                path.name,
-                *(sum(getattr(one, name) for one in tables) for name in ("searched", "holds", "names")),
-            )
-
-
-def _rows(connection: duckdb.DuckDBPyConnection, sql: str, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    return connection.execute(sql, values).fetchall()
 
 
 def _indexes(search: Search, resources: Resources) -> Iterator[Place]:
     indexes = resources.indexes
-    yield Place(
-        "lexical", "lexical index", indexes.lexical.document_count, int(indexes.lexical.keeps(search.memory_id))
-    )
-    yield Place("vectors", "vectors", len(indexes.vectors), int(indexes.vectors.keeps(search.memory_id)))
+    for kind, index, size in (
+        ("lexical", indexes.lexical, indexes.lexical.document_count),
+        ("vectors", indexes.vectors, len(indexes.vectors)),
+    ):
+        yield Place(kind, f"{kind} index", size, int(index.keeps(search.memory_id)))
     text = search.text if search.forms else ""
     try:
         for name, records, holds in resources.store.indexes.held_in_chroma(search.memory_id, text):
@@ -330,7 +315,7 @@ def _files(search: Search, folder: Path, progress: Progress) -> Iterator[Place]:
     longest = max(map(len, forms), default=1)
     for place, path in enumerate(files):
         progress("searching files", place, len(files))
-        digest, size, found, rest = hashlib.sha256(), 0, False, b""
+        digest, size, found, rest, name = hashlib.sha256(), 0, False, b"", str(path.relative_to(folder))
         try:
             with path.open("rb") as file:
                 while block := file.read(BLOCK):
@@ -339,7 +324,6 @@ def _files(search: Search, folder: Path, progress: Progress) -> Iterator[Place]:
                     block = rest + block
                     found |= any(form in block for form in forms)
                     rest = block[1 - longest :] if longest > 1 else b""
+            yield Place("file", name, size, int(found), sha256=digest.hexdigest())
         except OSError as error:
-            yield Place("file", str(path.relative_to(folder)), size, problem=error.strerror or "cannot be read")
-            continue
-        yield Place("file", str(path.relative_to(folder)), size, int(found), sha256=digest.hexdigest())
+            yield Place("file", name, size, problem=error.strerror or "cannot be read")

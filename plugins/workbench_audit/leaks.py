@@ -14,7 +14,7 @@ have a project.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -23,7 +23,7 @@ import numpy as np
 from cems_workbench.analysis.memory_names import memory_name
 from cems_workbench.api.open_store import load_config
 from cems_workbench.errors import InputError, counted
-from cems_workbench.evaluation.metrics import GradedRankings, ideal_grades
+from cems_workbench.evaluation.metrics import graded
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.gather import Request, gather_lists, gather_scores
 from cems_workbench.pipeline.resources import Resources
@@ -217,25 +217,14 @@ def _late(
         within = replay(_within(query, query.project, evidence, judged), judged.config)
         before.append([row.memory_id for row in within.results[: judged.k]])
         first = [row.memory_id for row in replay(evidence, judged.config).results[: judged.k]]
-        after.append([key for key in first if evidence.memories[key].project in (query.project, None)])
+        after.append([key for key in first if evidence.memories[key].project == query.project])
         lost += [(query.qid, key) for key in before[-1] if judged.relevant(query.qid, key) and key not in after[-1]]
     if not own:
         return None, ()
     grades = [judged.grades[query.qid] for query in own]
-    of = [_graded(ids, grades) for ids in (before, after)]
+    of = [graded(ids, grades) for ids in (before, after)]
     values = [np.stack([measure.values(one) for measure in judged.measures], axis=1) for one in of]
     rows = rows_of(judged.measures, *values)
     columns = ("measure", "before the cut", "after the cut", "difference", "95 % interval")
-    return Table(
-        columns, tuple(rows), f"a filter before and after the cut, {counted(len(own), 'judged queries')}"
-    ), tuple(lost)
-
-
-def _graded(ranked: Sequence[Sequence[str]], grades: Sequence[Mapping[str, int]]) -> GradedRankings:
-    """Rankings of ids with their grades."""
-    shape = len(ranked), max(map(len, ranked), default=0)
-    grade, judged, filled = np.zeros(shape, np.int64), np.zeros(shape, bool), np.zeros(shape, bool)
-    for q, (ids, known) in enumerate(zip(ranked, grades, strict=True)):
-        for r, key in enumerate(ids):
-            grade[q, r], judged[q, r], filled[q, r] = known.get(key, 0), key in known, True
-    return GradedRankings(grade, judged, filled, ideal_grades([list(known.values()) for known in grades]))
+    title = f"a filter before and after the cut, {counted(len(own), 'judged queries')}"
+    return Table(columns, tuple(rows), title), tuple(lost)

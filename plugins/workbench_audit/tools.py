@@ -20,23 +20,21 @@ SECONDS = 40
 """Of a call that gathers queries; the next one goes on."""
 
 
-class Audited(protocol.Arguments):
+class Audited(protocol.Page):
     """Arguments of `audit`."""
 
     query_set: protocol.Name = "all"
     config: protocol.Name = ""
     kind: protocol.Name = Field("", description="One kind alone, such as near duplicate.")
-    limit: int = Field(10, ge=1, le=100, description="Findings.")
 
 
-class Leaking(protocol.Arguments):
+class Leaking(protocol.Page):
     """Arguments of `leak`."""
 
     query_set: protocol.Name = "all"
     config: protocol.Name = ""
     by: protocol.Name = Field("project", description="project or author.")
     only_project: bool = Field(False, description="Search within the project.")
-    limit: int = Field(10, ge=1, le=100, description="Rows.")
 
 
 class Deleted(protocol.Arguments):
@@ -48,13 +46,14 @@ class Deleted(protocol.Arguments):
 def audit(served: protocol.ServedStore, asked: Audited, context: Context) -> protocol.Reply:
     """What the store should not hold: duplicates, contradictions, junk, secrets, invented, expired, hubs; the judged
     queries each kind costs, and what removing it would do to them. state "searching": call again to resume."""
-    kinds = [asked.kind] if asked.kind else []
-    chosen, judged = served.config(asked.config), bool(served.resources.store.judgments.read())
-    name = asked.query_set if judged else None
-    found = within_time(
-        served, SECONDS, context, lambda limit: audited(served.store, name, chosen, kinds=kinds, progress=limit)
-    )
-    return _shown(found if isinstance(found, dict) else replace(found, ids=True), asked.limit)
+    chosen = served.config(asked.config)
+    name = asked.query_set if served.resources.store.judgments.read() else None
+
+    def made(limit: Progress) -> Result:
+        kinds = [asked.kind] if asked.kind else []
+        return replace(audited(served.store, name, chosen, kinds=kinds, progress=limit), ids=True)
+
+    return _shown(within_time(served, SECONDS, context, made), asked)
 
 
 def leak(served: protocol.ServedStore, asked: Leaking, context: Context) -> protocol.Reply:
@@ -66,7 +65,7 @@ def leak(served: protocol.ServedStore, asked: Leaking, context: Context) -> prot
         how: Any = {"by": asked.by, "only_project": asked.only_project, "ids": True}
         return asked_as_others(served.store, asked.query_set, chosen, **how, progress=limit)
 
-    return _shown(within_time(served, SECONDS, context, made), asked.limit)
+    return _shown(within_time(served, SECONDS, context, made), asked)
 
 
 def forgotten(served: protocol.ServedStore, asked: Deleted) -> protocol.Reply:
@@ -74,10 +73,10 @@ def forgotten(served: protocol.ServedStore, asked: Deleted) -> protocol.Reply:
     return protocol.shown(searched(served.store, asked.memory_id), protocol.Page(limit=100))
 
 
-def _shown(found: Result | protocol.Reply, limit: int) -> protocol.Reply:
+def _shown(found: Result | protocol.Reply, page: protocol.Page) -> protocol.Reply:
     if isinstance(found, dict):
         return protocol.reply(state="searching", **found)
-    return protocol.shown(found, protocol.Page(limit=limit), state="found")
+    return protocol.shown(found, page, state="found")
 
 
 AUDIT = protocol.Tool(audit, "What the store should not hold", Audited)

@@ -343,6 +343,17 @@ def test_a_search_of_a_set_that_takes_too_long_goes_on_at_the_next_call(
     assert second["state"] == "measured" and second["queries"] == 2
 
 
+def test_a_store_is_audited_and_a_memory_that_is_kept_is_found(reader: ServedStore) -> None:
+    async def ask(call: Asked) -> Any:
+        audit = await call("audit", query_set="t", kind="never returned")
+        return audit, await call("leak", query_set="t"), await call("forgotten", memory_id=LOST)
+
+    audit, leak, forgotten = asked(reader, ask)
+    assert audit["state"] == "found" and "never returned" in json.dumps(audit)
+    assert "leaks need memories of two projects; the store has harbor/api" in leak
+    assert "not forgotten: " in json.dumps(forgotten) and TEXTS[LOST] not in json.dumps(forgotten)
+
+
 def test_a_call_waits_for_one_that_still_searches_and_says_so(reader: ServedStore) -> None:
     with reader.measuring(0):
         found = asked(reader, lambda call: call("compare", query_set="t", changes=FIRST_THREE, seconds=1))
