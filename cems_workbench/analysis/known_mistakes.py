@@ -448,14 +448,14 @@ def _low(trace: Trace, grades: Mapping[str, int], wanted: list[str]) -> NextStep
 
 
 def _judged(trace: Trace, grades: Mapping[str, int], wanted: list[str]) -> NextStep:
+    ranked = [result.memory_id for result in trace.results]
     if not grades:
-        first = trace.results[0].memory_id
         words = "No result is judged for this query: grade what answers it, and what it loses is counted and explained."
-        return NextStep("unjudged", words, "label", first)
+        return NextStep("unjudged", words, "label", ranked[0])
     if not wanted:
         judged = "The only judged memory" if len(grades) == 1 else f"Each of the {len(grades)} judged memories"
         words = f"{judged} is irrelevant to this query: grade the results."
-        return NextStep("unjudged", words, "label", trace.results[0].memory_id)
+        return NextStep("unjudged", words, "label", next((key for key in ranked if key not in grades), ranked[0]))
     all_of = "The memory judged relevant is" if len(wanted) == 1 else f"All {len(wanted)} memories judged relevant are"
     words = f"{all_of} among the results: see which other queries lose theirs."
     return NextStep("good", words, "evaluate")

@@ -34,8 +34,9 @@ BATCH_PAIRS = 2_000
 MINIMUM = 0.1
 """Score from which a pair is proposed by default."""
 
-ASKED = 0.2
-"""Score from which a person is asked beside a query."""
+ASKED, ASKED_FIRST = 0.2, 3
+"""Score from which a person is asked beside a query, and first results of which one must be the earlier memory. Of a pair whose earlier
+memory is the first result, `MINIMUM` is enough."""
 
 FEATURES = ("cosine", "near", "slot", "change", "negation", "same", "length")
 BIAS = -6.67
@@ -116,18 +117,21 @@ class CandidatePair(NamedTuple):
 def scored_pairs(
     resources: Resources, pairs: Iterable[CandidatePair], progress: Progress = silent, size: int = 0
 ) -> Iterator[ProposedEdge]:
-    """The pairs with their signs and scores, in their order."""
+    """The pairs with their signs and scores, in their order, without those of personal memories of two people."""
     language = resources.store.language.current
     rarity = term_rarity(resources)
     profiles: dict[str, Profile] = {}
+    owners: dict[str, str | None] = {}
     done = 0
     for batch in _batches(pairs):
         wanted = {end for pair in batch for end in (pair.newer, pair.older)}
         profiles = {key: profile for key, profile in profiles.items() if key in wanted}
         for key, memory in resources.store.memories.read(wanted - profiles.keys()).items():
             profiles[key] = profile_of(memory, language)
+            owners[key] = memory.author if memory.scope == "personal" else None
         for pair in batch:
-            if pair.newer in profiles and pair.older in profiles:  # not deleted meanwhile
+            two_people = len({owners.get(pair.newer), owners.get(pair.older)} - {None}) == 2
+            if pair.newer in profiles and pair.older in profiles and not two_people:  # not deleted meanwhile
                 signals = signals_of(profiles[pair.older], profiles[pair.newer], rarity)
                 features = {name: getattr(pair if name in ("cosine", "near") else signals, name) for name in FEATURES}
                 yield ProposedEdge(pair.newer, pair.older, score_of(features), pair.days, pair.later, features, signals)
@@ -151,9 +155,9 @@ def ranks_of(neighbours: Iterable[tuple[Neighbour, float]]) -> dict[Neighbour, i
 
 
 def contradicting(trace: Trace, resources: Resources) -> ProposedEdge | None:
-    """The best pair of the query's first candidates whose later memory is below the earlier one, a result, and may replace it; None
-    if no pair reaches `ASKED`, or all are stored as superseding or were decided. Neighbours are those among the candidates. What was
-    written after the query's moment is left out."""
+    """The best pair of the query's first candidates whose later memory is below the earlier one, one of the first results, and may replace
+    it; None if no pair reaches `ASKED`, or all are stored as superseding or were decided. Neighbours are those among the candidates.
+    What was written after the query's moment is left out."""
     results = [row.memory_id for row in trace.results]
     listed = (hit.memory_id for hits in zip_longest(*(one.hits for one in trace.evidence.lists)) for hit in hits if hit)
     ids = list(dict.fromkeys([*results, *listed]))[: len(results) + NEIGHBOURS]
@@ -171,13 +175,15 @@ def contradicting(trace: Trace, resources: Resources) -> ProposedEdge | None:
     }
     pairs = []
     for place, older in enumerate(one for one in ids if one in vectors):
-        for newer in list(vectors)[place + 1 :] if older in results else ():
+        for newer in list(vectors)[place + 1 :] if older in results[:ASKED_FIRST] else ():
             one, two = memories[newer].created_at, memories[older].created_at
             if one is not None and two is not None and one > two:
                 rank = (1 / near[newer][older] + 1 / near[older][newer]) / 2
                 days, cosine = (one - two).total_seconds() / 86_400, float(vectors[newer] @ vectors[older])
                 pairs.append(CandidatePair(newer, older, days, days_later(two, one), cosine, rank))
-    found = [edge for edge in scored_pairs(resources, pairs) if edge.score >= ASKED and edge.signals.words]
+    least = {results[0]: min(ASKED, MINIMUM)} if results else {}
+    scored = (edge for edge in scored_pairs(resources, pairs) if edge.score >= least.get(edge.older, ASKED))
+    found = [edge for edge in scored if edge.signals.words]
     if not found:
         return None
     kinds = {*NEWER_FIRST, *OLDER_FIRST}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
     from cems_workbench.pipeline import Evidence, Trace
     from cems_workbench.pipeline.gather import JudgeScope, Request
+    from cems_workbench.records import Memory
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -385,12 +386,19 @@ class Explanation(Result):
         answer: the answer that is explained.
         taken: which memory was taken for a piece of text; empty for an id.
         question: whether a later candidate replaces an earlier result, if their texts suggest it; empty otherwise.
+        memory: the memory; None where it is no candidate of evidence without a store.
     """
 
     why: Why
     answer: Answer
     taken: str = ""
     question: str = ""
+    memory: Memory | None = None
+
+    @property
+    def memories(self) -> dict[str, Memory]:
+        """The candidates and the memory, by id."""
+        return {**self.answer.evidence.memories, **({self.memory.id: self.memory} if self.memory else {})}
 
     @property
     def config(self) -> PipelineConfig:
@@ -542,4 +550,4 @@ def explanation(
                 f"{pair.question} Signs: {pair.why}. Inspect, Label › Superseded and supersessions save the answer, which "
                 "supersession.mode then follows."
             )
-    return Explanation(found, answer, "" if memory is None else taken(named, memory), question)
+    return Explanation(found, answer, "" if memory is None else taken(named, memory), question, memory)

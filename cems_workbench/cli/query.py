@@ -195,7 +195,7 @@ def why_command(
     if as_json:
         engine = searched.notes.get("engine")
         return put_json(found.to_json() | ({"engine": engine} if engine else {}))
-    cli.present(found, memories=None if ids else searched.memories)
+    cli.present(found, memories=None if ids else found.memories)
     given = choice.words(store)
     if searched.external and evidence is not None:
         say_next(_after_traced(found.why.path.memory_id, evidence, store))
@@ -374,6 +374,7 @@ def memory_command(
     choice: cli.ConfigChoice,
     cutoff: cli.CutoffOption = None,
     judge_kind: JudgeKindOption = None,
+    ids: cli.IdsOption = False,
     store: cli.StoreOption = None,
     as_json: cli.JsonOption = False,
 ) -> None:
@@ -381,11 +382,12 @@ def memory_command(
 
     Evidence files need neither store nor model. Each row ends with the command that explains it.
     """
+    from cems_workbench.analysis.memory_names import table_in_words
     from cems_workbench.api.memories import memory_use
     from cems_workbench.evaluation.evidence_stream import EvidenceStream
     from cems_workbench.jobs.query_set_evidence import ALL_QUERIES
 
-    given = list(names or ())
+    given, texts = list(names or ()), {}
     if not (hubs or orphans) and not given:
         raise InputError("name a memory: memory MEMORY_ID; or ask for --hubs or --orphans")
     memory_id, sources = (None, given) if hubs or orphans else (given[0], given[1:])
@@ -405,6 +407,9 @@ def memory_command(
             found = memory_use(
                 opened, memory_id, used, query_set=query_set, k=cutoff, judges=judge_kind, progress=progress
             )
+            if memory_id is None and not ids:
+                shown = [row[0] for table in found.tables for row in table.rows[: table.shown]]
+                texts = opened.resources.store.memories.read(shown)
     options = choice.words(store)
     if found.external:  # `why` finds the recorded stages there, and no config changes them
         options = ["--evidence", sources[0], *cli.given_options(store=store)]
@@ -422,7 +427,7 @@ def memory_command(
         return put_json({name: value for name, value in found.to_json().items() if name not in left_out})
     for _, sentence, table in listed:
         say(sentence)
-        cli.print_rows(table)
+        cli.print_rows(table_in_words(table, texts))
     first = next((table.rows[0][0] for *_, table in listed if table), None)
     if first is not None:
         say_next(words_of("memory", first, *sources, options=options))

@@ -30,7 +30,9 @@ def test_the_pair_that_spoils_a_query_is_asked_about_until_it_is_decided(tmp_pat
         store.add(ParsedInput("m.jsonl", "t", memories=memories))
     with cw.open_store(tmp_path / "store") as opened:
         asked = cw.why(cw.search(opened, QUERY, "mem0"), NEW, store=opened)
-        assert asked.question.startswith(f"{NEW} is later than {OLD}, which is above it (152 days later; cosine")
+        assert asked.question.startswith(
+            f"{NEW} is later than {OLD}, which is above it. Does it replace it? Signs: 152 days later; cosine"
+        )
         assert asked.lines[-1] == asked.question == asked.to_json()["question"]
         before = cw.search(opened, QUERY, "mem0", as_of=datetime(2026, 3, 1, tzinfo=UTC))
         assert cw.why(before, NEW, store=opened).question == ""  # the later one was not written yet
@@ -40,16 +42,20 @@ def test_the_pair_that_spoils_a_query_is_asked_about_until_it_is_decided(tmp_pat
         assert contradicting(asked.answer.trace, opened.resources) is None
 
 
-def test_memories_of_the_same_text_are_neighbours_of_each_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("author", ["ada", "bob"])
+def test_memories_of_the_same_text_are_neighbours_and_those_of_two_people_are_not_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, author: str
 ) -> None:
     monkeypatch.setattr("cems_workbench.analysis.proposed_edges.ASKED", 0.0)  # a text that is there twice scores low
     said = {"a": "I live in Hamburg.", "b": "I live in Hamburg.", "c": "I moved: I now live in Berlin."}
     memories = (
-        Memory(key, text, created_at=datetime(2026, 1, ord(key) - 96, tzinfo=UTC)) for key, text in said.items()
+        Memory(
+            key, text, created_at=datetime(2026, 1, ord(key) - 96, tzinfo=UTC), author=author if key == "c" else "ada"
+        )
+        for key, text in said.items()
     )
     with Store.open(tmp_path / "store") as store:
         store.add(ParsedInput("m.jsonl", "t", memories=tuple(memories)))
     with cw.open_store(tmp_path / "store") as opened:
         found = contradicting(cw.search(opened, QUERY, "mem0").trace, opened.resources)
-    assert found is not None and (found.newer, found.older) == ("c", "a")
+    assert (found and (found.newer, found.older)) == (("c", "a") if author == "ada" else None)

@@ -20,7 +20,7 @@ function drawLines() {
       return element;
     };
     const high = parseFloat(place.parentElement.style.height);
-    const svg = make('svg', {viewBox: `0 0 100 ${high}`, preserveAspectRatio: 'none', 'aria-hidden': true});
+    const svg = make('svg', {height: high, viewBox: `0 0 100 ${high}`, preserveAspectRatio: 'none', 'aria-hidden': true});
     for (const line of place.dataset.lines.split(';').filter(Boolean)) {
       const [, kind, y1, y2] = /^(.*) (\d+) (\d+)$/.exec(line);
       svg.append(make('line', {class: kind, x1: 0, x2: 100, y1, y2}));

@@ -109,10 +109,7 @@ def _ask(edge: ProposedEdge | None, context: InspectContext, place: DeltaGenerat
         return
     with place.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:pair"):
         st.markdown(f":material/swap_vert: {plain(context.said(edge.question))}", help=plain(edge.why), width="stretch")
-        who = session.reviewer()
-        if who is None:
-            st.caption("Your name brings the answers: It does, It does not.", width="content")
-            session.ask()
+        if (who := _reviewer("Answer", "inspect:next:pair:name", "question_answer")) is None:
             return
         for verdict, label, icon in (("accepted", "It does", "check"), ("rejected", "It does not", "close")):
             _button(f"pair:{verdict}", label, icon, None, _decide, edge, verdict, who, context)
@@ -209,11 +206,15 @@ def _draw_fix(step: NextStep, context: InspectContext, place: DeltaGenerator) ->
         place.html(render("inspect/next_fix.html", words="", done=False))
         return
     with place.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:fix"):
-        st.html(render("inspect/next_fix.html", words=context.said(fix.sentence), done=True), width="stretch")
-        # A change of the mode has its button beside the stale result.
-        paths = {change.path for change in fix.change.changes} if fix.change is not None else set()
-        if fix.change is not None and not (step.kind == "superseded" and paths == {"supersession.mode"}):
-            _button("apply", "Apply", "check", "Alt+Z undoes it.", apply, fix.change, context.request, why)
+        change, words = fix.change, fix.sentence
+        # A change of the mode has its button beside the stale result, by whose label it is named.
+        values = change.values if change is not None and step.kind == "superseded" else {}
+        above = MODES.get(values.get("supersession.mode", "")) if len(values) == 1 else None
+        if change is not None and above is not None:
+            words = words.replace(change.assigned, f"“{above[0]}”, above, which sets {change.assigned}", 1)
+        st.html(render("inspect/next_fix.html", words=context.said(words), done=True), width="stretch")
+        if change is not None and above is None:
+            _button("apply", "Apply", "check", "Alt+Z undoes it.", apply, change, context.request, why)
 
 
 def _button(
@@ -236,7 +237,9 @@ def _draw_buttons(step: NextStep, context: InspectContext) -> None:
         _button("view", label, icon, None, state.open_view, view, type="primary")
     elif step.place == "label":
         help = "Saves a label of yours, as on the Label page."
-        box = opened_popover("Grade the first result", "inspect:next:grade", ":material/grade:", help)
+        # Another memory's popover has another label, so that it starts closed.
+        label = f"Grade {plain(context.said(step.memory_id, BUTTON_CHARS))}" if step.memory_id else "Grade"
+        box = opened_popover(label, "inspect:next:grade", ":material/grade:", help)
         if box is not None and step.memory_id is not None:
             with box:
                 st.caption(plain(excerpt(context.trace.evidence.memories[step.memory_id].content)))
@@ -306,16 +309,21 @@ def draw_rows(context: InspectContext) -> None:
                 open_in_memories(memory_id)
 
 
-def _draw_grades(context: InspectContext, memory_id: str, key: str) -> None:
-    """Draw the grades of the query's scale, with this reviewer's marked; or a box for the reviewer's name."""
-    who, store = session.reviewer(), context.resources.store
+def _reviewer(label: str, key: str, icon: str) -> str | None:
+    """The reviewer; None, with a button that asks for the name, while it is not known."""
+    who = session.reviewer()
     if who is None:
-        box = opened_popover(
-            "Grade", f"{key}:name", ":material/grade:", "Asks for your name once; Label uses the same."
-        )
-        if box is not None:
+        help = "Asks for your name once; Label uses the same."
+        if (box := opened_popover(label, key, f":material/{icon}:", help)) is not None:
             with box:
                 session.ask()
+    return who
+
+
+def _draw_grades(context: InspectContext, memory_id: str, key: str) -> None:
+    """Draw the grades of the query's scale, with this reviewer's marked; or a box for the reviewer's name."""
+    store = context.resources.store
+    if (who := _reviewer("Grade", f"{key}:name", "grade")) is None:
         return
     query = stored_query(context.request, store)
     scale = store.query_sets.scale_of("" if query is None else query.qid)

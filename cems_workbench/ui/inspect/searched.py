@@ -56,6 +56,7 @@ def draw(context: InspectContext) -> None:
         [*ranked, *rest],
         index=None,
         key=state.FOLLOW,
+        persist_state="session",
         placeholder="Follow a memory through every stage",
         label_visibility="collapsed",
         format_func=lambda key: f"{neutralise(key)}  {excerpt(trace.evidence.memories[key].content, 90)}",
@@ -94,8 +95,8 @@ def draw_sections(context: InspectContext) -> None:
     st.subheader("What happened, and why", anchor=SECTIONS)
     if st.session_state.pop(state.SCROLL, False):
         write_script("scroll_to_tool")
-    draw(context)
     if switch("Section", (state.HAPPENED, state.WHY), state.SECTION, remember=False) == state.HAPPENED:
+        draw(context)
         views = _offered("inspect.views", context)
         chosen = views[switch("View", tuple(views), state.VIEW, remember=False)]
     else:
@@ -105,7 +106,7 @@ def draw_sections(context: InspectContext) -> None:
             st.session_state[state.TOOL] = first
         shown = [title for i, title in enumerate(tools) if i < FIRST or title == st.session_state[state.TOOL]]
         with st.container(horizontal=True, gap="xsmall", vertical_alignment="center"):
-            name = st.pills("Tool", shown, key=state.TOOL, required=True, label_visibility="collapsed", width="content")
+            name = st.pills("Tool", shown, key=state.TOOL, required=True, label_visibility="collapsed", wrap=True)
             if rest := [title for title in tools if title not in shown]:
                 st.menu_button("More", rest, key=MORE, type="tertiary", on_click=_choose_more)
         chosen = tools[name or first]

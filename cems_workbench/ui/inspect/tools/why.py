@@ -136,8 +136,8 @@ def _draw_changes(context: InspectContext, why: Why) -> None:
             act: Any = {"on_click": apply, "args": (one, context.request, why), "width": 76}
             st.button(full_label("Apply", what(one)), f"inspect:why:apply:{i}", "One click undoes it.", **act)
             st.html(counterfactual_html(one))
-    more = len(why.counterfactuals) - len(shown)
-    rest = f"{more} more in `why --json`. " if more > 0 else ""
+    total, some = len(why.counterfactuals), "some parameters have several"
+    rest = f"{len(shown)} of {total} changes are shown ({some}); `why --json` has all. " if total > len(shown) else ""
     help = "Each was verified by replay, with the reranker scores it needs. None leaves fewer than half of the results."
     st.caption(f"{rest}{order_text(why.counterfactuals)} {why.replays} replays.", help=help)
     if labelled_set(context) is None and offer_labelled(context, "inspect:why:weigh") is not None:
