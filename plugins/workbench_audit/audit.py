@@ -109,7 +109,8 @@ class Audit(Result):
     def lines(self) -> list[str]:
         """How many memories could go."""
         gone = {key for one in self.findings if one.kind != "never returned" for key in one.remove}
-        said = f"{counted(len(gone), 'memories')} of {self.memories:,} are suspect, besides those that are only never returned"
+        said = f"{counted(len(gone), 'memories')} of {self.memories:,} are suspect"
+        said += ", besides those that are only never returned" if self.queries else ""
         return [said if self.findings else "nothing was found"]
 
     @property
@@ -117,7 +118,7 @@ class Audit(Result):
         """A row a kind: findings, memories that would go, the queries they cost, and what their removal does."""
         rows, measure = [], next((one.rows[0][0] for one in self.effects.values()), "measure")
         for kind, own in self.kinds.items():
-            gone, cost = ({key for one in own for key in keys(one)} for keys in (_removed, _cost))
+            gone, cost = ({key for one in own for key in getattr(one, name)} for name in ("remove", "queries"))
             effect = self.effects[kind].rows[0][1:] if kind in self.effects else (None,) * 4
             rows.append((kind, len(own), len(gone), len(cost) if self.queries else None, *effect))
         columns = (
@@ -175,14 +176,6 @@ class Audit(Result):
         kinds = {kind: self.effects[kind].to_json() if kind in self.effects else "not tried" for kind in self.kinds}
         found = [one.to_json() for one in self.findings]
         return of | {"kinds": kinds, "findings": found, "notes": self.notes, "next": self.next_words}
-
-
-def _removed(one: Finding) -> tuple[str, ...]:
-    return one.remove
-
-
-def _cost(one: Finding) -> tuple[str, ...]:
-    return one.queries
 
 
 def chosen_kinds(names: Sequence[str]) -> tuple[str, ...]:

@@ -54,14 +54,11 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
 def _choices(resources: Resources, boxes: Sequence[DeltaGenerator]) -> tuple[str | None, PipelineConfig]:
     """Draw the choice of judged queries and of a config; None: no query is judged."""
     configs = config_options(resources).configs
-    sets = (
-        ["all", *(one.name for one in resources.store.query_sets.latest())] if resources.store.judgments.read() else []
-    )
-    name = (
-        boxes[0].selectbox("Judged queries", sets, placeholder="none is judged", **remembered(f"{KEY}:set"))
-        if sets
-        else None
-    )
+    sets: list[str] = []
+    if resources.store.judgments.read():
+        sets = ["all", *(one.name for one in resources.store.query_sets.latest())]
+    how: Any = {"placeholder": "none is judged", "disabled": not sets, **remembered(f"{KEY}:set")}
+    name = boxes[0].selectbox("Judged queries", sets, **how)
     return name, configs[boxes[1].selectbox("Config", list(configs), **remembered(f"{KEY}:config"))]
 
 
@@ -82,7 +79,10 @@ def _found(
         with state.cancellable_job(place, slot, "Stops now; nothing was changed.") as progress:
             return make(OpenStore(resources), progress)
 
-    return kept(slot, at, made)
+    if is_kept(slot, at):
+        return kept(slot, at, made)
+    kept(slot, at, made)
+    st.rerun()  # without the button
 
 
 def _draw_audit(resources: Resources, place: DeltaGenerator) -> None:
@@ -114,16 +114,11 @@ def _draw_audit(resources: Resources, place: DeltaGenerator) -> None:
     columns: list[Column[Finding]] = [
         Column("memories", found.named, 440),
         Column("why", lambda one: one.why, 300),
-        Column(
-            "queries",
-            lambda one: len(one.queries) if found.queries else None,
-            70,
-            help="Queries that it takes a place from",
-        ),
-        Column(
-            "without", lambda one: one.effect and one.effect.words, 150, help="Its removal, replayed; empty: not tried"
-        ),
     ]
+    if found.queries:
+        help = "Its removal, replayed; empty: not tried"
+        columns.append(Column("queries", lambda one: len(one.queries), 70, help="Queries that it takes a place from"))
+        columns.append(Column("without", lambda one: one.effect and one.effect.words, 150, help=help))
     event = draw_table(
         rows,
         columns,

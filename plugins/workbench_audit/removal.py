@@ -91,7 +91,6 @@ class Effect:
     """What removing memories does to a judged set: a row a measure (name, before, after, difference, 95 % interval), and the queries whose
     first k results change, are better and are worse by the first measure."""
 
-    what: str
     rows: tuple[tuple[str, float, float, float, str], ...]
     changed: tuple[str, ...]
     better: int
@@ -108,7 +107,7 @@ class Effect:
         measures = [
             dict(zip(("measure", "before", "after", "difference", "interval"), row, strict=True)) for row in self.rows
         ]
-        of = {name: getattr(self, name) for name in ("what", "changed", "better", "worse")}
+        of = {name: getattr(self, name) for name in ("changed", "better", "worse")}
         return of | {"measures": measures}
 
 
@@ -184,14 +183,10 @@ class JudgedSet:
         gain = self.measures[0].direction * (whole - self.values)[:, 0]
         changed = tuple(qid for qid, first in returned.items() if first != self.returned[qid])
         said = [APPROXIMATED] if len(touched) < len(self.queries) else []
-        said += (
-            [RELATED]
-            if any(one.source == "relations" and one.hits for of in after.values() for one in of.lists)
-            else []
-        )
-        what = f"without {next(iter(gone))}" if len(gone) == 1 else f"without these {len(gone):,} memories"
+        if any(one.source == "relations" and one.hits for of in after.values() for one in of.lists):
+            said.append(RELATED)
         rows = rows_of(self.measures, self.values, whole)
-        return Effect(what, rows, changed, int((gain > 1e-9).sum()), int((gain < -1e-9).sum()), tuple(said))
+        return Effect(rows, changed, int((gain > 1e-9).sum()), int((gain < -1e-9).sum()), tuple(said))
 
 
 def _measured(

@@ -24,7 +24,7 @@ class Audited(protocol.Page):
     """Arguments of `audit`."""
 
     query_set: protocol.Name = "all"
-    config: protocol.Name = ""
+    config: protocol.Name = Field("", description="Preset or saved config.")
     kind: protocol.Name = Field("", description="One kind alone, such as near duplicate.")
 
 
@@ -32,7 +32,7 @@ class Leaking(protocol.Page):
     """Arguments of `leak`."""
 
     query_set: protocol.Name = "all"
-    config: protocol.Name = ""
+    config: protocol.Name = Field("", description="Preset or saved config.")
     by: protocol.Name = Field("project", description="project or author.")
     only_project: bool = Field(False, description="Search within the project.")
 
