@@ -399,7 +399,7 @@ class _Work:
             return
         for one in coverage_of(self.resources, self.turns, self.progress).memories:
             if one.verdict == "nothing supports":
-                yield Finding("possibly invented", (one.id,), (one.id,), "no turn is like it")
+                yield Finding("possibly invented", (one.id,), (one.id,), "no turn is like it in words")
 
 
 def _differ_in(otherwise: str, one: Memory, two: Memory) -> bool:
