@@ -301,7 +301,7 @@ def draw_rows(context: InspectContext) -> None:
             )
             if (memory_id := context.followed) is None:
                 return
-            st.code(memory_id, language=None, width="content")
+            st.caption(plain(context.said(memory_id, BUTTON_CHARS)), width="content", help=plain(memory_id))
             why: Any = {"icon": ":material/help:", "on_click": state.explain, "args": (memory_id,)}
             st.button("Why is it here?", key="inspect:row_why", help="Opens the tool that explains its rank.", **why)
             _draw_grades(context, memory_id, "inspect:row_grade")

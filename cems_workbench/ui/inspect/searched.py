@@ -40,6 +40,7 @@ from cems_workbench.ui.inspect.fetch_evidence import forget_evidence, gather_ahe
 from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_script
 from cems_workbench.ui.kit.session import for_all_sessions, kept
+from cems_workbench.ui.kit.tables import short_id
 from cems_workbench.ui.kit.views import View, views_in
 from cems_workbench.ui.kit.widgets import draw_provenance, errors_shown, switch
 
@@ -59,7 +60,7 @@ def draw(context: InspectContext) -> None:
         persist_state="session",
         placeholder="Follow a memory through every stage",
         label_visibility="collapsed",
-        format_func=lambda key: f"{neutralise(key)}  {excerpt(trace.evidence.memories[key].content, 90)}",
+        format_func=lambda key: f"{neutralise(short_id(key))}  {excerpt(trace.evidence.memories[key].content, 90)}",
     )
     if context.followed is not None:
         st.html(path_html(trace, context.followed, context.target))

@@ -283,7 +283,7 @@ def offer_job(
 ) -> bool:
     """A message with a button that starts the missing work, with progress and Cancel; True once it is done. `message`
     is Markdown; `kept` describes what remains after a cancel. An error becomes one line on the page."""
-    left, right = st.columns([5, 1], vertical_alignment="center")
+    left, right = st.columns([3, 1], vertical_alignment="center")
     (left.warning if warn else left.info)(message, icon=icon)
     if not right.button(label, key=key, type="primary", icon=":material/play_arrow:", width="stretch", help=help):
         return False

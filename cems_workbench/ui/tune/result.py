@@ -57,6 +57,12 @@ def draw(result: SearchResult, resources: Resources) -> None:
         left.info("Stopped early. Configs already tried are kept; resuming skips them.", icon=":material/pause:")
         common: dict[str, Any] = {"type": "primary", "width": "stretch", "icon": ":material/play_arrow:"}
         right.button("Resume", key="tune:go_on", on_click=start, args=(planned,), **common)
+    evidence, qids = planned.data.evidence, planned.data.batch.qids
+    rows = [Lacking(config.name, config, evidence, needs, qids) for config, needs in result.needs]
+    # Once the missing scores are computed, the same search runs again.
+    if setup.draw_missing_scores("tune", rows, resources, label="Score and search again"):
+        start(searched_anew(planned, read_again(evidence)))
+        st.rerun()
     st.html(gains_html(summary.gain_rows(result), str(goal.objectives[0])))
     st.caption(
         summary.gap_line(result), help="Large differences between training, folds and hold-out suggest overfitting."
@@ -80,12 +86,6 @@ def draw(result: SearchResult, resources: Resources) -> None:
         open_query(result, draw_changes(found, result.tuned.config.name, "tune:changed"))
     for line in guard_lines(result):
         st.caption(f":material/shield: {plain(line)}")
-    evidence, qids = planned.data.evidence, planned.data.batch.qids
-    rows = [Lacking(config.name, config, evidence, needs, qids) for config, needs in result.needs]
-    # Once the missing scores are computed, the same search runs again.
-    if setup.draw_missing_scores("tune", rows, resources, label="Score and search again"):
-        start(searched_anew(planned, read_again(evidence)))
-        st.rerun()
     if len(goal.names) > 1:
         _front(result)
     st.markdown("## Changed parameters")
