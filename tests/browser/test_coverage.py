@@ -39,6 +39,7 @@ def test_a_new_user_comes_from_two_files_to_the_first_gap(browser: Browser, tmp_
         page.locator('input[type="file"]').set_input_files(memories)
         page.get_by_role("button", name="Import", exact=True).click()
         expect(page.get_by_text("Last import")).to_be_visible()
+        expect(page.locator('input[type="file"]')).to_have_count(1)  # that of the first file has gone
         page.locator('input[type="file"]').set_input_files(talk)
         page.get_by_role("button", name="Import as what was said").click()
         expect(page.get_by_text("talk.txt: 4 turns")).to_be_visible()
@@ -49,6 +50,7 @@ def test_a_new_user_comes_from_two_files_to_the_first_gap(browser: Browser, tmp_
         gap.focus()
         page.keyboard.press("Enter")
         expect(page.locator(".wb-cov-pair")).to_contain_text("No memory covers this turn.")
+        expect(gap).to_be_focused()  # also where the rows were drawn anew
         page.keyboard.press("ArrowUp")
         page.keyboard.press("Enter")
         expect(page.locator(".wb-cov-pair mark.wb-cov-other").first).to_have_text("940")

@@ -1,18 +1,24 @@
 /* Coverage: a click on a row picks its turn or memory; arrow keys move between the rows of a side. The rows are those of coverage.html;
 where the page draws them anew, the picked one is marked and focused again. */
-let pick = () => {}, picked = '';
+let pick = () => {}, picked = '', at = '';  // the picked row, and the row that the keyboard is on
+const rowOf = id => (id ? document.querySelector(`.wb-cov-row[data-pick="${CSS.escape(id)}"]`) : null);
 export default function ({setTriggerValue}) {
   pick = id => { picked = id; setTriggerValue('pick', id); };
   drawLines();
 }
 
+/* A row that is drawn anew may not be visible yet, and then takes no focus: it is tried again. */
+function refocus(tries = 60) {
+  const row = document.activeElement === document.body && rowOf(at);
+  if (!row) return;
+  row.focus();
+  if (document.activeElement !== row && tries) requestAnimationFrame(() => refocus(tries - 1));
+}
+
 /* The page's HTML may have no SVG: the lines of a band are made here, of "class left right;…", in pixels. */
 function drawLines() {
-  const chosen = picked && document.querySelector(`.wb-cov-row[data-pick="${CSS.escape(picked)}"]`);
-  if (chosen && !chosen.hasAttribute('aria-pressed')) {  // the page has drawn the rows anew
-    chosen.setAttribute('aria-pressed', 'true');
-    if (document.activeElement === document.body) chosen.focus();
-  }
+  rowOf(picked)?.setAttribute('aria-pressed', 'true');  // also where the page has drawn the rows anew
+  refocus();
   for (const place of document.querySelectorAll('.wb-cov-lines:empty')) {
     const make = (name, values) => {
       const element = document.createElementNS('http://www.w3.org/2000/svg', name);
@@ -38,6 +44,8 @@ if (!window.wbCoverage) {
     row.setAttribute('aria-pressed', 'true');
     window.wbCoveragePick(row.dataset.pick);
   });
+  document.addEventListener('pointerdown', event => { if (!event.target.closest?.('.wb-cov-row')) at = ''; });
+  document.addEventListener('focusin', event => { at = event.target.closest?.('.wb-cov-row')?.dataset.pick ?? ''; });
   document.addEventListener('keydown', event => {
     const row = event.target.closest?.('.wb-cov-row'), step = {ArrowDown: 1, ArrowUp: -1}[event.key];
     if (!row || !step) return;
