@@ -46,6 +46,7 @@ def import_command(
     match: str = "relaxed",
     grade: list[str] | None = None,
     queue: str | None = None,
+    texts: Path | None = None,
     chunks: str | None = None,
     language: str | None = None,
     text: str | None = None,
@@ -84,7 +85,7 @@ def import_command(
     from cems_workbench.jobs.factory import open_resources
 
     if format == "auto" and (address := connecting.folder_address(path, re_embed=re_embed)):
-        of_rows, of_texts = (query_set, scale, replace, relevant_from, grade, queue), (text, text_fields, text_tokens)
+        of_rows, of_texts = (query_set, scale, replace, relevant_from, grade, queue, texts), (text, text_fields, text_tokens)
         if any(each not in (None, False) for each in (*of_rows, *of_texts, chunks, language, vectors)):
             raise InputError(f"{path} is a folder of Chroma: only --embedder, --re-embed and --store are for one")
         settings = _embedding(store, embedder)
@@ -106,7 +107,9 @@ def import_command(
         path = SAMPLE_DATA.joinpath(*path.parts[1:])
     if query_set is None and os.path.isdir(path):
         query_set = path.resolve().name or None  # a folder's files make one set together
-    options = import_options(query_set, scale, match, grade or (), relevant_from, replace=replace, queue=queue)
+    options = import_options(
+        query_set, scale, match, grade or (), relevant_from, replace=replace, queue=queue, texts=texts
+    )
     with cli.progress_bar(as_json) as progress:
         inputs = inputs_of(path, format)
         with closing(open_resources(cli.settings_for(store))) as resources:

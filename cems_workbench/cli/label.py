@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from cems_workbench.cli import options as cli
-from cems_workbench.cli.terminal import put, say, say_next, unused, words_of
+from cems_workbench.cli.terminal import put, repeated, say, say_next, unused, words_of
 from cems_workbench.errors import InputError, counted
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.results import Report, Table
@@ -47,17 +47,25 @@ class Labels:
 
 
 def judgments_command(
+    action: str | None = None,
     format: str = "judgments-jsonl",
     query_set: str | None = None,
     *,
     labels: Labels,
     out: Path | None = None,
+    texts: Path | None = None,
+    apply: bool = False,
     store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
 ) -> None:
-    """Export judgments, or the queries.
+    """Export judgments, or the queries; or say which memories were judged under other ids, and with --apply move their judgments.
 
     What the format cannot hold is listed on stderr, with exit code 1.
     """
+    if action is not None:
+        return _rebase(action, texts, store, apply=apply, as_json=as_json)
+    if texts is not None or apply or as_json:
+        raise InputError("--texts, --apply and --json are for judgments rebase")
     from cems_workbench.formats import write_judgments
     from cems_workbench.formats.queries import write as queries_written
 
@@ -81,6 +89,17 @@ def judgments_command(
         say(f"left out: {line}", err=True)
     if left_out:
         raise typer.Exit(1)
+
+
+def _rebase(action: str, texts: Path | None, store: Path | None, *, apply: bool, as_json: bool) -> None:
+    from cems_workbench.jobs.rebase import rebase, texts_of
+
+    if action != "rebase":
+        raise InputError(f"judgments {action}: it is not rebase; without it judgments are exported")
+    old = None if texts is None else texts_of(texts)
+    with cli.open_existing_store(store) as opened:
+        found = rebase(opened, old, apply=apply)
+    cli.present(found, as_json, repeated("--apply") if found.values["written"] and not apply else None)
 
 
 def agreement_command(

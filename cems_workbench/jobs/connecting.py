@@ -24,7 +24,7 @@ import pyarrow as pa
 from cems_workbench.analysis.vector_origins import VectorOrigins
 from cems_workbench.config.forms.targets import OWN, system_named
 from cems_workbench.errors import InputError, ModelError, StoreError
-from cems_workbench.jobs import embedder_match, factory, targets
+from cems_workbench.jobs import embedder_match, factory, rebase, targets
 from cems_workbench.models.embedder_match import candidates
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline.live_engine import scale_note
@@ -146,10 +146,12 @@ class ConnectReport(Report):
     problem: str = ""
 
 
-def _connected(sources: Sequence[SnapshotReport], problem: str = "", late: str = "") -> ConnectReport:
+def _connected(
+    sources: Sequence[SnapshotReport], problem: str = "", late: str = "", labels: Sequence[str] = ()
+) -> ConnectReport:
     title, several = ", ".join(one.address for one in sources), len(sources) > 1
     notes = [f"{one.address}: {line}" if several else line for one in sources for line in one.lines]
-    notes += [late] if late else []
+    notes += [*labels, *([late] if late else [])]
     values = {"sources": list(map(asdict, sources)), "problem": problem or None}
     return ConnectReport(title, (), [one.table for one in sources], notes, values, sources, problem)
 
@@ -216,11 +218,12 @@ def connect(
             imported.append(replace(report, runs=_target_of(resources.store, spec, report.probe, target)))
     finally:
         follow_embedder(resources, settings, before)
+    labels = rebase.follow(resources.store) if any(one.memories.added or one.deleted for one in imported) else []
     try:
         resources.refresh(progress)
     except (ModelError, StoreError) as failure:  # the import itself is complete
-        return _connected(imported, str(failure))
-    return _connected(imported, late=resources.store.indexes.catch_up_chroma(resources.embedder.model_id, progress))
+        return _connected(imported, str(failure), labels=labels)
+    return _connected(imported, labels=labels, late=resources.store.indexes.catch_up_chroma(resources.embedder.model_id, progress))
 
 
 def _target_of(store: Store, spec: SourceSpec, probe: SourceInfo, named: str | None) -> list[str]:

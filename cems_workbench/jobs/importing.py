@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from cems_workbench import formats
 from cems_workbench.errors import EmbedderMismatchError, InputError, ModelError, WorkbenchError
 from cems_workbench.formats import FORMATS
+from cems_workbench.jobs.rebase import follow, texts_of
 from cems_workbench.jobs.traces import add_input, import_traces, sets_traced_by, trace_format, undo_traces
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress, silent
@@ -92,6 +93,7 @@ def import_options(
     *,
     replace: bool = False,
     queue: str | None = None,
+    texts: Path | None = None,
 ) -> ImportOptions:
     """The options of one import, from the texts that a person gave, with one moment for all of its files. Raises InputError."""
     for name in (query_set, queue):
@@ -110,6 +112,7 @@ def import_options(
         relevant_from=lowest,
         replace=replace,
         queue=queue,
+        texts=None if texts is None else texts_of(texts),
     )
 
 
@@ -153,6 +156,7 @@ def import_inputs(
         if rule is not None and kept.choose(rule) and store.memories.count():
             changed.append(line.format(rule))
     reports = [add_input(parsed, store, progress, options) for parsed in inputs]
+    labels = follow(store) if any(report.memories.added for report in reports) else []
     brought = [memory.id for parsed in inputs for memory in parsed.memories]
     given, wrong = None, list[RowError]()
 
@@ -174,7 +178,7 @@ def import_inputs(
     skipped = () if briefly else inputs[0].skipped
     notes += [f"not imported from {path.name or path}: {line}" for line in skipped]
     notes += [f"{Path(report.source).name}: {note}" for report in reports for note in report.notes]
-    notes += [*changed, *(line for line in (refreshed.notes if refreshed else ()) if line not in store.notices)]
+    notes += [*labels, *changed, *(line for line in (refreshed.notes if refreshed else ()) if line not in store.notices)]
     notes += [late] if late else []
     if not briefly:
         notes += [*([str(cut)] if cut.chunks else []), f"language: {language}"]

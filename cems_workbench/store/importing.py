@@ -19,12 +19,14 @@ from cems_workbench.errors import StoreError, counted
 from cems_workbench.progress import Progress
 from cems_workbench.store import (
     chunks,
+    judged_texts,
     language,
     memories,
     queries,
     query_matching,
     query_sets,
     queues,
+    rebase,
     recorded_answers,
     relations,
     scales,
@@ -75,6 +77,8 @@ class ImportOptions:
     relevant_from: int | None = None
     replace: bool = False
     queue: str | None = None
+    texts: Mapping[str, str] | None = None
+    """By id the texts of the judged memories, where the store has these under other ids."""
 
     @property
     def stated(self) -> StatedScale | None:
@@ -87,7 +91,7 @@ class ImportOptions:
         found = {}
         for each in fields(self):
             value = getattr(self, each.name)
-            if each.name != "when" and value not in (each.default, {}):
+            if each.name not in ("when", "texts") and value not in (each.default, {}):
                 found[each.name] = str(value) if isinstance(value, records.GradeScale) else value
         return found
 
@@ -244,13 +248,19 @@ class _Import:
         answer_counts = RowCounts()
         if parsed.answers:
             answer_counts = recorded_answers.put(cursor, self.name, self.file, parsed.answers, self.mark)
-        pairs = parsed.extra.get("pairs", ())
-        named = {judgment.memory_id for judgment in parsed.judgments} | {docid for _, docid in pairs}
+        named = rebase.named(parsed)
         known = memories.known_ids(cursor, [*named | {name.strip() for name in named}])
         files = [name for name in named - known if "/" in name or Path(name).suffix]
         meant = memories.of_paths(cursor, files) if files else {}
         self.known = known | {*meant.values()}
-        self.parsed = parsed = _renamed(parsed, "memory_id", {**_without_blanks(named, self.known), **meant})
+        parsed = _renamed(parsed, "memory_id", {**_without_blanks(named, self.known), **meant})
+        rebased = parsed.format == rebase.REBASE
+        if parsed.judgments and not rebased:
+            parsed, moves = rebase.followed(cursor, parsed, self.known, self.options.texts or {}, self.problems)
+            notes += moves
+            self.known |= memories.known_ids(cursor, [*(rebase.named(parsed) - self.known)]) if moves else set()
+        self.parsed = parsed
+        judged_texts.keep(cursor, {one.memory_id for one in parsed.judgments} & self.known, self.mark.id if rebased else 0)
         self.report = ImportReport(
             source=parsed.source,
             format=parsed.format,
@@ -331,6 +341,7 @@ class _Import:
         if blank:
             there = queries.known_qids(session, [*blank, *map(str.strip, blank)])
             parsed = _renamed(parsed, "qid", _without_blanks(blank, there))
+        rebase.retire(session, parsed.extra.get(rebase.STALE, ()), self.when, self.mark)
         judgment_counts, judgment_notes = import_judgments(session, parsed, self.known, problems, self.when, self.mark)
         return replace(
             self.report,

@@ -23,6 +23,7 @@ from cems_workbench.store import rows as tables
 from cems_workbench.store.database import Database
 from cems_workbench.store.judgments import WORKBENCH
 from cems_workbench.store.query_sets import Member
+from cems_workbench.store.rebase import REBASE
 from cems_workbench.store.team import Session, TeamTables, read_of
 from cems_workbench.store.text_rule import text_rule
 
@@ -66,6 +67,11 @@ class ImportEvent:
         """The first file, and how many more."""
         first, *more = self.inputs
         return f"{first.name} and {len(more):,} more" if more else first.name
+
+    @property
+    def rebased(self) -> bool:
+        """Whether it moved judgments to other memories."""
+        return any(each.format == REBASE for each in self.inputs)
 
     @property
     def words(self) -> str:
@@ -257,6 +263,7 @@ class Imports:
         with self._database.transaction() as cursor:
             if _undo_own(cursor, event.number):
                 tables.bump_content_version(cursor)
+            cursor.execute(f"DELETE FROM judged_texts WHERE input IN {_INPUTS}", {"event": event.number})
             cursor.execute(
                 "UPDATE imports SET undone_at = ? WHERE event = ?", [tables.to_naive(datetime.now(UTC)), event.number]
             )
@@ -440,6 +447,7 @@ def _team_plan(session: Session, marks: list[str], event: ImportEvent) -> _TeamP
     regraded = number(
         f"judgments AS m JOIN judgments_before AS b ON {same} WHERE b.input {_IN_TEAM} AND {_UNCHANGED}", [marks, marks]
     )
+    regraded += number(f"judgments_before AS b WHERE {_TAKEN}", [marks, marks, marks]) if event.rebased else 0
     labelled = session.rows(
         f"SELECT m.qid || ' / ' || m.memory_id FROM judgments AS m WHERE (m.added_by {_IN_TEAM} OR EXISTS (SELECT 1 FROM "
         f"judgments_before AS b WHERE {same} AND b.input {_IN_TEAM})) AND NOT coalesce({_UNCHANGED}, FALSE) ORDER BY 1",
@@ -462,6 +470,13 @@ def _team_plan(session: Session, marks: list[str], event: ImportEvent) -> _TeamP
     )
     stay += _stays("queries", [row[0] for row in changed], "changed after it")
     return _TeamPlan([qid for qid in asked if qid not in used], reworded, judged, regraded, sets, tuple(stay))
+
+
+_TAKEN = (
+    f"b.input {_IN_TEAM} AND NOT EXISTS (SELECT 1 FROM judgments AS m WHERE (m.qid, m.memory_id, m.judge, m.kind) = "
+    f"(b.qid, b.memory_id, b.judge, b.kind) AND NOT coalesce(m.added_by {_IN_TEAM} AND {_UNCHANGED}, FALSE))"
+)
+"""Judgments that a rebase took away, and that are not there again."""
 
 
 def _used(
@@ -522,6 +537,12 @@ def _undo_shared(session: Session, marks: list[str], event: ImportEvent) -> None
     session.change(f"DELETE FROM judgments AS m WHERE m.added_by {_IN_TEAM} AND {_UNCHANGED}", [marks, marks])
     keys = ("qid", "memory_id", "judge", "kind")
     columns = ("grade", "note", "judged_at", "source", "shown")
+    if event.rebased:
+        names = ", ".join((*keys, *columns))
+        session.change(
+            f"INSERT INTO judgments ({names}, origin, added_by) SELECT {names}, origin, origin FROM judgments_before AS b WHERE {_TAKEN}",
+            [marks, marks, marks],
+        )
     same = " AND ".join(f"b.{name} = m.{name}" for name in keys)
     for row in session.rows(
         f"SELECT {', '.join(f'm.{name}' for name in (*keys, *columns))}, b.grade FROM judgments AS m JOIN judgments_before AS b "

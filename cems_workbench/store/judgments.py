@@ -19,7 +19,7 @@ from typing import Any
 
 from cems_workbench.errors import InputError, counted
 from cems_workbench.records import WHOLE_STORE, GradeScale, Judgment, ParsedInput, RowError
-from cems_workbench.store import label_events, memories, queries, query_sets
+from cems_workbench.store import judged_texts, label_events, memories, queries, query_sets
 from cems_workbench.store.database import Database
 from cems_workbench.store.label_events import Key
 from cems_workbench.store.rows import EDITED, TEAM_FOREIGN, Mark, RowCounts, table_of, to_aware, to_naive
@@ -119,6 +119,7 @@ class Judgments:
             raise InputError("only judgments of a model are recorded in bulk")
         if not judgments:
             return RowCounts()
+        judged_texts.keep_present(self._database, {judgment.memory_id for judgment in judgments})
         with self._team.transaction() as session:
             return upsert(session, judgments, source, datetime.now(UTC))[0]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.records import Judgment
-from cems_workbench.store import judgments, label_events
+from cems_workbench.store import judged_texts, judgments, label_events
 from cems_workbench.store.database import Database
 from cems_workbench.store.judgments import WORKBENCH, key_of
 from cems_workbench.store.label_events import Key, LabelEvent, State
@@ -45,6 +45,7 @@ class Labels:
             raise InputError(f"kind must be human or model, found {judgment.kind!r}")
         # Before the transaction, so that other reviewers wait for less.
         judgments.check_gradable(self._database, self._team, judgment.qid, judgment.memory_id, judgment.grade)
+        judged_texts.keep_present(self._database, [judgment.memory_id])
         with self._team.transaction(of=judgment.judge) as session:
             number = _give(session, judgment, shown, datetime.now(UTC))
             return None if number is None else label_events.get(session, number)

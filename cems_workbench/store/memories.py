@@ -362,7 +362,8 @@ def staging(
     kinds = {"priority": pa.float64(), "pinned": pa.bool_(), **dict.fromkeys(TIMES, moment)}
     kinds |= dict.fromkeys(("access_count", "relevant_count", "noise_count", "size"), number)
     made = {name: pa.array(values[name], kinds.get(name, text)) for name in COLUMNS}
-    made |= {name: made[name].cast(pa.timestamp("us")) for name in TIMES}  # UTC without a zone
+    if memories:  # a cast loads what takes half a second
+        made |= {name: made[name].cast(pa.timestamp("us")) for name in TIMES}  # UTC without a zone
     return pa.table(made).replace_schema_metadata({_RULE: str(rule)})
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -32,6 +33,7 @@ from cems_workbench.store.memories import Memories
 from cems_workbench.store.queries import Queries
 from cems_workbench.store.query_sets import QuerySets
 from cems_workbench.store.queues import Queues
+from cems_workbench.store.rebase import Rebase, plan
 from cems_workbench.store.recorded_answers import RecordedAnswers
 from cems_workbench.store.relations import Relations, Supersessions
 from cems_workbench.store.rows import STORE_ID, content_identity, read_meta
@@ -155,6 +157,15 @@ class Store:
             with self._database.reading() as cursor:
                 self.memories.reload_hidden(cursor)
         return report
+
+    def plan_rebase(self, texts: Mapping[str, str] | None = None) -> Rebase:
+        """Where the judged memories are now, and which judgments move; nothing is changed (`rebase.plan`)."""
+        return self.team.persist(lambda: plan(self._database, self.team, texts))
+
+    def rebase(self, planned: Rebase) -> ImportReport:
+        """Move the judgments of a plan, as an import on record; the doubtful pairs become a labelling queue."""
+        parsed, queue = planned.as_input()
+        return self.add(parsed, options=ImportOptions(queue=queue))
 
 
 def _check_directory(path: Path, create: bool) -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _HASHES = "(SELECT text_sha FROM memories WHERE id = $id UNION ALL SELECT text_sha FROM chunks WHERE memory_id = $id)"
 _ROWS = {
     "memories_before": "id = $id",
-    **dict.fromkeys(("chunks_before", "chunked_before", "source_vectors", "source_texts"), "memory_id = $id"),
+    **dict.fromkeys(("judged_texts", "chunks_before", "chunked_before", "source_vectors", "source_texts"), "memory_id = $id"),
     **dict.fromkeys(("relations", "relations_before"), "$id IN (source_id, target_id)"),
     "supersession_decisions": "$id IN (newer_id, older_id)",
     "score_cache": f"text_sha IN {_HASHES}",

@@ -53,7 +53,7 @@ Rows = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 
 ADVICE = {
     "memories": "the row is kept so that Restore can bring it back; --erase removes it",
-    **dict.fromkeys(("memories_before", "chunks", "chunks_before", "recorded_answers", "reply_cache"), "--erase"),
+    **dict.fromkeys(("memories_before", "judged_texts", "chunks", "chunks_before", "recorded_answers", "reply_cache"), "--erase"),
     **dict.fromkeys(("lexical", "vectors", "chroma", "list"), "--erase writes it again"),
     "transcript": "what was said; delete the folder transcript to forget it",
     "evidence": "rm {path}; what needs it is gathered again",

@@ -130,15 +130,18 @@ def test_a_deleted_memory_is_found_in_what_is_left_of_it(command: Command, store
 
 def test_an_erased_memory_is_nowhere(command: Command, store: Path) -> None:
     from cems_workbench.api.open_store import open_store
+    from cems_workbench.records import Judgment
 
     with open_store(store) as opened:
         memories = opened.resources.store.memories
+        asked = opened.resources.store.queries.read()[0].qid
+        opened.resources.store.judgments.record([Judgment(asked, "m5", 1, "a model", "model")], "test")
         memories.delete("m5")
         kept = memories.read()
         vectors = opened.resources.indexes.vectors.embeddings([*kept])
     command("import", store.parent / "memories.jsonl", "--store", store)
     dry = json.loads(command("forgotten", "m5", "--erase", "--store", store, "--json").out)
-    assert dry["rows"] == {"memories": 1}
+    assert dry["rows"] == {"judged_texts": 1, "memories": 1}
     held = command("forgotten", "m5", "--store", store, "--json")
     assert held.code == 1 and not json.loads(held.out)["forgotten"], "the dry run changed nothing"
     (store / "transcript").rename(store.parent / "said")  # which has it too, as a turn

@@ -1,0 +1,259 @@
+"""Where judged memories are now: the text of each as it was judged, and the memories of the store that have it.
+
+A memory is looked for by its id, then by exact text, by its words (case, marks and blanks aside), by spans, and by what it says:
+
+    span      the words of the judged text that are in others in runs of RUN words: SPAN of them in one memory, or together in several,
+              of which those count that have PIECE of them, or the largest
+    says      sum of idf over the terms of both / sum of idf over the terms of the judged text (idf among memories
+              and judged texts, as a rewrite may leave out a name everywhere), with every number and as many negations;
+              sure from SURE, or from SAME_TURN where both come from the same turn; doubtful from MAYBE
+
+A memory that still has its id is looked for elsewhere only if its text is another one. Memory in use: the words of every live memory,
+if a text is found neither by id nor exactly.
+
+Source: our own; idf as in BM25. benchmarks/bench_rebase.py measures the thresholds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import log
+from typing import TYPE_CHECKING, Literal
+
+from cems_workbench.store.search.tokenizer import normalised, tokenize
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from cems_workbench.store.database import Database
+
+Status = Literal["valid", "moved", "merged", "split", "changed", "orphaned"]
+RUN, SPAN, PIECE = 3, 0.9, 0.15
+SURE, SAME_TURN, MAYBE = 0.8, 0.6, 0.5
+CANDIDATES, RAREST, MOST_SHARED = 10, 8, 50
+SAME_TEXT = "same text"
+_WORD = re.compile(r"\w+")
+_NEGATIONS = frozenset({"not", "no", "never", "nor", "neither", "without", "cannot", "t", "nothing", "nobody", "none"})
+"""With the t of a contracted "not"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A text as it was judged, and the turn that it came from."""
+
+    text: str
+    source_ref: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Where a judged memory is now: the memories that have its text, how that was told, and others that may have it.
+
+    `changed`: its id has another text now, and no memory has the judged one; `orphaned`: neither its id nor its text is there. `reused`:
+    the text has moved, and its id has another one now.
+    """
+
+    status: Status
+    targets: tuple[str, ...] = ()
+    how: str = ""
+    doubtful: tuple[str, ...] = ()
+    reused: bool = False
+
+
+UNJUDGED = Found("valid")
+"""Of a memory whose judged text is unknown."""
+
+
+def keep(cursor: duckdb.DuckDBPyConnection, ids: Collection[str], rebase: int = 0) -> None:
+    """Keep the present text of these memories as judged, unless one is kept; that of a rebase, by its number, counts until it is undone."""
+    cursor.execute(
+        "INSERT INTO judged_texts SELECT id, content, source_ref, $input FROM memories WHERE id IN (SELECT unnest($ids)) "
+        "AND ($input > 0 OR id NOT IN (SELECT memory_id FROM judged_texts))",
+        {"ids": list(ids), "input": rebase},
+    )
+
+
+_KEPT = (
+    "(SELECT memory_id, arg_max(content, input) AS content, arg_max(source_ref, input) AS source_ref FROM judged_texts "
+    "WHERE memory_id IN (SELECT unnest($ids)) GROUP BY memory_id)"
+)
+
+
+def keep_present(database: Database, ids: Collection[str]) -> None:
+    """Keep the text of memories that are judged now; nothing is written where it is kept already."""
+    with database.reading() as cursor:
+        rows = cursor.execute(
+            f"SELECT m.id FROM memories AS m LEFT JOIN {_KEPT} AS j ON j.memory_id = m.id "
+            "WHERE m.id IN (SELECT unnest($ids)) AND m.content IS DISTINCT FROM j.content",
+            {"ids": list(ids)},
+        ).fetchall()
+    if rows:
+        with database.transaction() as cursor:
+            changed = [memory_id for (memory_id,) in rows]
+            cursor.execute("DELETE FROM judged_texts WHERE memory_id IN (SELECT unnest(?))", [changed])
+            keep(cursor, changed)
+
+
+def kept(cursor: duckdb.DuckDBPyConnection, ids: Collection[str]) -> dict[str, Judged]:
+    """The texts of these memories as they were judged; else as they are, or were when they were deleted. Others are absent."""
+    rows = cursor.execute(
+        "SELECT a.id, coalesce(j.content, m.content), CASE WHEN j.content IS NULL THEN m.source_ref ELSE j.source_ref END "
+        f"FROM (SELECT unnest($ids) AS id) AS a LEFT JOIN {_KEPT} AS j ON j.memory_id = a.id LEFT JOIN memories AS m ON m.id = a.id "
+        "WHERE coalesce(j.content, m.content) IS NOT NULL",
+        {"ids": list(ids)},
+    ).fetchall()
+    return {memory_id: Judged(text, source_ref) for memory_id, text, source_ref in rows}
+
+
+def found_in(cursor: duckdb.DuckDBPyConnection, judged: Mapping[str, Judged]) -> dict[str, Found]:
+    """Where these memories are in the store now, by the id under which they were judged."""
+    live = "FROM memories WHERE deleted_at IS NULL"
+    present = dict(cursor.execute(f"SELECT id, content {live} AND id IN (SELECT unnest(?))", [list(judged)]).fetchall())
+    left = {key: one for key, one in judged.items() if present.get(key) != one.text}
+    found = {key: Found("valid", (key,)) for key in judged if key not in left}
+    texts = list({one.text for one in left.values()})
+    same: dict[str, list[str]] = dict(
+        cursor.execute(
+            f"SELECT content, list(id ORDER BY id) {live} AND content IN (SELECT unnest(?)) GROUP BY content", [texts]
+        ).fetchall()
+    )
+    found |= _in_turn(left, lambda key: same.get(left[key].text, []), SAME_TEXT)
+    left = {key: one for key, one in left.items() if key not in found}
+    if left:
+        rows = cursor.execute(f"SELECT id, content, source_ref {live} ORDER BY id").fetchall()
+        found |= _by_words(left, {key: Judged(text, turn) for key, text, turn in rows})
+    met = Counter(target for one in found.values() for target in one.targets)
+    for key, one in found.items():
+        together = one.status == "moved" and one.how != SAME_TEXT and met[one.targets[0]] > 1
+        reused = key in present and bool(one.targets) and one.status != "valid"
+        if together or reused:
+            found[key] = replace(one, status="merged" if together else one.status, reused=reused)
+    return found
+
+
+def _in_turn(left: Iterable[str], there: Callable[[str], Sequence[str]], how: str) -> dict[str, Found]:
+    """The memories with the text of each, of several with one text each in turn."""
+    found, taken = dict[str, Found](), Counter[str]()
+    for key in sorted(left):
+        if ids := there(key):
+            at = min(taken[ids[0]], len(ids) - 1)
+            taken[ids[0]] += 1
+            found[key] = Found("valid", (key,)) if key in ids else Found("moved", (ids[at],), how)
+    return found
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(_WORD.findall(normalised(text).casefold()))
+
+
+def _by_words(left: Mapping[str, Judged], now: Mapping[str, Judged]) -> dict[str, Found]:
+    """As `found_in`, of the texts that no memory has exactly."""
+    ours, theirs = ({key: _words(one.text) for key, one in of.items()} for of in (left, now))
+    same: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for key, words in theirs.items():
+        same[words].append(key)
+    found = _in_turn([key for key in left if ours[key]], lambda key: same.get(ours[key], []), "same words")
+    ours = {key: words for key, words in ours.items() if key not in found}
+    covered = _covered(ours, theirs) if ours else {}
+    index = None
+    for key, words in ours.items():
+        one = _spans(key, words, covered.get(key, {}))
+        if one.status in ("orphaned", "split"):
+            index = index or _Index(now, left)
+            said = index.saying(key, left[key])
+            doubtful = () if one.targets else tuple(dict.fromkeys((*one.doubtful, *said.doubtful)))
+            one = said if said.targets else replace(one, doubtful=doubtful)
+        found[key] = replace(one, status="changed") if key in now and not one.targets else one
+    return found
+
+
+def _covered(
+    ours: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str]]
+) -> dict[str, dict[str, set[int]]]:
+    """Of each judged text the places of its words that are in a memory in a run, by memory."""
+    places: dict[tuple[str, ...], list[tuple[str, int]]] = defaultdict(list)
+    for key, words in ours.items():
+        for at in range(len(words) - RUN + 1):
+            places[tuple(words[at : at + RUN])].append((key, at))
+    covered: dict[str, dict[str, set[int]]] = {}
+    for other, words in theirs.items():
+        for run in set(zip(*(words[at:] for at in range(RUN)), strict=False)) & places.keys():
+            for key, at in places[run] if len(places[run]) <= MOST_SHARED else ():
+                covered.setdefault(key, {}).setdefault(other, set()).update(range(at, at + RUN))
+    return covered
+
+
+def _spans(key: str, words: Sequence[str], covered: Mapping[str, set[int]]) -> Found:
+    """The memories that hold a text of these words together, the fewest; its own id first. No number or negation may be missing."""
+    size, values = len(words), {at for at, word in enumerate(words) if word[0].isdigit() or word in _NEGATIONS}
+
+    def holds(places: set[int]) -> bool:
+        return len(places) >= SPAN * size > 0 and values <= places
+
+    if holds(covered.get(key, set())):
+        return Found("valid", (key,))
+    gains, held = dict[str, int](), set[int]()
+    while covered and len(held) < size:
+        best = max(covered, key=lambda other: len(covered[other] - held))
+        if not covered[best] - held:
+            break
+        gains[best] = len(covered[best] - held)
+        held |= covered[best]
+    first = next(iter(gains), "")
+    if not holds(held):
+        return Found("orphaned", doubtful=(first,) if len(held) >= MAYBE * size > 0 else ())
+    if holds(covered[first]):
+        return Found("moved", (first,), "its words")
+    return Found("split", tuple(other for other, gain in gains.items() if gain >= min(PIECE * size, gains[first])), "pieces")
+
+
+class _Index:
+    """The search terms of the memories, to find those that say what a text says."""
+
+    def __init__(self, now: Mapping[str, Judged], left: Mapping[str, Judged]) -> None:
+        self._now = now
+        self._total, self._asked = len(now) + len(left), Counter[str]()
+        for judged in left.values():
+            self._asked.update({*tokenize(judged.text)})
+        self._terms = {key: frozenset(tokenize(one.text)) for key, one in now.items()}
+        self._having: dict[str, list[str]] = defaultdict(list)
+        for key, terms in self._terms.items():
+            for term in terms:
+                self._having[term].append(key)
+
+    def _weight(self, term: str) -> float:
+        having = len(self._having.get(term, ())) + self._asked[term]
+        return log(1 + (self._total - having + 0.5) / (having + 0.5))
+
+    def saying(self, key: str, judged: Judged) -> Found:
+        """The memory that says most of a text, if it says enough of it; its own id first."""
+        weights = {term: self._weight(term) for term in set(tokenize(judged.text))}
+        total, met = sum(weights.values()), dict[str, float]()
+        for term in sorted((term for term in weights if term in self._having), key=lambda term: (-weights[term], term))[:RAREST]:
+            for other in self._having[term]:
+                met[other] = met.get(other, 0.0) + weights[term]
+        if not total or not met:
+            return Found("orphaned")
+        near = {*sorted(met, key=lambda other: (-met[other], other))[:CANDIDATES], *({key} & met.keys())}
+        shares = {
+            other: sum(weight for term, weight in weights.items() if term in self._terms[other]) / total for other in near
+        }
+        own = shares.get(key, 0.0)
+        best = key if own >= SURE else max(sorted(shares), key=lambda other: shares[other])
+        other, share = self._now[best], shares[best]
+        turn = judged.source_ref is not None and judged.source_ref == other.source_ref
+        if share >= (SAME_TURN if turn else SURE) and _values(judged.text) == _values(other.text):
+            if best == key:
+                return Found("valid", (key,))
+            if key not in self._now:
+                return Found("moved", (best,), f"says {share:.0%} of it")
+        return Found("orphaned", doubtful=(best,) if share >= MAYBE and best != key else ())
+
+
+def _values(text: str) -> tuple[frozenset[str], bool]:
+    """The numbers of a text, and whether it negates something."""
+    words = _words(text)
+    return frozenset(word for word in words if word[0].isdigit()), bool(_NEGATIONS.intersection(words))

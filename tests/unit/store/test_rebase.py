@@ -1,0 +1,138 @@
+"""Judgments that follow their memories to other ids: which status each gets, what is written, and what an undo brings back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from cems_workbench.jobs import rebase
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query
+from cems_workbench.store import ImportOptions, Store
+from cems_workbench.store.judgments import WORKBENCH
+
+Rows = Callable[..., ParsedInput]
+OLD = {
+    "same": "The invoice job runs at 02:30 on the first of each month.",
+    "marks": "Mira drinks oat milk, never cow's milk.",
+    "piece one": "The staging database is restored from the nightly dump at six.",
+    "piece two": "Its password is rotated by the platform team every quarter.",
+    "cut": "Deploys stop on Friday at noon and nobody may override it. Hotfixes need two approvals from people of another team.",
+    "said": "Caroline adopted a grey kitten named Biscuit from the shelter in Porto.",
+    "doubt": "The warehouse in Graz ships parcels with Hermes on 14 May before lunch.",
+    "gone": "Nobody remembers the colour of the old logo.",
+}
+NEW = {
+    "n1": OLD["same"],
+    "n2": "mira drinks Oat-milk never  cow's milk",
+    "n3": f"{OLD['piece one']} {OLD['piece two']}",
+    "n4": "Deploys stop on Friday at noon and nobody may override it.",
+    "n5": "Hotfixes need two approvals from people of another team.",
+    "n6": "From the shelter in Porto Caroline adopted Biscuit, a kitten that was grey, named so by her.",
+    "n7": "The warehouse in Graz ships parcels with Hermes on 15 May before lunch.",
+    "n8": "An unrelated note about tea.",
+}
+STATUSES = {
+    "same": ("moved", ("n1",)),
+    "marks": ("moved", ("n2",)),
+    "piece one": ("merged", ("n3",)),
+    "piece two": ("merged", ("n3",)),
+    "cut": ("split", ("n4", "n5")),
+    "said": ("moved", ("n6",)),
+    "doubt": ("orphaned", ()),
+    "gone": ("orphaned", ()),
+}
+
+
+def memories(texts: dict[str, str]) -> tuple[Memory, ...]:
+    return tuple(Memory(key, text) for key, text in texts.items())
+
+
+def judged(texts: dict[str, str]) -> tuple[Judgment, ...]:
+    return tuple(Judgment("q1", key, 1 + i % 3, note="read twice" if key == "same" else None) for i, key in enumerate(texts))
+
+
+@pytest.fixture
+def replaced(store: Store) -> Store:
+    """A store whose memories were judged, and came again under other ids."""
+    first = store.add(ParsedInput("old.jsonl", "memories-jsonl", memories=memories(OLD))).event
+    store.add(ParsedInput("labels.jsonl", "judgments-jsonl", queries=(Query("q1", "which"),), judgments=judged(OLD)))
+    store.imports.undo(first)
+    store.add(ParsedInput("new.jsonl", "memories-jsonl", memories=memories(NEW)))
+    return store
+
+
+def test_each_judged_memory_is_found_and_its_judgments_say_how_they_moved(replaced: Store) -> None:
+    plan = replaced.plan_rebase()
+    assert {key: (one.status, one.targets) for key, one in plan.found.items()} == STATUSES
+    assert plan.doubtful == (("q1", "n7"),)  # another day: a person has to tell
+    assert replaced.judgments.read() == []  # a plan changes nothing
+
+    done = replaced.rebase(plan)
+    after = {one.memory_id: one for one in replaced.judgments.read()}
+    assert {key: one.grade for key, one in after.items()} == {"n1": 1, "n2": 2, "n3": 3, "n4": 2, "n5": 2, "n6": 3}
+    assert after["n1"].note == "read twice; moved from same: same text"
+    assert after["n5"].note == "split from cut: pieces"
+    assert replaced.queues.pairs(done.queue) == (("q1", "n7"),)
+    assert not replaced.plan_rebase().changes  # once is enough
+
+    replaced.imports.undo(done.event)
+    assert replaced.judgments.read() == []
+
+
+def test_an_id_that_has_another_text_now_loses_the_judgment_until_an_undo(store: Store) -> None:
+    first, second, third = OLD["same"], OLD["said"], OLD["gone"]
+    store.add(
+        ParsedInput("a.jsonl", "memories-jsonl", memories=memories({"c0": first, "c1": second}), queries=(Query("q1", "which"),))
+    )
+    store.labels.give(Judgment("q1", "c0", 3, "mira"))
+    store.labels.give(Judgment("q1", "c1", 1, "mira"))
+    texts = {"c0": third, "c1": first, "c2": second}
+    store.add(ParsedInput("a.jsonl", "memories-jsonl", memories=memories(texts)), options=ImportOptions(replace=True))
+
+    (line,) = rebase.follow(store)
+    assert line.startswith("judgments: 2 moved; import ")
+    assert {(one.memory_id, one.grade, one.judge) for one in store.judgments.read()} == {("c1", 3, "mira"), ("c2", 1, "mira")}
+    assert rebase.follow(store) == []
+
+    store.imports.undo()
+    assert {(one.memory_id, one.grade) for one in store.judgments.read()} == {("c0", 3), ("c1", 1)}
+    assert store.plan_rebase().counts == {"moved": 2}
+    (event, *_) = store.labels.history("mira", memory_id="c0")
+    assert (event.action, event.source) == ("label", WORKBENCH)
+
+
+def test_a_store_of_an_earlier_version_keeps_what_was_judged_in_it(store: Store) -> None:
+    store.add(ParsedInput("a", "x", memories=memories(OLD), queries=(Query("q1", "which"),), judgments=judged({"same": ""})))
+    store.close()
+    with duckdb.connect(str(store.path / "workbench.duckdb")) as database:
+        database.execute("DROP TABLE judged_texts; UPDATE workbench_meta SET value = '1' WHERE key = 'schema'")
+    with Store.open(store.path) as opened:
+        opened.memories.update(Memory("same", OLD["gone"]))
+        assert opened.plan_rebase().counts == {"changed": 1}
+
+
+def test_an_edit_that_keeps_what_was_said_keeps_the_judgment_and_another_text_is_named(store: Store) -> None:
+    texts = {"m1": OLD["said"], "m2": OLD["same"]}
+    store.add(ParsedInput("a", "x", memories=memories(texts), queries=(Query("q1", "which"),), judgments=judged(texts)))
+    for key, text in (("m1", f"{OLD['said']} She feeds it twice a day."), ("m2", "Tea is served at four.")):
+        store.memories.update(Memory(key, text))
+    plan = store.plan_rebase()
+    assert (plan.found["m1"].status, plan.found["m2"].status, plan.moved) == ("valid", "changed", ())
+    store.labels.give(Judgment("q1", "m2", 0))  # judged again, of the text that it has now
+    assert store.plan_rebase().found["m2"].status == "valid"
+
+
+def test_an_import_of_judgments_follows_the_texts_of_an_older_store_or_file(store: Store, tmp_path: Path) -> None:
+    store.add(ParsedInput("new", "x", memories=memories(NEW), queries=(Query("q1", "which"),)))
+    old = tmp_path / "old.jsonl"
+    old.write_text("".join(f'{{"id": "{key}", "content": "{text}"}}\n' for key, text in OLD.items()), "utf-8")
+    given = ParsedInput("judgments.qrels", "qrels", judgments=judged(OLD))
+    assert store.add(given).judgments.total == 0  # this store never had these texts
+    report = store.add(given, options=ImportOptions(texts=rebase.texts_of(old), queue="doubts"))
+    assert {one.memory_id for one in store.judgments.read()} == {"n1", "n2", "n3", "n4", "n5", "n6"}
+    assert sorted(error.row for error in report.errors) == [7, 8]  # found nowhere: left out, each with its row
+    assert "judgments of memories with another id or text here: 3 moved, 2 merged, 2 orphaned, 1 split" in report.notes
+    assert store.queues.pairs("doubts") == (("q1", "n7"),)
