@@ -31,6 +31,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from math import fsum
 from typing import Literal, NamedTuple, get_args
 
@@ -57,6 +58,7 @@ Coverage = Literal["covers", "says otherwise", "left out", "cannot tell", "no"]
 COVERAGES: tuple[Coverage, ...] = get_args(Coverage)
 """From the best to none."""
 _LABEL = re.compile(r"^\s*\[?(?:[A-Z][\w .'’-]{0,40}|user|assistant)\]?: ")
+ROLES = frozenset({"user", "assistant"})
 _IMAGE = re.compile(r"\[shared image: ")
 """What a turn of LoCoMo says before an image's caption."""
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+|\n|$)")
@@ -87,11 +89,14 @@ class Reading:
             if len(self._read) >= MAX_READ:
                 self._read.clear()
             content = f"{memory.title}. {memory.content}" if memory.title else memory.content
-            text = normal(_LABEL.sub("", content))
+            label = _LABEL.match(content)
+            told_by = label[0].strip(" []:") if label else ""
+            if told_by.lower() not in self.speakers | ROLES:  # "Tub tim grob: a dessert" is no speaker
+                told_by = ""
+            text = normal(content[label.end() :] if label and told_by else content)
             sentences = tuple(self.sentences(statements(text)))
             stated = {term for one in sentences for term in one.terms}
-            values = values_of(profile_of(Memory("", text), self.language), text, self.language)
-            self._read[name] = Text(text, self.terms(text), stated, sentences, values, _LABEL.match(content))
+            self._read[name] = Text(text, self.terms(text), stated, sentences, told_by, self.language)
         return self._read[name]
 
     def sentences(self, text: str) -> Iterator[Sentence]:
@@ -116,15 +121,21 @@ class Sentence(NamedTuple):
     terms: set[str]
 
 
-class Text(NamedTuple):
+@dataclass(frozen=True)
+class Text:
     """What a memory says: its terms, those outside of its questions, its sentences, its values, and who it says said so."""
 
     text: str
     terms: set[str]
     stated: set[str]
     sentences: tuple[Sentence, ...]
-    values: dict[str, str]
-    label: re.Match[str] | None
+    told_by: str
+    language: str
+
+    @cached_property
+    def values(self) -> dict[str, str]:
+        """Its values, each with its kind."""
+        return values_of(self.text, self.language)
 
 
 class Pair(NamedTuple):
@@ -174,7 +185,6 @@ class Point:
     pieces: tuple[Sentence, ...]
     weights: Mapping[str, float]
     values: Mapping[str, str]
-    profile: Profile
     key: Mapping[str, float]
     asked: Mapping[str, float]
     whole: Mapping[str, float]
@@ -199,18 +209,19 @@ def point_of(turn: Memory, question: str, answer: str, reading: Reading, few: in
     whole = reading.weights(text)
     kept = tuple(one for one in pieces if one.text in chosen) or (Sentence(text, reading.terms(text)),)
     text = " ".join(one.text for one in kept)
-    weights, profile = reading.weights(text), profile_of(Memory("", text), reading.language)
+    weights = reading.weights(text)
 
     def of(terms: Collection[str]) -> dict[str, float]:
         return {term: weight for term, weight in weights.items() if term in terms}
 
     key = {term: weight for term, weight in of(gold).items() if weight >= RARE}
-    values, when = values_of(profile, text, reading.language), bool(_WHEN.match(question))
-    return Point(text, kept, weights, values, profile, key, of(asked), whole, gold, when, turn.created_at, turn.author)
+    values, when = values_of(text, reading.language), bool(_WHEN.match(question))
+    return Point(text, kept, weights, values, key, of(asked), whole, gold, when, turn.created_at, turn.author)
 
 
-def values_of(profile: Profile, text: str, language: str) -> dict[str, str]:
-    """The values of a text that are compared, each with its kind."""
+def values_of(text: str, language: str, profile: Profile | None = None) -> dict[str, str]:
+    """The values of a text that are compared, each with its kind; its `profile` is made without one."""
+    profile = profile or profile_of(Memory("", text), language)
     kinds = {"amount": "number", "share": "number"}
     names = (value for value in profile.values if not re.match(r"\w+['’]", value.text))
     found = {value.text.lower(): kinds.get(value.kind, value.kind) for value in names}
@@ -221,7 +232,9 @@ def values_of(profile: Profile, text: str, language: str) -> dict[str, str]:
 
 def compared(point: Point, memory: Memory, cosine: float, reading: Reading, recorded: bool = False) -> Pair:
     """How far a memory covers a point. `recorded`: it is known to come from the turn, so it need not be alike to be about it."""
-    text, terms, stated, sentences, theirs, label = reading.read(memory)
+    read = reading.read(memory)
+    text, terms, stated, sentences = read.text, read.terms, read.stated, read.sentences
+    theirs = read.values if point.values else {}
     share, whole = share_of(point.weights, terms), share_of(point.whole, terms)
     key = share_of(point.key, stated) if point.key else None
     verbatim = all(piece.text in text for piece in point.pieces)
@@ -254,10 +267,16 @@ def compared(point: Point, memory: Memory, cosine: float, reading: Reading, reco
         near = share >= SAME or (share >= ABOUT and cosine >= NEAR) or (share >= MOST and cosine >= ALIKE)
         covers = answered and (recorded or (max(about, share) >= MOST and near))
         covers |= not times and share >= ABOUT and fsum(point.gold.values()) >= TELLING and point.gold.keys() <= stated
-    told_by = label[0].strip(" []:") if label else ""
     if covers and not recorded:
-        if not verbatim and share < SURE and told_by and point.author and told_by.lower() != point.author.lower():
-            return Pair("cannot tell", share, key, cosine, f"{told_by} says so, not {point.author}", whole, recorded)
+        if (
+            not verbatim
+            and share < SURE
+            and read.told_by
+            and point.author
+            and read.told_by.lower() != point.author.lower()
+        ):
+            said_by = f"{read.told_by} says so, not {point.author}"
+            return Pair("cannot tell", share, key, cosine, said_by, whole, recorded)
         if not verbatim and whole < SAME and fsum(point.weights.values()) < THIN:
             return Pair("cannot tell", share, key, cosine, "too few words to tell it from another", whole, recorded)
     if covers:
@@ -313,7 +332,7 @@ def _difference(one: Sentence, two: Sentence, reading: Reading) -> str:
         (ours.written[ours.places[term][0]] for term in shared if (term in here) != (term in there)), ""
     ):
         return f"“{negated}” is negated in one of the two"
-    values, others = (values_of(each, text.text, reading.language) for each, text in ((ours, one), (theirs, two)))
+    values, others = (values_of(text.text, reading.language, each) for each, text in ((ours, one), (theirs, two)))
     extra = {value: kind for value, kind in others.items() if value not in values and value not in reading.speakers}
     for value, kind in values.items():
         if (

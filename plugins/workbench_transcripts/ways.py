@@ -24,8 +24,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from math import fsum
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 from cems_workbench.analysis.edited_evidence import Edit
 from cems_workbench.analysis.memory_names import memory_name
@@ -46,6 +47,7 @@ from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Query, Returned
 from cems_workbench.results import Result, Table
+from cems_workbench.store.rows import portions
 from workbench_transcripts.answers import Answers
 from workbench_transcripts.coverage import (
     ABOUT,
@@ -75,6 +77,8 @@ SEARCHED = 12
 """Memories of each index that are compared with a turn, and turns with an answer."""
 BESIDE = 60
 """Memories of a turn's session that are compared with it."""
+PORTION = 64
+"""Questions whose turns are compared at once."""
 MAX_DELETED = 10_000
 """Deleted memories that are compared."""
 MERGED = 0.4
@@ -286,17 +290,20 @@ class _Transcript:
         for judgment in resources.store.judgments.read():
             if judgment.grade > 0 and judgment.memory_id and same.get(judgment.qid) == words.get(judgment.qid):
                 self._judged.setdefault(judgment.qid, []).append(judgment.memory_id)
+        asked = {name for query in queries for name in self._judged.get(query.qid, ())}
+        self._turns = resources.store.memories.read(asked)
 
     def turns_of(self, query: Query) -> tuple[list[Memory], bool, bool]:
         """The turns that hold the answer; whether they are inferred; whether a comparison left it open."""
         if judged := self._judged.get(query.qid):
-            found = self.resources.store.memories.read(judged)
-            return [found[one] for one in judged if one in found], False, False
+            return [self._turns[one] for one in judged if one in self._turns], False, False
         words = self.reading.weights(query.answer or "")
         asked = {term: weight for term, weight in self.reading.weights(query.query).items() if term not in words}
         vector = self.resources.embedder.encode([text := f"{query.query} {query.answer}"])[0]
         best, turns = 0.0, list[Memory]()
-        for memory in self.resources.store.memories.read(_nearest(self.resources, text, vector)).values():
+        indexes = self.resources.indexes
+        hits = indexes.lexical.search(text, SEARCHED) + indexes.vectors.search(vector, SEARCHED)
+        for memory in self.resources.store.memories.read(one for one, _ in hits).values():
             if query.project in self.projects and memory.project != query.project:
                 continue
             terms = self.reading.terms(said(memory.content))
@@ -315,13 +322,12 @@ def _reading(resources: Resources, speakers: frozenset[str]) -> Reading:
     return Reading(weight, resources.store.language.current, index.language, speakers)
 
 
-def _nearest(resources: Resources, text: str, *vectors: Float32) -> list[str]:
-    """The ids of the memories that the indexes have nearest to a text and to vectors."""
-    indexes = resources.indexes
-    hits = indexes.lexical.search(text, SEARCHED) + [
-        hit for one in vectors for hit in indexes.vectors.search(one, SEARCHED)
-    ]
-    return list(dict.fromkeys(memory_id for memory_id, _ in hits))
+class _Compared(NamedTuple):
+    """A turn that a question needs, its point, and the memories that were compared with it, best first."""
+
+    turn: Memory
+    point: Point
+    rated: Sequence[tuple[Pair, Memory]]
 
 
 class _Store:
@@ -344,20 +350,41 @@ class _Store:
         texts = [known.get(one.memory_id or "") or Memory(one.memory_id or "", one.content or "") for one in given]
         return [memory for memory in texts if memory.content]
 
-    def point_of(self, turn: Memory, query: Query) -> Point:
-        """What a turn says about a question."""
-        return point_of(turn, query.query, query.answer or "", self.reading)
+    def compared(self, asked: Sequence[tuple[Query, Memory]]) -> list[_Compared]:
+        """Each turn that a question needs with the memories nearest to its point and to the answer, and those that name it or its
+        session: the indexes and the store are asked once for all."""
+        resources, indexes = self.resources, self.resources.indexes
+        points = [point_of(turn, query.query, query.answer or "", self.reading) for query, turn in asked]
+        texts = list(
+            dict.fromkeys(
+                text
+                for (_, turn), point in zip(asked, points, strict=True)
+                for text in (point.text, said(turn.content))
+            )
+        )
+        vectors = dict(zip(texts, resources.embedder.encode(texts), strict=True))
+        hits = dict(zip(texts, indexes.vectors.search_many(list(vectors.values()), SEARCHED), strict=True))
+        near = []
+        for (query, turn), point in zip(asked, points, strict=True):
+            by_word = [indexes.lexical.search(text, SEARCHED) for text in (point.text, f"{query.query} {query.answer}")]
+            found = (one for some in (*by_word, hits[point.text], hits[said(turn.content)]) for one, _ in some)
+            near.append([*self.provenance.of(turn), *self.provenance.beside(turn)[:BESIDE], *found])
+        known = resources.store.memories.read(one for ids in near for one in ids)
+        return [
+            _Compared(
+                turn,
+                point,
+                self._rated(turn, point, vectors[point.text], {one: known[one] for one in ids if one in known}),
+            )
+            for (_, turn), point, ids in zip(asked, points, near, strict=True)
+        ]
 
-    def pairs(self, turn: Memory, point: Point) -> list[tuple[Pair, Memory]]:
-        """The memories nearest to a point, and those that name its turn or session, best first, each with how far it covers it."""
-        resources, named = self.resources, self.provenance.of(turn)
-        vector, whole = resources.embedder.encode([point.text, said(turn.content)])
-        ids = [*named, *self.provenance.beside(turn)[:BESIDE], *_nearest(resources, point.text, vector, whole)]
+    def _rated(self, turn: Memory, point: Point, vector: Float32, near: dict[str, Memory]) -> list[tuple[Pair, Memory]]:
+        """How far each memory covers a point, best first."""
+        named = self.provenance.of(turn)
         others = self.conversations - {turn.project, None}  # a memory of another conversation says nothing of this one
-        near = {
-            one: memory for one, memory in resources.store.memories.read(ids).items() if memory.project not in others
-        }
-        cosines = {one: cosine for one, cosine, _ in reversed(resources.cosines(vector, list(near)))}
+        near = {one: memory for one, memory in near.items() if memory.project not in others}
+        cosines = {one: cosine for one, cosine, _ in reversed(self.resources.cosines(vector, list(near)))}
         alone = len(self.conversations) < 2  # else a reference such as D1:3 names a turn of each conversation
         rated = [
             (
@@ -408,10 +435,20 @@ def ways_of(
     store, answers = _Store(resources, turns), answers or Answers({})
     said_by, contexts = answers.by_qid, answers.contexts
     found = []
-    for i, (query, evidence) in enumerate(zip(asked, evidences, strict=True)):
-        progress("following the facts", i, len(asked))
-        given = store.memories_of(contexts[query.qid]) if query.qid in contexts else None
-        found.append(_way(query, evidence, turns, store, config, k, said_by.get(query.qid), given))
+    for some in portions(range(len(asked)), PORTION):
+        progress("following the facts", some[0], len(asked))
+        needed = [turns.turns_of(asked[i]) for i in some]
+        pairs = iter(
+            store.compared([(asked[i], turn) for i, (of, *_) in zip(some, needed, strict=True) for turn in of])
+        )
+        for i, (of, inferred, open_) in zip(some, needed, strict=True):
+            query, held = asked[i], list(islice(pairs, len(of)))
+            if held:
+                given = store.memories_of(contexts[query.qid]) if query.qid in contexts else None
+                found.append(_way(query, evidences[i], held, inferred, store, config, k, said_by.get(query.qid), given))
+            else:
+                why = "a turn has some of the answer's words" if open_ else "no turn has the answer's words"
+                found.append(Way(query, "cannot tell" if open_ else "never said", why, (), inferred))
     remarks = [*store.remarks, *answers.notes]
     if read := sum(query.qid in contexts for query in asked):
         remarks.append(
@@ -427,19 +464,16 @@ def ways_of(
 def _way(
     query: Query,
     evidence: Evidence,
-    transcript: _Transcript,
+    needed: Sequence[_Compared],
+    inferred: bool,
     store: _Store,
     config: PipelineConfig,
     k: int,
     answer: str | None,
     given: Sequence[Memory] | None,
 ) -> Way:
-    turns, inferred, open_ = transcript.turns_of(query)
-    if not turns:
-        why = "a turn has some of the answer's words" if open_ else "no turn has the answer's words"
-        return Way(query, "cannot tell" if open_ else "never said", why, (), inferred)
     trace = replay(evidence, config)
-    held = [_held(turn, store.pairs(turn, store.point_of(turn, query)), trace, store, k) for turn in turns]
+    held = [_held(one.turn, one.rated, trace, store, k) for one in needed]
     first = min(held, key=lambda one: PLACES.index(one.place))
     way = Way(query, first.place, first.reason, tuple(held), inferred, first.stage)
     if first.place in ("not written", "written wrongly"):
@@ -448,23 +482,22 @@ def _way(
         return way
     if given is None:
         shown = [(result.rank, trace.evidence.memories[result.memory_id]) for result in trace.results]
-        return _used(way, answer, turns[0], shown, store) if first.place == "returned" else way
-    missing = [turn for turn in turns if not _is_given(turn, query, given, store)]
+        return _used(way, answer, needed[0].turn, shown, store) if first.place == "returned" else way
+    missing = [one for one in needed if not _is_given(one.point, given, store)]
     if missing:
         what = f"none of the {counted(len(given), 'recorded texts')} that the system read has it"
         return replace(way, place="lost", stage=RECORDED, reason=what)
     return _used(
         replace(way, place="returned", stage="", reason="it is in the recorded context"),
         answer,
-        turns[0],
+        needed[0].turn,
         [*enumerate(given, 1)],
         store,
     )
 
 
-def _is_given(turn: Memory, query: Query, given: Sequence[Memory], store: _Store) -> bool:
+def _is_given(point: Point, given: Sequence[Memory], store: _Store) -> bool:
     """Whether what a system was given has a turn's answer."""
-    point = store.point_of(turn, query)
     return any(compared(point, memory, NEAR, store.reading).coverage == "covers" for memory in given)
 
 

@@ -154,11 +154,16 @@ class VectorIndex:
             vectors = self.embeddings(some)
             if not vectors:
                 continue
-            # One more, since a memory is its own nearest; hidden ones are dropped afterwards.
-            found = self._search_batch(np.stack(list(vectors.values())), k + 1 + len(self._hidden))
+            found = self.search_many(list(vectors.values()), k + 1)  # one more, since a memory is its own nearest
             for memory_id, hits in zip(vectors, found, strict=True):
-                others = [hit for hit in best_per_memory(hits) if hit[0] != memory_id and hit[0] not in self._hidden]
-                yield memory_id, others[:k]
+                yield memory_id, [hit for hit in hits if hit[0] != memory_id][:k]
+
+    def search_many(self, units: Sequence[Float32], k: int) -> list[Hits]:
+        """`search` of each of `units`, vectors at length 1, by one matrix product up to EXACT_ROWS vectors. Memory is bounded by them."""
+        if not units or not len(self):
+            return [[] for _ in units]
+        found = self._search_batch(np.stack(units), k + len(self._hidden))
+        return [[hit for hit in best_per_memory(hits) if hit[0] not in self._hidden][:k] for hits in found]
 
     def ids(self, where: Filter = ANY) -> list[str]:
         """The memories with a vector that pass a filter, sorted."""
