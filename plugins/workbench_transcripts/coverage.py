@@ -31,6 +31,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from difflib import SequenceMatcher
 from functools import cached_property
 from math import fsum
 from typing import Literal, NamedTuple, get_args
@@ -62,6 +63,8 @@ ROLES = frozenset({"user", "assistant"})
 _IMAGE = re.compile(r"\[shared image: ")
 """What a turn of LoCoMo says before an image's caption."""
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+|\n|$)")
+_TOLD = re.compile(r"\W*(?:\d|[A-Z])")
+"""What has a number or a name."""
 _END = re.compile(r"[.!?;\n]")
 _AGO = "days|weeks|months|years|weekends|nights"
 _SPAN = "day|week|month|year|weekend|night|morning|evening|summer|winter|spring|autumn|fall|[a-z]{3,6}day|fri|sat|sun|mon|tues?|wed|thurs?"
@@ -177,12 +180,13 @@ def said(text: str) -> str:
 class Point:
     """What a turn says about a question: its text, its terms with their weights, and its values, each with its kind.
 
-    `pieces` are its sentences, `key` its terms that the answer has, `asked` those that the question or the answer has; `whole` are the
-    terms of all that the turn says, `gold` those of the answer. `when`: the question is about a time.
+    `pieces` are its sentences, `said` all sentences of the turn, `key` its terms that the answer has, `asked` those that the question or
+    the answer has; `whole` are the terms of all that the turn says, `gold` those of the answer. `when`: the question is about a time.
     """
 
     text: str
     pieces: tuple[Sentence, ...]
+    said: tuple[str, ...]
     weights: Mapping[str, float]
     values: Mapping[str, str]
     key: Mapping[str, float]
@@ -216,7 +220,8 @@ def point_of(turn: Memory, question: str, answer: str, reading: Reading, few: in
 
     key = {term: weight for term, weight in of(gold).items() if weight >= RARE}
     values, when = values_of(text, reading.language), bool(_WHEN.match(question))
-    return Point(text, kept, weights, values, key, of(asked), whole, gold, when, turn.created_at, turn.author)
+    every = tuple(one.text for one in pieces)
+    return Point(text, kept, every, weights, values, key, of(asked), whole, gold, when, turn.created_at, turn.author)
 
 
 def values_of(text: str, language: str, profile: Profile | None = None) -> dict[str, str]:
@@ -237,7 +242,8 @@ def compared(point: Point, memory: Memory, cosine: float, reading: Reading, reco
     theirs = read.values if point.values else {}
     share, whole = share_of(point.weights, terms), share_of(point.whole, terms)
     key = share_of(point.key, stated) if point.key else None
-    verbatim = all(piece.text in text for piece in point.pieces)
+    missing = [piece for piece in point.pieces if piece.text not in text]
+    verbatim = not missing
     lacking = {
         one: kind
         for one, kind in point.values.items()
@@ -245,7 +251,7 @@ def compared(point: Point, memory: Memory, cosine: float, reading: Reading, reco
     }
     extra = {one: kind for one, kind in theirs.items() if one not in point.values and one not in reading.speakers}
     other = next((pair for one, kind in lacking.items() for pair in _others(one, kind, extra, terms, reading)), None)
-    denied = "" if verbatim else _denied(point, text, sentences, reading)
+    denied = "" if verbatim else _denied(point, text, sentences, reading) or _changed(point, text, sentences, reading)
     times = [one for one, kind in point.values.items() if kind == "date"] if point.when and not point.key else []
     if times:
         key = float(any(kind == "date" for kind in theirs.values()))
@@ -267,6 +273,10 @@ def compared(point: Point, memory: Memory, cosine: float, reading: Reading, reco
         near = share >= SAME or (share >= ABOUT and cosine >= NEAR) or (share >= MOST and cosine >= ALIKE)
         covers = answered and (recorded or (max(about, share) >= MOST and near))
         covers |= not times and share >= ABOUT and fsum(point.gold.values()) >= TELLING and point.gold.keys() <= stated
+    if covers and missing and whole >= SAME and 2 * sum(one in text for one in point.said) >= len(point.said):
+        telling = max(point.pieces, key=lambda one: fsum(point.asked.get(term, 0.0) for term in one.terms))
+        if telling in missing and share < SURE:
+            return Pair("cannot tell", share, key, cosine, "a copy of the turn without this sentence", whole, recorded)
     if covers and not recorded:
         if (
             not verbatim
@@ -320,6 +330,33 @@ def _denied(point: Point, text: str, sentences: Sequence[Sentence], reading: Rea
         reasons = [_difference(piece, one, reading) for one in alike]
         if reasons and all(reasons):
             return reasons[0]
+    return ""
+
+
+def _changed(point: Point, text: str, sentences: Sequence[Sentence], reading: Reading) -> str:
+    """What is said otherwise in a copy of a sentence of the turn, in which all but one or two words are the same, in their order: a number,
+    a name, a time or a negation. Of sentences outside of the point only times count, where it asks for one. Empty if nothing is."""
+    inside = {piece.text for piece in point.pieces}
+    copies = {sentence.text: sentence.text.split() for sentence in sentences if sentence.text not in point.said}
+    for piece in point.said if copies else ():
+        if piece in text or (piece not in inside and not point.when):
+            continue
+        ours = piece.split()
+        for copy in copies.values():
+            if abs(len(copy) - len(ours)) > 2 or len(ours) < 4:
+                continue
+            steps = [
+                step for step in SequenceMatcher(None, ours, copy, autojunk=False).get_opcodes() if step[0] != "equal"
+            ]
+            if len(steps) != 1 or max(steps[0][2] - steps[0][1], steps[0][4] - steps[0][3]) > 2:
+                continue
+            _, first, last, begin, end = steps[0]
+            here, there = " ".join(ours[first:last]), " ".join(copy[begin:end])
+            around = max(0, first - 1)
+            timed = _RELATIVE.search(" ".join(ours[around:last])) and _RELATIVE.search(" ".join(copy[around:end]))
+            other = timed or (first and _TOLD.match(here) and _TOLD.match(there))
+            if (piece in inside and other) or (point.when and timed):
+                return f"“{here.strip('.,!?')}” there, “{there.strip('.,!?')}” here"
     return ""
 
 
