@@ -277,18 +277,15 @@ def compared(point: Point, memory: Memory, cosine: float, reading: Reading, reco
         telling = max(point.pieces, key=lambda one: fsum(point.asked.get(term, 0.0) for term in one.terms))
         if telling in missing and share < SURE:
             return Pair("cannot tell", share, key, cosine, "a copy of the turn without this sentence", whole, recorded)
-    if covers and not recorded:
-        if (
-            not verbatim
-            and share < SURE
-            and read.told_by
-            and point.author
-            and read.told_by.lower() != point.author.lower()
-        ):
-            said_by = f"{read.told_by} says so, not {point.author}"
-            return Pair("cannot tell", share, key, cosine, said_by, whole, recorded)
-        if not verbatim and whole < SAME and fsum(point.weights.values()) < THIN:
-            return Pair("cannot tell", share, key, cosine, "too few words to tell it from another", whole, recorded)
+    if covers and not recorded and not verbatim:
+        open_ = "too few words to tell it from another" if whole < SAME and fsum(point.weights.values()) < THIN else ""
+        if share < SURE and whole < ABOUT and cosine < NEAR and not all(one.text in point.said for one in sentences):
+            open_ = "another turn may have these words too"
+        stranger = read.told_by and point.author and read.told_by.lower() != point.author.lower()
+        if stranger and (share < SURE or whole < SAME):
+            open_ = f"{read.told_by} says so, not {point.author}"
+        if open_:
+            return Pair("cannot tell", share, key, cosine, open_, whole, recorded)
     if covers:
         return Pair("covers", share, key, cosine, f"{share:.0%} of its words", whole, recorded)
     if key is not None and key < KEY and other and min(share, about) >= MOST:

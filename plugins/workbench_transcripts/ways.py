@@ -81,8 +81,8 @@ PORTION = 64
 """Questions whose turns are compared at once."""
 MAX_DELETED = 10_000
 """Deleted memories that are compared."""
-MERGED = 0.4
-"""The share of a turn that a memory of it has which left the answer out."""
+MERGED, MAYBE_MERGED = 0.5, 0.4
+"""The share of a turn that a memory of it has which left the answer out; and from which that is open."""
 OTHERWISE: tuple[Coverage, ...] = ("says otherwise", "left out")
 RECORDED = "context"
 """The stage of what a recorded context does not have."""
@@ -512,12 +512,18 @@ def _held(turn: Memory, rated: Sequence[tuple[Pair, Memory]], trace: Trace, stor
     if not covering:
         if not rated:
             return Held(turn, Pair("no", 0.0, None, 0.0, ""), None, "not written", "no memory is near it")
-        has = [one for one in rated if one[0].coverage == "cannot tell" and (one[0].key or 0.0) >= KEY]
+        has = [
+            one
+            for one in rated
+            if one[0].coverage == "cannot tell" and (one[0].key or 0.0) >= KEY and one[0].cosine >= ABOUT
+        ]
         pair, memory = has[0] if has and rated[0][0].coverage != "says otherwise" else rated[0]
         place: dict[Coverage, Place] = {"says otherwise": "written wrongly", "cannot tell": "cannot tell"}
         merged = max(rated, key=lambda one: one[0].whole)
         without = merged[0].share < MOST if merged[0].key is None else merged[0].key < KEY
-        if pair.coverage != "says otherwise" and not has and without and merged[0].whole >= MERGED:
+        if pair.coverage != "says otherwise" and not has and without and merged[0].whole >= MAYBE_MERGED:
+            if merged[0].whole < MERGED and not merged[0].recorded:
+                return Held(turn, *merged, "cannot tell", "a memory has part of the turn, without the answer")
             return Held(turn, *merged, "written wrongly", "a memory has the rest of the turn, without the answer")
         reason = {"left out": "a memory is about it, without the answer", "no": "no memory is about it"}.get(
             pair.coverage, pair.reason
