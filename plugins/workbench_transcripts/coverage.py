@@ -10,11 +10,13 @@ that are only addressed, and who speaks are left out (analysis/support.py:statem
     cosine      of the embedded texts
     about       the share of its terms that the question or the answer has                                                0..1
 
-    says otherwise   share >= SAME and a value is another or one is negated; or share and about >= MOST, key < KEY and a value is another
+    says otherwise   share >= SAME and a value is another or one is negated; or share and about >= MOST, key < KEY and a value is another;
+                     or it has a copy of a sentence with another number, name or time
     covers           key >= KEY, or m has that share of the answer, and about >= MOST, and share >= SAME, or less with a higher cosine;
                      without words of the answer in the turn: share >= SURE, or share >= MOST and cosine >= NEAR
     left out         key < KEY, and share >= ABOUT or cosine >= NEAR: it is about the point, without the answer
-    cannot tell      share >= ABOUT, or less with cosine >= NEAR; or another speaker says so in other words
+    cannot tell      share >= ABOUT, or less with cosine >= NEAR; or it covers the point in other words, and another speaker says them, or
+                     it has little of the turn (whole < ABOUT, cosine < NEAR), or it is a copy of the turn without the sentence
     no               otherwise
 
 A question about a time has no words of its answer in most turns ("yesterday"): there the key is a time of the memory, of the same day.
@@ -51,6 +53,8 @@ SAME, MOST, ABOUT, HALF_ABOUT, KEY, NEAR, ALIKE, SURE = 0.7, 0.5, 0.3, 0.2, 0.75
 FEW, RARE, TELLING, THIN = 5, 2.0, 12.0, 14.0
 """Terms that a point has at least if its turn has them; the idf from which a word of the answer counts, and from which a whole answer
 can mean nothing else."""
+FEW_WORDS = 2
+"""Words that a copy of a sentence has instead of others."""
 MAX_READ = 6_000
 """Memories whose texts are kept as they were read."""
 _WHEN = re.compile(r"\s*(?:when|how long|what (?:day|date|month|year|time)|which (?:day|month|year))\b", re.IGNORECASE)
@@ -244,14 +248,12 @@ def compared(point: Point, memory: Memory, cosine: float, reading: Reading, reco
     key = share_of(point.key, stated) if point.key else None
     missing = [piece for piece in point.pieces if piece.text not in text]
     verbatim = not missing
-    lacking = {
-        one: kind
-        for one, kind in point.values.items()
-        if one not in theirs and one not in reading.speakers and (kind == "date" or not reading.terms(one) <= terms)
-    }
-    extra = {one: kind for one, kind in theirs.items() if one not in point.values and one not in reading.speakers}
-    other = next((pair for one, kind in lacking.items() for pair in _others(one, kind, extra, terms, reading)), None)
-    denied = "" if verbatim else _denied(point, text, sentences, reading) or _changed(point, text, sentences, reading)
+    other = _other(point.values, theirs, terms, reading)
+
+    def pair(coverage: Coverage, reason: str) -> Pair:
+        return Pair(coverage, share, key, cosine, reason, whole, recorded)
+
+    denied = "" if verbatim else _denied(point, text, sentences, reading) or _changed(point, text, sentences)
     times = [one for one, kind in point.values.items() if kind == "date"] if point.when and not point.key else []
     if times:
         key = float(any(kind == "date" for kind in theirs.values()))
@@ -263,7 +265,7 @@ def compared(point: Point, memory: Memory, cosine: float, reading: Reading, reco
     if other and not verbatim and (share >= same or (times and share >= MOST and other[0] in times)):
         denied = denied or f"“{other[0]}” there, “{other[1]}” here"
     if denied:
-        return Pair("says otherwise", share, key, cosine, denied, whole, recorded)
+        return pair("says otherwise", denied)
     about = share_of(point.asked, terms) if point.asked else 1.0
     if key is None:
         covers = share >= SURE or (share >= MOST and cosine >= NEAR) or (recorded and share >= MOST)
@@ -275,39 +277,43 @@ def compared(point: Point, memory: Memory, cosine: float, reading: Reading, reco
         covers |= not times and share >= ABOUT and fsum(point.gold.values()) >= TELLING and point.gold.keys() <= stated
     if covers and missing and whole >= SAME and 2 * sum(one in text for one in point.said) >= len(point.said):
         telling = max(point.pieces, key=lambda one: fsum(point.asked.get(term, 0.0) for term in one.terms))
-        if telling in missing and share < SURE:
-            return Pair("cannot tell", share, key, cosine, "a copy of the turn without this sentence", whole, recorded)
+        weights = {term: point.weights[term] for term in telling.terms & point.weights.keys()}
+        if telling in missing and all(share_of(weights, one.terms) < SAME for one in sentences):
+            return pair("cannot tell", "a copy of the turn without this sentence")
     if covers and not recorded and not verbatim:
-        open_ = "too few words to tell it from another" if whole < SAME and fsum(point.weights.values()) < THIN else ""
+        doubt = "too few words to tell it from another" if whole < SAME and fsum(point.weights.values()) < THIN else ""
         if share < SURE and whole < ABOUT and cosine < NEAR and not all(one.text in point.said for one in sentences):
-            open_ = "another turn may have these words too"
+            doubt = "another turn may have these words too"
         stranger = read.told_by and point.author and read.told_by.lower() != point.author.lower()
         if stranger and (share < SURE or whole < SAME):
-            open_ = f"{read.told_by} says so, not {point.author}"
-        if open_:
-            return Pair("cannot tell", share, key, cosine, open_, whole, recorded)
+            doubt = f"{read.told_by} says so, not {point.author}"
+        if doubt:
+            return pair("cannot tell", doubt)
     if covers:
-        return Pair("covers", share, key, cosine, f"{share:.0%} of its words", whole, recorded)
+        return pair("covers", f"{share:.0%} of its words")
     if key is not None and key < KEY and other and min(share, about) >= MOST:
-        return Pair("says otherwise", share, key, cosine, f"“{other[0]}” there, “{other[1]}” here", whole, recorded)
+        return pair("says otherwise", f"“{other[0]}” there, “{other[1]}” here")
     if key is not None and key < KEY and (recorded or (about >= HALF_ABOUT and (share >= ABOUT or cosine >= NEAR))):
-        return Pair("left out", share, key, cosine, "the answer's words are not in it", whole, recorded)
-    if share >= ABOUT or (share >= HALF_ABOUT and cosine >= NEAR):
-        return Pair(
-            "cannot tell", share, key, cosine, f"{share:.0%} of its words, cosine {cosine:.2f}", whole, recorded
-        )
-    return Pair("no", share, key, cosine, f"{share:.0%} of its words, cosine {cosine:.2f}", whole, recorded)
+        return pair("left out", "the answer's words are not in it")
+    open_ = share >= ABOUT or (share >= HALF_ABOUT and cosine >= NEAR)
+    return pair("cannot tell" if open_ else "no", f"{share:.0%} of its words, cosine {cosine:.2f}")
 
 
-def _others(
-    value: str, kind: str, extra: Mapping[str, str], terms: set[str], reading: Reading
-) -> Iterator[tuple[str, str]]:
-    """A value that a memory lacks, with each of its kind that it has instead; of a name that it has in part, another form of that name."""
-    ours = reading.terms(value)
-    part = kind != "date" and bool(ours & terms)
-    for two, of in extra.items():
-        if of == kind and (not part or (ours & (theirs := reading.terms(two)) and theirs - ours)):
-            yield value, two
+def _other(
+    ours: Mapping[str, str], theirs: Mapping[str, str], terms: set[str], reading: Reading
+) -> tuple[str, str] | None:
+    """A value of one text that another, with these terms, lacks, and one of its kind that this has instead; of a name that it has in
+    part, another form of that name."""
+    extra = [(value, kind) for value, kind in theirs.items() if value not in ours and value not in reading.speakers]
+    for one, kind in ours.items() if extra else ():
+        mine = reading.terms(one)
+        if one in theirs or one in reading.speakers or (kind != "date" and mine <= terms):
+            continue
+        part = kind != "date" and bool(mine & terms)
+        for two, of in extra:
+            if of == kind and (not part or (mine & (form := reading.terms(two)) and form - mine)):
+                return one, two
+    return None
 
 
 def share_of(weights: Mapping[str, float], terms: Collection[str]) -> float:
@@ -330,29 +336,29 @@ def _denied(point: Point, text: str, sentences: Sequence[Sentence], reading: Rea
     return ""
 
 
-def _changed(point: Point, text: str, sentences: Sequence[Sentence], reading: Reading) -> str:
-    """What is said otherwise in a copy of a sentence of the turn, in which all but one or two words are the same, in their order: a number,
-    a name, a time or a negation. Of sentences outside of the point only times count, where it asks for one. Empty if nothing is."""
+def _changed(point: Point, text: str, sentences: Sequence[Sentence]) -> str:
+    """The number, name or time that a copy of a sentence of the turn has instead, where all but FEW_WORDS are the same, in their order.
+    Outside of the point only times count, if the question asks for one. Empty if there is none."""
     inside = {piece.text for piece in point.pieces}
-    copies = {sentence.text: sentence.text.split() for sentence in sentences if sentence.text not in point.said}
+    copies = [one.text.split() for one in sentences if one.text not in point.said]
     for piece in point.said if copies else ():
-        if piece in text or (piece not in inside and not point.when):
-            continue
         ours = piece.split()
-        for copy in copies.values():
-            if abs(len(copy) - len(ours)) > 2 or len(ours) < 4:
+        if piece in text or len(ours) <= 2 * FEW_WORDS - 1 or (piece not in inside and not point.when):
+            continue
+        for copy in copies:
+            if abs(len(copy) - len(ours)) > FEW_WORDS:
                 continue
-            steps = [
-                step for step in SequenceMatcher(None, ours, copy, autojunk=False).get_opcodes() if step[0] != "equal"
-            ]
-            if len(steps) != 1 or max(steps[0][2] - steps[0][1], steps[0][4] - steps[0][3]) > 2:
+            steps = SequenceMatcher(None, ours, copy, autojunk=False).get_opcodes()
+            other = [(first, last, begin, end) for step, first, last, begin, end in steps if step != "equal"]
+            if len(other) != 1:
                 continue
-            _, first, last, begin, end = steps[0]
-            here, there = " ".join(ours[first:last]), " ".join(copy[begin:end])
-            around = max(0, first - 1)
+            first, last, begin, end = other[0]
+            here, there, around = " ".join(ours[first:last]), " ".join(copy[begin:end]), max(0, first - 1)
             timed = _RELATIVE.search(" ".join(ours[around:last])) and _RELATIVE.search(" ".join(copy[around:end]))
-            other = timed or (first and _TOLD.match(here) and _TOLD.match(there))
-            if (piece in inside and other) or (point.when and timed):
+            told = timed or (first and _TOLD.match(here) and _TOLD.match(there))
+            same = re.sub(r"\W", "", here) == re.sub(r"\W", "", there)  # "$20000" is 20000
+            few = not same and max(last - first, end - begin) <= FEW_WORDS
+            if few and ((piece in inside and told) or (point.when and timed)):
                 return f"“{here.strip('.,!?')}” there, “{there.strip('.,!?')}” here"
     return ""
 
@@ -367,16 +373,8 @@ def _difference(one: Sentence, two: Sentence, reading: Reading) -> str:
     ):
         return f"“{negated}” is negated in one of the two"
     values, others = (values_of(text.text, reading.language, each) for each, text in ((ours, one), (theirs, two)))
-    extra = {value: kind for value, kind in others.items() if value not in values and value not in reading.speakers}
-    for value, kind in values.items():
-        if (
-            value not in others
-            and value not in reading.speakers
-            and (kind == "date" or not reading.terms(value) <= two.terms)
-        ):
-            for _, other in _others(value, kind, extra, two.terms, reading):
-                return f"“{value}” there, “{other}” here"
-    return ""
+    other = _other(values, others, two.terms, reading)
+    return f"“{other[0]}” there, “{other[1]}” here" if other else ""
 
 
 def _negated(profile: Profile, text: str) -> frozenset[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from cems_workbench.errors import InputError
+from cems_workbench.errors import InputError, counted
 from cems_workbench.jobs.factory import open_filled, open_resources
 from cems_workbench.jobs.importing import Imported, import_inputs, import_options
 from cems_workbench.jobs.traces import inputs_of
@@ -15,6 +15,9 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import ParsedInput, RowError
 from cems_workbench.settings import Settings
 from cems_workbench.store.database import FILE_NAME
+
+FEW_NEAR = 0.02
+"""The share of memories or turns that are near one of the other side, up to which a transcript fits none of the memories."""
 
 
 def transcript_folder(store: Path) -> Path:
@@ -37,6 +40,13 @@ def opened_transcript(beside: Resources, settings: Settings) -> Iterator[Resourc
     with closing(open_filled(settings.model_copy(update={"store": folder}))) as turns:
         turns.take_models(beside)
         yield turns
+
+
+def unfit(near: int, turns: int, resources: Resources, transcript: Resources) -> str:
+    """The line on a transcript that fits no memory of a store: `near` of its turns have one that is near."""
+    ours, theirs = resources.store.language.current, transcript.store.language.current
+    why = f"its language is {theirs}, theirs {ours}" if ours != theirs else "other people, or another time?"
+    return f"the transcript fits none of the memories, which are near {near:,} of {counted(turns, 'turns')}: {why}"
 
 
 def import_transcript(

@@ -67,6 +67,7 @@ from workbench_transcripts.coverage import (
     share_of,
 )
 from workbench_transcripts.provenance import Named
+from workbench_transcripts.transcript import FEW_NEAR, unfit
 
 Place = Literal[
     "never said", "not written", "written wrongly", "gone", "lost", "contradicted", "not used", "cannot tell", "returned"
@@ -450,6 +451,10 @@ def ways_of(
                 why = "a turn has some of the answer's words" if open_ else "no turn has the answer's words"
                 found.append(Way(query, "cannot tell" if open_ else "never said", why, (), inferred))
     remarks = [*store.remarks, *answers.notes]
+    turns_held = [one for way in found for one in way.held]
+    near = sum(one.pair.coverage != "no" for one in turns_held)
+    if turns_held and near <= FEW_NEAR * len(turns_held):
+        remarks.append(unfit(near, len(turns_held), resources, transcript))
     if read := sum(query.qid in contexts for query in asked):
         remarks.append(
             f"what the system read is recorded, and used instead of our results: {counted(read, 'questions')}"

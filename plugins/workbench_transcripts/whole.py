@@ -44,6 +44,7 @@ from cems_workbench.results import Result, Table
 from cems_workbench.store.rows import portions
 from workbench_transcripts.coverage import Coverage, Pair, Point, Reading, compared, normal, point_of, said
 from workbench_transcripts.provenance import Provenance
+from workbench_transcripts.transcript import FEW_NEAR, unfit
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -55,8 +56,6 @@ NEAREST, AROUND, BLOCK, PORTION = 4, 2, 1024, 1024
 SPEAKER, FLOOR, FAR, NEAR, LITTLE = 0.2, 0.4, 0.8, 1.15, 2.5
 """Less nearness of a memory about another speaker; the nearness below which a pair is not compared, below which two texts have nothing to
 do with each other, and from which they have; the terms of one text alone whose weight a turn has at least that says more than little."""
-FEW_NEAR = 0.02
-"""The share of memories that are near a turn, below which the transcript fits none of them."""
 LISTED = 200
 """Rows of a table."""
 TurnVerdict = Literal["nothing covers", "says otherwise", "cannot tell", "covered", "says little"]
@@ -314,7 +313,9 @@ def _covered(resources: Resources, transcript: Resources, progress: Progress) ->
     said_weight = (of_turns @ weights) / max(rare - math.log(2), 1e-6)
     found = _Compared(turns, memories, replace(plain, idf=idf), [session for _, session, _ in ordered])
     found.compare(near_turns, near_memories, recorded, progress)
-    return found.result(near_turns, near_memories, said_weight, _remarks(near_memories, ordered, resources, transcript))
+    return found.result(
+        near_turns, near_memories, said_weight, _remarks(near_turns, near_memories, ordered, resources, transcript)
+    )
 
 
 class _Names:
@@ -543,12 +544,14 @@ def _texts(side: _Side, numbers: set[int] | Sequence[int]) -> dict[int, Memory]:
 
 
 def _remarks(
-    by_memory: _Nearest, ordered: Sequence[tuple[str, str, bool]], resources: Resources, transcript: Resources
+    by_turn: _Nearest,
+    by_memory: _Nearest,
+    ordered: Sequence[tuple[str, str, bool]],
+    resources: Resources,
+    transcript: Resources,
 ) -> Iterator[str]:
     """Lines on a transcript that fits no memory, and on turns without a time."""
     if np.count_nonzero(by_memory.nearness[:, 0] >= FAR) <= FEW_NEAR * len(by_memory.nearness):
-        ours, theirs = resources.store.language.current, transcript.store.language.current
-        why = f"its language is {theirs}, theirs {ours}" if ours != theirs else "other people, or another time?"
-        yield f"the transcript fits none of the memories: {why}"
+        yield unfit(int(np.count_nonzero(by_turn.nearness[:, 0] >= FAR)), len(ordered), resources, transcript)
     if undated := sum(not dated for _, _, dated in ordered):
         yield f"{counted(undated, 'turns')} without a time stand in the order of their ids"

@@ -134,6 +134,27 @@ def test_a_store_without_a_transcript_says_how_to_import_one(command: Command, t
     assert "has no transcript; `transcript FILE` imports one" in done.err
 
 
+def test_what_cannot_be_followed_is_one_line(command: Command, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.jsonl").write_text(
+        "\n".join(
+            json.dumps({"id": f"o{i}", "content": f"Release {i} of the parser fixes unicode."}) for i in range(5)
+        ),
+        "utf-8",
+    )
+    assert command("import", tmp_path / "other.jsonl", "--store", tmp_path / "o").code == 0
+    assert command("transcript", tmp_path / "talk.json", "--store", tmp_path / "o").code == 0
+    notes = json.loads(command("ways", "talk", "--store", tmp_path / "o", "--json").out)["notes"]
+    assert any("fits none of the memories, which are near 0 of 6 turns: other people" in one for one in notes), notes
+    for name, content, line in (
+        ("unasked.csv", "qid,answer\nzz,hello\n", "no row has one of qid,"),
+        ("empty.csv", "", "empty.csv is empty"),
+        ("empty.json", "", "empty.json is empty"),
+    ):
+        (tmp_path / name).write_text(content, "utf-8")
+        done = command("ways", "talk", "--answers", tmp_path / name, "--store", store)
+        assert done.code == 2 and line in done.err and done.err.count("\n") == 1
+
+
 def draw_view(store: str) -> None:
     """The script of a page that has only this view."""
     from contextlib import closing

@@ -48,12 +48,27 @@ def verdict(asked: tuple[str, str], content: str, cosine: float, days: int = 0, 
             "says otherwise",
         ),
         (RENT, "Jo: The flat in Pankow at a rent of 940 euros sounds great.", 0.9, "cannot tell"),
+        (RENT, "Pankow flat: the rent is 940 euros, Mira signed the lease.", 0.8, "covers"),
     ],
 )
 def test_coverage_is_told_from_words_values_and_negations(
     asked: tuple[str, str], content: str, cosine: float, right: str
 ) -> None:
     assert verdict(asked, content, cosine) == right
+
+
+LONG = "Mira: Here are tips. The fight in Cobra Kai is in a style of karate. Cobra Kai has four seasons. Karate is fun."
+STYLE = ("What style has the fight in Cobra Kai?", "karate")
+
+
+@pytest.mark.parametrize(
+    ("gone", "instead", "right"),
+    [("fight in Cobra", "fight in Martini", "says otherwise"), ("style of", "kind of", "covers")],
+)
+def test_a_copy_of_a_long_turn_with_one_word_changed_is_compared_with_it_word_by_word(
+    gone: str, instead: str, right: str
+) -> None:
+    assert verdict(STYLE, LONG.replace(gone, instead), 0.95, turn=LONG) == right
 
 
 def test_a_day_told_from_another_day_is_another_time() -> None:
