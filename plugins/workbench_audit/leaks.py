@@ -175,8 +175,13 @@ def _tables(
         (one.rank, names.get(one.memory_id, one.memory_id), one.owner, one.asker, one.qid, ", ".join(one.lists))
         for one in first
     )
-    columns = ("rank", "memory", "of", "asked as", "qid", "lists")
-    yield Table(columns, each, "what crosses", shown=20, left_out=len(kept) - len(each))
+    yield Table(
+        ("rank", "memory", "of", "asked as", "qid", "lists"),
+        each,
+        "what crosses",
+        shown=20,
+        left_out=len(kept) - len(each),
+    )
 
 
 def _order(one: Crossing) -> tuple[int, str, str, str]:

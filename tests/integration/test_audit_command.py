@@ -17,7 +17,7 @@ SAID = {
     "m2": "Jo's knee surgery is at the Charité on 12 June.",
     "m3": "Elias works as a baker in Flensburg.",
     "m4": "Jo adopted a greyhound named Pixel from the shelter.",
-    "m5": "The piano teacher Zoltan lives above the pharmacy.",
+    "zoltan": "The piano teacher Zoltan lives above the pharmacy.",
     "m6": f"The deploy token of the website is {TOKEN}.",
     "m7": "The gym membership of Jo lasts until March.",
 }
@@ -135,24 +135,24 @@ def test_an_erased_memory_is_nowhere(command: Command, store: Path) -> None:
     with open_store(store) as opened:
         memories = opened.resources.store.memories
         asked = opened.resources.store.queries.read()[0].qid
-        opened.resources.store.judgments.record([Judgment(asked, "m5", 1, "a model", "model")], "test")
-        memories.delete("m5")
+        opened.resources.store.judgments.record([Judgment(asked, "zoltan", 1, "a model", "model")], "test")
+        memories.delete("zoltan")
         kept = memories.read()
         vectors = opened.resources.indexes.vectors.embeddings([*kept])
     command("import", store.parent / "memories.jsonl", "--store", store)
-    dry = json.loads(command("forgotten", "m5", "--erase", "--store", store, "--json").out)
+    dry = json.loads(command("forgotten", "zoltan", "--erase", "--store", store, "--json").out)
     assert dry["rows"] == {"judged_texts": 1, "memories": 1}
-    held = command("forgotten", "m5", "--store", store, "--json")
+    held = command("forgotten", "zoltan", "--store", store, "--json")
     assert held.code == 1 and not json.loads(held.out)["forgotten"], "the dry run changed nothing"
     (store / "transcript").rename(store.parent / "said")  # which has it too, as a turn
-    erased = command("forgotten", "m5", "--erase", "--apply", "--store", store, "--json")
+    erased = command("forgotten", "zoltan", "--erase", "--apply", "--store", store, "--json")
     receipt = json.loads(erased.out)
     assert erased.code == 0 and receipt["forgotten"], [one for one in receipt["places"] if one["holds"]]
-    assert SAID["m5"].encode() not in b"".join(path.read_bytes() for path in store.rglob("*") if path.is_file())
+    assert SAID["zoltan"].encode() not in b"".join(path.read_bytes() for path in store.rglob("*") if path.is_file())
     with open_store(store) as opened:
         assert opened.resources.store.memories.read() == kept
         again = opened.resources.indexes.vectors.embeddings([*kept])
         assert all((again[key] == vectors[key]).all() for key in kept) and len(again) == len(vectors)
-    (store.parent / "m5.txt").write_text(SAID["m5"], "utf-8")
-    assert command("forgotten", "m5", "--text", store.parent / "m5.txt", "--store", store).code == 0
-    assert command("forgotten", "m5", "--apply", "--store", store).code == 2
+    (store.parent / "zoltan.txt").write_text(SAID["zoltan"], "utf-8")
+    assert command("forgotten", "zoltan", "--text", store.parent / "zoltan.txt", "--store", store).code == 0
+    assert command("forgotten", "zoltan", "--apply", "--store", store).code == 2

@@ -142,7 +142,7 @@ class VectorFiles:
         record, manifest = self.record(), self.directory.manifest()
         if record is not None and manifest is not None:
             self._version = manifest.content_version
-            held = list(self._recorded(record.collection, [memory_id]))
+            held = list(self._recorded(record.collection, [(memory_id, None)]))
             files, gone = segments_of(manifest), [memory_id]
             self._publish(record.collection, files, gone, _NO_ROWS, lambda at, name: embedded.remove(at, name, held), kept=1)
 
