@@ -63,7 +63,7 @@ def same(memories: Sequence[Memory]) -> list[Text]:
 
 
 def sentences(memories: Sequence[Memory]) -> list[Text]:
-    pieces = []
+    pieces = list[Text]()
     for one in memories:
         size = len(one.content.split())
         pieces += [
@@ -93,7 +93,7 @@ def together(memories: Sequence[Memory]) -> list[Text]:
 
 def reworded(memories: Sequence[Memory], rng: random.Random, names: Sequence[str]) -> list[Text]:
     name = re.compile(rf"\b(?:{'|'.join(names)})\b")
-    made = []
+    made = list[Text]()
     for one in memories:
         clauses = re.split(r"(?<=[,;:.!?])\s+", name.sub("the user", one.content))
         turned = []

@@ -243,9 +243,9 @@ class _Index:
         }
         own = shares.get(key, 0.0)
         best = key if own >= SURE else max(sorted(shares), key=lambda other: shares[other])
-        other, share = self._now[best], shares[best]
-        turn = judged.source_ref is not None and judged.source_ref == other.source_ref
-        if share >= (SAME_TURN if turn else SURE) and _values(judged.text) == _values(other.text):
+        said, share = self._now[best], shares[best]
+        turn = judged.source_ref is not None and judged.source_ref == said.source_ref
+        if share >= (SAME_TURN if turn else SURE) and _values(judged.text) == _values(said.text):
             if best == key:
                 return Found("valid", (key,))
             if key not in self._now:

@@ -70,8 +70,8 @@ def plan(database: Database, team: TeamTables, texts: Mapping[str, str] | None =
     """What a rebase would do; nothing is changed. `texts` are those of an older store or file, by id."""
     with team.reading() as session:
         rows = session.rows(f"SELECT {', '.join(judgments.FIELDS)} FROM judgments WHERE memory_id <> '{WHOLE_STORE}'")
-        unwanted: set[Pair] = set(session.rows("SELECT qid, memory_id FROM label_queue_pairs"))  # type: ignore[arg-type]
-        removed: set[Key] = set(session.rows("SELECT qid, memory_id, judge, kind FROM label_events WHERE action = 'remove'"))  # type: ignore[arg-type]
+        unwanted: set[Pair] = set(session.rows("SELECT qid, memory_id FROM label_queue_pairs"))
+        removed: set[Key] = set(session.rows("SELECT qid, memory_id, judge, kind FROM label_events WHERE action = 'remove'"))
     given = [judgments.record(row) for row in rows]
     ids = {one.memory_id for one in given}
     old = {key: Judged(text) for key, text in (texts or {}).items() if key in ids}
@@ -86,7 +86,7 @@ def plan(database: Database, team: TeamTables, texts: Mapping[str, str] | None =
     pairs = {(one.qid, other) for one in given for other in at[one.memory_id].doubtful}
     unwanted |= {(one.qid, one.memory_id) for one in (*given, *moved)}
     statuses = Counter("orphaned" if one.memory_id in unkept else at[one.memory_id].status for one in given)
-    counts = dict(statuses.most_common())
+    counts: dict[str, int] = {status: count for status, count in statuses.most_common()}
     return Rebase(found, counts, tuple(moved), tuple(sorted(stale)), tuple(sorted(pairs - unwanted)), tuple(sorted(unkept)))
 
 
@@ -125,7 +125,7 @@ def followed(
     rows = parsed.numbered("judgments")
     named = {one.memory_id for _, one in rows}
     judged = {key: Judged(texts[key]) for key in named if key in texts}
-    judged = judged_texts.kept(cursor, named - known - judged.keys()) | judged
+    judged = judged_texts.kept(cursor, named.difference(known, judged)) | judged
     found = {key: one for key, one in judged_texts.found_in(cursor, judged).items() if one.status != "valid"}
     if not any(one.doubtful or one.status != "orphaned" for one in found.values()):
         return parsed, []
