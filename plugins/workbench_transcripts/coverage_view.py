@@ -124,13 +124,15 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         return
     key = (resources.store.version, version)
     asking: Any = {"icon": ":material/compare_arrows:", "type": "primary"}
-    if not is_kept(FOUND, key) and not st.button("Compare turns and memories", "memories:coverage:go", **asking):
+    if not is_kept(FOUND, key, shared=True) and not st.button(
+        "Compare turns and memories", "memories:coverage:go", **asking
+    ):
         st.caption(
             "Which turns no memory has, which memories no turn supports, and which say otherwise. It takes about as long as the import."
         )
         return
     with errors_shown():
-        found = kept(FOUND, key, lambda: _found(resources, place))
+        found = kept(FOUND, key, lambda: _found(resources, place), shared=True)
         with opened_transcript(resources, Settings()) as transcript:
             _draw(found, resources, transcript)
 

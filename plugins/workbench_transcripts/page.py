@@ -20,7 +20,7 @@ from cems_workbench.ui.evaluate.state import config_options
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, layout
-from cems_workbench.ui.kit.html import plain
+from cems_workbench.ui.kit.html import plain, render
 from cems_workbench.ui.kit.session import is_kept, kept
 from cems_workbench.ui.kit.tables import Column, draw_values, pick_row
 from cems_workbench.ui.kit.views import View
@@ -42,6 +42,7 @@ COLOURS = {
     for place, at in zip(PLACES, (7, 6, 1, 3, 2, 4, 5, None, 0), strict=True)
 }
 """The colours of a bar and of the number in it by place; a place that nobody can tell is grey."""
+NUMBER = "workbench_transcripts:bar_number.html"
 ROWS: list[Column[Way]] = [
     Column("question", lambda way: way.query.query, 300),
     Column("answer", lambda way: way.query.answer, 140),
@@ -72,10 +73,12 @@ def draw(resources: Resources) -> None:
     key = (resources.store.version, imported, name, config, file and file.getvalue(), other)
     place = st.empty()
     begin: Any = {"icon": ":material/route:", "type": "primary"}
-    if not is_kept(FOUND, key) and not place.button("Follow the facts", "evaluate:ways:go", **begin):
+    if not is_kept(FOUND, key, shared=True) and not place.button("Follow the facts", "evaluate:ways:go", **begin):
         return None
     with errors_shown():
-        found, between = kept(FOUND, key, lambda: _followed(name, config, file, other, resources, place))
+        found, between = kept(
+            FOUND, key, lambda: _followed(name, config, file, other, resources, place), shared=True
+        )
         if between is not None:
             _draw_between(between)
         _draw(found, config, resources)
@@ -118,7 +121,8 @@ def _draw(found: Ways, config: PipelineConfig, resources: Resources) -> None:
     for note in found.notes:
         st.caption(plain(note))
     numbers = Counter(way.place for way in found.ways)
-    labels = {f"{place} · {numbers[place]}": place for place in PLACES if numbers[place]}
+    most = sorted(PLACES, key=lambda place: (place == "returned", -numbers[place]))  # the commonest loss first
+    labels = {f"{place} · {numbers[place]}": place for place in most if numbers[place]}
     place = labels[switch("Place", list(labels), "evaluate:ways:place")]
     ways = [way for way in found.ways if way.place == place]
     way = pick_row(ways, ROWS, key=f"evaluate:ways:rows:{place}", most=12)
@@ -135,8 +139,9 @@ def _figure(counts: Counter[tuple[str, Place]]) -> Figure:
     for place in PLACES:
         values, (bar, text) = [counts[kind, place] for kind in kinds], COLOURS[place]
         about = {"type": "bar", "orientation": "h", "name": place, "hoverinfo": "x+name", "marker": {"color": bar}}
-        inside = {"textposition": "inside", "insidetextanchor": "middle", "insidetextfont": {"color": text}}
-        texts = [str(value) if value else "" for value in values]
+        inside = {"textposition": "inside", "insidetextanchor": "middle"}
+        # Streamlit's theme would replace a colour of the font.
+        texts = [str(render(NUMBER, colour=text, value=value)) if value else "" for value in values]
         bars += [about | inside | {"x": values, "y": list(kinds), "text": texts}] if any(values) else []
     legend = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "traceorder": "normal"}
     shown = layout(

@@ -71,16 +71,25 @@ class PageState(Generic[State]):
 Value = TypeVar("Value")
 
 
-def kept(slot: str, key: object, make: Callable[[], Value]) -> Value:
-    """The value of `make`, kept in the session under `slot` until it is asked for with another key."""
-    last: tuple[object, Value] | None = st.session_state.get(slot)
-    if last is None or last[0] != key:
-        last = st.session_state[slot] = (key, make())
-    return last[1]
+_last: dict[str, tuple[object, Any]] = {}
+"""Of all sessions, by slot: what `kept` kept last with `shared`."""
 
 
-def is_kept(slot: str, key: object) -> bool:
+def kept(slot: str, key: object, make: Callable[[], Value], *, shared: bool = False) -> Value:
+    """The value of `make`, kept in the session under `slot` until it is asked for with another key; `shared`: other sessions, such as
+    this one after a reload, get it too if they ask with the same key."""
+    if not is_kept(slot, key, shared=shared):
+        st.session_state[slot] = (key, make())
+        if shared:
+            _last[slot] = st.session_state[slot]
+    value: Value = st.session_state[slot][1]
+    return value
+
+
+def is_kept(slot: str, key: object, *, shared: bool = False) -> bool:
     """Whether `kept` has a value for this key."""
+    if shared and slot in _last and _last[slot][0] == key:
+        st.session_state[slot] = _last[slot]
     return slot in st.session_state and bool(st.session_state[slot][0] == key)
 
 
