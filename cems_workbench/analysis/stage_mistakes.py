@@ -34,7 +34,7 @@ from cems_workbench.pipeline.stages.adjust import ADJUST
 from cems_workbench.pipeline.stages.filter import FILTER
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.pipeline.stages.rerank import RERANK
-from cems_workbench.pipeline.stages.result import StageArrays, StageFields, StageRow
+from cems_workbench.pipeline.stages.result import StageArrays
 from cems_workbench.pipeline.stages.stage import PipelineRun
 from cems_workbench.pipeline.stages.threshold import THRESHOLD
 from cems_workbench.pipeline.table import Bools, CandidateTable, Floats, Ints, RecordedTable
@@ -55,7 +55,6 @@ MIN_HEAD = 40
 """Characters that texts must begin alike to say that a reranker reads no more."""
 MEASURED = 10
 """The k of the measured nDCG."""
-Arrays = StageArrays[StageRow, StageFields]
 FINDING = frozenset(
     source.name for source in LIST_SOURCES if source.finds and source.name not in ("relations", "entities")
 )

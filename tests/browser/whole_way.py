@@ -52,7 +52,7 @@ def case(window: Window, shoot: Shoot = lambda page, name, selector: None, *, pr
     """From a stale first result, and from the wrong answer it gives, to the fix, and with `prove` to its effect on the whole set."""
     inspect, page = Inspect(window), window.page
     assert inspect.search(MOVING)[0] == STALE
-    expect(page.locator(".wb-stale-first")).to_contain_text(f"{STALE}, is superseded by {STAYING}")
+    expect(page.locator(".wb-stale-first")).to_contain_text("“Moving in November”, is superseded by “Staying in our flat”")
     expect(page.locator(f".wb-sbs tr[data-id={STAYING}] .wb-sbs-drop")).to_be_visible()
     shoot(page, "case-1-stale", "[data-testid=stMain]")
     inspect.tool("Blame")
@@ -90,8 +90,8 @@ def _why(inspect: Inspect, window: Window, shoot: Shoot) -> None:
     inspect.search(MOVING)
     inspect.section("Why, and what if")
     with window.rerun():
-        window.page.get_by_role("button", name=re.compile(f"^{STAYING}")).first.click()
-    expect(window.page.locator(".wb-sentence").first).to_contain_text(f"{STAYING} was 2nd after fusion; {LOST}")
+        window.page.get_by_role("button", name=re.compile("“Staying in our flat” · grade")).first.click()
+    expect(window.page.locator(".wb-sentence").first).to_contain_text(f"“Staying in our flat” was 2nd after fusion; {LOST}")
     window.page.get_by_role("button", name=re.compile("^Apply ")).first.wait_for()
     shoot(window.page, "2-why-is-it-missing", ".st-key-inspect-section")
 

@@ -29,8 +29,6 @@ from cems_workbench.ui.memories import state
 MAX_QUERIES_UNASKED = 1_000
 """With more queries they are counted on request: the replay takes longer than a page may."""
 MAX_ROWS = 8
-MAX_LISTED = 200
-"""Hubs, and orphans, listed."""
 
 
 @dataclass(frozen=True)
