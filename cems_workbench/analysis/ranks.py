@@ -96,8 +96,8 @@ def at_graph(
     if branch is None or branch.stage not in ("", LISTS.name) or not config.lists.vector.enabled:
         return branch
     reach = k if branch.manner == "below" else list_depths(config)["vector"] or NO_RANK
-    _, rank = evidence.missed_by_graph.get(memory_id, ("", NO_RANK))
-    return GRAPH_LOST if rank <= reach else branch
+    missed = evidence.missed_by_graph.get(memory_id)
+    return GRAPH_LOST if missed is not None and missed[1] <= reach else branch
 
 
 def in_pipeline_order(branches: Iterable[Branch], stages: Sequence[str]) -> list[Branch]:

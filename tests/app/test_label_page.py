@@ -323,7 +323,7 @@ def test_a_reader_looks_and_a_reviewer_labels(
     assert [one.judge for one in labels()] == ["grace@example.org"]
     checked(opened.switch_page("pages/memories.py").run())
     (views,) = [each for each in opened.get("button_group") if each.key == "memories:view"]
-    assert views.options == ["Browse", "Statistics"]
+    assert views.options == ["Browse", "Statistics", "Coverage"]
 
 
 @pytest.mark.parametrize(

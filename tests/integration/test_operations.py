@@ -44,7 +44,7 @@ def test_an_operation_is_on_every_surface(command: Command, store: Path) -> None
             answer.ask("widths")
     changes = [word for name, value in FIRST_THREE.items() for word in ("--set", f"{name}={value}")]
     asked = ["lengths", QUERY, "--preset", "cems", *changes, "--store", store]
-    shown = command(*asked, "--html", "lengths.html")
+    shown = command(*asked, "--ids", "--html", "lengths.html")
     assert shown.code == 0 and shown.out.startswith("3 results") and answer.ids[0] in shown.out
     assert json.loads(command(*asked, "--json").out) == json.loads(json.dumps(found.to_json()))
     assert QUESTION in command("--help").out and answer.ids[0] in Path("lengths.html").read_text()

@@ -255,7 +255,7 @@ VIEWS = (
     View("Deleted", 50, draw_deleted),
     View("Store", 60, store.draw),
 )
-CHANGING = ("Import", "Sources", "Deleted", "Store")
+CHANGING = ("Import", "Sources", "Deleted", "Store", "Audit")
 """The views of operators alone."""
 
 

@@ -146,7 +146,7 @@ def indexes(resources: Resources, place: DeltaGenerator) -> None:
         session.require("operator")
         with state.cancellable_job(place, "rebuild") as progress:
             # Marked outdated until done, so that the next rerun resumes an interrupted refresh.
-            state.update(indexes_behind=True, compared=None)
+            state.update(indexes_behind=True)
             report = resources.rebuild(progress) if rebuild else resources.embed_anew(progress)
         message = "Everything is up to date."
         if report is not None:

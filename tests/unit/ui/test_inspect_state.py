@@ -280,6 +280,9 @@ def test_texts_that_yaml_would_read_otherwise_come_back(text: str) -> None:
 TAKES_A_PRESET = {
     "search",
     "replay",
+    "audit",
+    "leak",
+    "forgotten",
     "why",
     "blame",
     "memory",
