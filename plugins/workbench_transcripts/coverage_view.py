@@ -122,15 +122,17 @@ def draw(resources: Resources, place: DeltaGenerator) -> None:
         )
         st.button("Import files", "memories:coverage:import", on_click=open_import, icon=":material/upload_file:")
         return
-    key = (resources.store.version, version)
+    key = (resources.store.path, resources.store.content_version, version)  # labels change nothing here
     asking: Any = {"icon": ":material/compare_arrows:", "type": "primary"}
-    if not is_kept(FOUND, key, shared=True) and not st.button(
+    begin = st.empty()
+    if not is_kept(FOUND, key, shared=True) and not begin.button(
         "Compare turns and memories", "memories:coverage:go", **asking
     ):
         st.caption(
             "Which turns no memory has, which memories no turn supports, and which say otherwise. It takes about as long as the import."
         )
         return
+    begin.empty()
     with errors_shown():
         found = kept(FOUND, key, lambda: _found(resources, place), shared=True)
         with opened_transcript(resources, Settings()) as transcript:
