@@ -543,8 +543,10 @@ def explanation(
     question = ""
     if store is not None and not evidence.external:
         from cems_workbench.analysis.proposed_edges import contradicting
+        from cems_workbench.jobs.query_grades import QueryGrades, query_grades
 
-        pair = contradicting(answer.trace, store.resources)
+        judged = query_grades(answer.request, store.resources.store) if answer.request is not None else QueryGrades()
+        pair = contradicting(answer.trace, store.resources, judged.grades, judged.relevant_from)
         if pair is not None:
             question = (
                 f"{pair.question} Signs: {pair.why}. Inspect, Label › Superseded and supersessions save the answer, which "

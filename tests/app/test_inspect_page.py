@@ -545,7 +545,7 @@ def test_a_pair_that_explains_the_step_is_asked_about_instead_of_a_fix(
     pair = ProposedEdge(
         "m312", "m249", 0.9, 157.0, "157 days later", {"cosine": 0.8}, Signals(0, 0, 0, 0, 0, (), (), ())
     )
-    monkeypatch.setattr(next_step, "contradicting", lambda trace, resources: pair)
+    monkeypatch.setattr(next_step, "contradicting", lambda *asked: pair)
     page = open_page()
     page.session_state["reviewer:name"] = "ada"
     page = search_for_the_old_one(page)

@@ -16,7 +16,9 @@ QUERY = "where in Hamburg do I live"
 OLD, NEW = "7c9e6679-7425-40de-944b-e07fc1f90ae7", "550e8400-e29b-41d4-a716-446655440000"
 
 
-def test_the_pair_that_spoils_a_query_is_asked_about_until_it_is_decided(tmp_path: Path) -> None:
+def test_the_pair_that_spoils_a_query_is_asked_about_until_it_is_decided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memories = (
         Memory(OLD, "I live in Hamburg, at Grindelallee 12.", created_at=datetime(2026, 1, 10, tzinfo=UTC)),
         Memory(
@@ -38,6 +40,10 @@ def test_the_pair_that_spoils_a_query_is_asked_about_until_it_is_decided(tmp_pat
         assert cw.why(before, NEW, store=opened).question == ""  # the later one was not written yet
         found = contradicting(asked.answer.trace, opened.resources)
         assert found is not None and (found.newer, found.older) == (NEW, OLD)
+        monkeypatch.setattr("cems_workbench.analysis.proposed_edges.ASKED_FIRST", 0)  # what grades contradict is left
+        for grades, asks in (({OLD: 0, NEW: 3}, True), ({OLD: 3, NEW: 0}, False), ({NEW: 3}, False)):
+            assert (contradicting(asked.answer.trace, opened.resources, grades, 2) is not None) == asks
+        monkeypatch.undo()
         opened.resources.store.supersessions.decide(NEW, OLD, "rejected", "ada")
         assert contradicting(asked.answer.trace, opened.resources) is None
 

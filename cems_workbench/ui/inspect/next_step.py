@@ -67,7 +67,7 @@ STALE = frozenset({"superseded", "expired"})
 
 
 PAIR = "inspect:next:pair"
-"""Session key of the request of the last search, and the pair of its candidates that is asked about."""
+"""Session key of the request of the last search with its grades, and the pair of its candidates that is asked about."""
 ACCEPTED = "inspect:next:accepted"
 """Session key of the request at which a pair was accepted here, and the pair: what follows from it is offered beside that request."""
 
@@ -83,24 +83,37 @@ def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]
     accepted = st.session_state.get(ACCEPTED)
     if accepted is not None and accepted[0] == context.request:
         _draw_accepted(accepted[1], context)
-    kept = st.session_state.get(PAIR)
-    known = kept[1] if kept is not None and kept[0] == context.request else None
+    later = fetched or st.session_state.get(PAIR, ())[:1] != (_judged(context),)
 
     def look() -> None:
-        found = known
+        found = None
         with errors_shown():
-            if fetched:
-                found = contradicting(context.trace, context.resources)
-                st.session_state[PAIR] = (context.request, found)
-                _ask(found, context, place)
+            if later:
+                st.session_state.pop(PAIR, None)
+                _ask(asked_pair(context), context, place)
+            found = asked_pair(context)
         if found is not None and step.memory_id == found.newer:
             below.empty()
         else:
             look_for_fix()
 
-    if not fetched:
-        _ask(known, context, place)
+    if not later:
+        _ask(asked_pair(context), context, place)
     return look
+
+
+def _judged(context: InspectContext) -> tuple[Request, dict[str, int]]:
+    return context.request, dict(context.grades)
+
+
+def asked_pair(context: InspectContext) -> ProposedEdge | None:
+    """The pair of the query's candidates that is asked about, looked for once for its request and grades."""
+    kept = st.session_state.get(PAIR)
+    if kept is None or kept[0] != _judged(context):
+        found = contradicting(context.trace, context.resources, context.grades, context.relevant_from)
+        kept = st.session_state[PAIR] = (_judged(context), found)
+    edge: ProposedEdge | None = kept[1]
+    return edge
 
 
 def _ask(edge: ProposedEdge | None, context: InspectContext, place: DeltaGenerator) -> None:
@@ -139,7 +152,7 @@ def _decide(edge: ProposedEdge, verdict: Any, who: str, context: InspectContext)
         session.require("reviewer")
         decisions = context.resources.store.supersessions
         if (before := decisions.standing_of(edge.pair)) is not None:  # on another page, since this one was drawn
-            st.session_state.pop(PAIR, None)
+            st.session_state[PAIR] = (_judged(context), None)
             st.toast(
                 f"Not saved: {plain(before.author)} has {before.verdict} this pair. Label › Superseded changes it."
             )
@@ -148,7 +161,7 @@ def _decide(edge: ProposedEdge, verdict: Any, who: str, context: InspectContext)
     except WorkbenchError as error:
         st.session_state[PROBLEM] = str(error)
         return
-    st.session_state.pop(PAIR, None)
+    st.session_state[PAIR] = (_judged(context), None)
     if verdict == "accepted":
         st.session_state[ACCEPTED] = (context.request, edge)
     else:

@@ -26,6 +26,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.fetch_evidence import gathered_set, labelled_set, offer_labelled
+from cems_workbench.ui.inspect.next_step import asked_pair
 from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.html import full_label, plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
@@ -63,6 +64,10 @@ def draw(context: InspectContext) -> None:
     if memory is None:
         return
     why, trace = explanation(context, memory.id, context.target), context.trace
+    asked = None if trace.external else asked_pair(context)
+    if asked is not None and asked.newer == memory.id:
+        said = f"{asked.question} If so, answer above the ranking before you change parameters."
+        st.warning(plain(context.said(said)), icon=":material/swap_vert:")
     st.html(cause_html(why, memory.content, context.said))
     if why.fix is not None:
         _draw_changes(context, why)
