@@ -23,10 +23,10 @@ from cems_workbench.pipeline.effects import folded_words, idle_parameters
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.understanding import SHIPPED, read_dictionary, write_dictionary
 from cems_workbench.records import SUPERSEDES, Chunk, Memory, ParsedInput
-from cems_workbench.settings import Settings
+from cems_workbench.settings import SavedTarget, Settings
 from cems_workbench.store import Store
 from cems_workbench.store.text_rule import searched_text
-from cems_workbench.ui.inspect import fetch_evidence, next_step, toolbar
+from cems_workbench.ui.inspect import context, fetch_evidence, next_step, toolbar
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.views import views_in
@@ -480,8 +480,16 @@ def search_for_the_old_one(page: AppTest) -> AppTest:
     return search(page, searched_text(old))
 
 
-def test_first_result_that_is_superseded_is_said_with_what_to_do_about_it(open_page: OpenPage) -> None:
+def test_first_result_that_is_superseded_is_said_with_what_to_do_about_it(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = search_for_the_old_one(open_page())
+    assert "cannot:" not in captions(page)
+    with monkeypatch.context() as patch:
+        patch.setattr(context, "saved_target", lambda store: SavedTarget("mem0", "mem0", {}))
+        assert "mem0 cannot: supersession.mode = follow, supersession.mode = demote" in captions(page.run())
+        page = press(page, "inspect:next:why")
+        assert "mem0 cannot: supersession.mode = " in html(page, "wb-cause")
     assert order(page)[0] == "m249"
     assert f"The first result, {MOVING}, is {STALE}" in html(page, "wb-stale-first")
     assert f'class="wb-stale" title="{STALE.replace(STAYING, "m312").capitalize()}' in html(page, "wb-results")
@@ -505,10 +513,11 @@ def test_an_accepted_pair_is_followed_where_it_was_accepted(
     page.run().text_input(key="reviewer:name").set_value("ada").run()
     page = press(page, "inspect:next:pair:accepted")
     (edge,) = (one for one in session.resources().store.relations.read() if one.kind == SUPERSEDES)
-    assert edge.target_id in order(page) and "this config still" in markdown(page)
-    page = press(page, "inspect:next:pair:follow")
+    assert edge.target_id == order(page)[0] and "inspect:next:pair:follow" not in buttons(page)  # offered once
+    assert "inspect:next:stale:script" in buttons(page) and "Fix:" not in all_html(page)
+    page = press(page, "inspect:next:follow")
     assert edge.target_id not in order(page) and edge.source_id in order(page)
-    assert "this config still" not in markdown(page)
+    assert "Saved: " in markdown(page) and "this config still" not in markdown(page)
 
 
 def test_why_is_opened_on_the_successor(open_page: OpenPage) -> None:

@@ -40,10 +40,10 @@ def test_the_pair_that_spoils_a_query_is_asked_about_until_it_is_decided(
         assert cw.why(before, NEW, store=opened).question == ""  # the later one was not written yet
         found = contradicting(asked.answer.trace, opened.resources)
         assert found is not None and (found.newer, found.older) == (NEW, OLD)
-        monkeypatch.setattr("cems_workbench.analysis.proposed_edges.ASKED_FIRST", 0)  # what grades contradict is left
-        for grades, asks in (({OLD: 0, NEW: 3}, True), ({OLD: 3, NEW: 0}, False), ({NEW: 3}, False)):
-            assert (contradicting(asked.answer.trace, opened.resources, grades, 2) is not None) == asks
-        monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr("cems_workbench.analysis.proposed_edges.ASKED_FIRST", 0)  # what grades contradict is left
+            for grades, asks in (({OLD: 0, NEW: 3}, True), ({OLD: 3, NEW: 0}, False), ({NEW: 3}, False)):
+                assert (contradicting(asked.answer.trace, opened.resources, grades, 2) is not None) == asks
         opened.resources.store.supersessions.decide(NEW, OLD, "rejected", "ada")
         assert contradicting(asked.answer.trace, opened.resources) is None
 

@@ -39,7 +39,7 @@ from pathlib import Path
 from typing import Any
 
 from cems_workbench.builtin import preset_names
-from cems_workbench.config.fields import FieldSpec, bounds_text, packaged
+from cems_workbench.config.fields import FieldSpec, bounds_text, packaged, short_value
 from cems_workbench.config.forms.yaml_form import TABLES, commented, plain_value, preset, with_values
 from cems_workbench.config.model import PipelineConfig, field_spec, field_specs
 from cems_workbench.errors import InputError, nearest, one_line, suggestion
@@ -396,6 +396,26 @@ def leftover(config: PipelineConfig, target: Target, sheet: Sheet, kind: str) ->
     lines += ["", f"What no {kind} of {title} sets and {PROGRAM}{usual.name}):"]
     lines += [f"  {_line(config, spec, None, None)}" for spec in same]
     return "\n".join(lines)
+
+
+def cannot(runs: SavedTarget | None, config: PipelineConfig, *changes: Mapping[str, Any]) -> str:
+    """What a store's target cannot run of changes to a config: "mem0 cannot: supersession.mode = follow", the first three. Empty if a
+    setting of it carries each value, or one of its programs has it; and without a target."""
+    system = None if runs is None else SYSTEMS.get(runs.target)
+    if system is None:
+        return ""
+    found: dict[str, None] = {}
+    for values in changes:
+        changed = with_values(config, values)
+        reasons = filled(changed, system.form, str).reasons
+        carried = {spec.path for spec, _ in exported(system.form)} - reasons.keys()
+        for path in values:
+            if path not in carried and all(
+                changed.get(path) != preset(name).config.get(path) for name in system.presets
+            ):
+                found[f"{path} = {short_value(changed.get(path))}"] = None
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return f"{system.title} cannot: {', '.join([*found][:3])}{more}" if found else ""
 
 
 def _line(config: PipelineConfig, spec: FieldSpec, usual: PipelineConfig | None, reason: str | None) -> str:

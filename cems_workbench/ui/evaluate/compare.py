@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from cems_workbench.config import difference, preset
+from cems_workbench.config.forms.targets import cannot
 from cems_workbench.errors import counted
 from cems_workbench.evaluation.batch import missing_score_lines
 from cems_workbench.evaluation.comparison import (
@@ -26,6 +28,7 @@ from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, verdict_measure
 from cems_workbench.jobs.evaluation import EvaluationReport, losses_if_any
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
+from cems_workbench.settings import Settings, saved_target
 from cems_workbench.ui.evaluate.changes import QueryChanges, draw_changes
 from cems_workbench.ui.evaluate.state import Choice, cached_result, open_measured
 from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, draw_chart, layout, lines
@@ -62,6 +65,7 @@ def draw(measured: Sequence[EvaluationReport], choice: Choice) -> None:
     """Draw the comparison of the measured configs."""
     figures, others = [row.evaluation.figures for row in measured], compared(measured).compared
     draw_verdicts(figures, others)
+    _draw_cannot(measured)
     _draw_changed(measured, choice)
     draw_figures(figures, others)
     if measured[0].evaluation.unanswerable:
@@ -70,6 +74,17 @@ def draw(measured: Sequence[EvaluationReport], choice: Choice) -> None:
         offer_report(measured, choice.kind)
     if len(measured) == 1:
         st.info(choice.second("to compare it with this one"), icon=":material/compare_arrows:")
+
+
+def _draw_cannot(measured: Sequence[EvaluationReport]) -> None:
+    """Draw what the store's target cannot run of the configs."""
+    runs = saved_target(Settings().store)
+    if runs is None:
+        return
+    for row in measured:
+        changed = {path: now for path, _, now in difference(preset(runs.preset).config, row.config)}
+        if lost := cannot(runs, row.config, changed):
+            st.caption(f":material/link_off: {plain(f'{row.name}: {lost}.')}", help="It can be measured here only.")
 
 
 def offer_report(measured: Sequence[EvaluationReport], judges: str | None) -> None:

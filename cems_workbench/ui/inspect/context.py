@@ -15,6 +15,7 @@ import streamlit as st
 
 from cems_workbench.analysis.memory_names import NAME_CHARS, with_names
 from cems_workbench.analysis.ranks import RankComparison, target_rank
+from cems_workbench.config.forms.targets import cannot
 from cems_workbench.config.sections import AssemblyConfig
 from cems_workbench.evaluation.grades import relevant
 from cems_workbench.pipeline import Evidence, Trace
@@ -24,6 +25,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import BY_NAME, adjust
 from cems_workbench.progress import Progress
 from cems_workbench.records import DEFAULT_SCALE
+from cems_workbench.settings import saved_target
 from cems_workbench.ui.inspect.state import TARGET
 from cems_workbench.ui.kit.widgets import progress_bar
 
@@ -61,6 +63,10 @@ class InspectContext:
     def said(self, text: str, chars: int = NAME_CHARS) -> str:
         """A sentence with the first words of memories instead of their ids."""
         return with_names([text], self.resources.store, self.trace.evidence.memories, chars)[0]
+
+    def cannot(self, *changes: Mapping[str, Any]) -> str:
+        """What the store's target cannot run of changes to the config, in words; empty if it can, and without a target."""
+        return cannot(saved_target(self.resources.store.path), self.trace.config, *changes)
 
     @property
     def target(self) -> int:

@@ -7,7 +7,7 @@ added to a query set with its first grade.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,8 @@ from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.analysis.known_mistakes import NextStep, next_step
 from cems_workbench.analysis.proposed_edges import ProposedEdge, contradicting
-from cems_workbench.analysis.supersession import first_result_stale
+from cems_workbench.analysis.supersession import Staleness, first_result_stale
+from cems_workbench.config.forms.targets import SYSTEMS
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.background import may_start_unasked
 from cems_workbench.jobs.labelling import TYPED_SET, add_to_set, give_grade, own_grade
@@ -24,7 +25,7 @@ from cems_workbench.jobs.query_grades import stored_query
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.settings import Settings
+from cems_workbench.settings import Settings, saved_target
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.kit import session
@@ -76,12 +77,12 @@ def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]
     """Draw the next step, below it whether a later memory replaces an earlier one above it, and the fix. `fetched`: the query was searched
     in this run. Then the pair and the fix are looked for, by the returned function, which is called once everything else is drawn. The pair
     stays while settings change; the fix is looked for again only at a click, and not while a pair that explains the step is asked about."""
-    step, place, below = _draw_step(context), st.empty(), st.empty()
-    look_for_fix = _fix_ahead(step, context, fetched, below)
+    (step, retired), place, below = _draw_step(context), st.empty(), st.empty()
+    look_for_fix = (lambda: None) if retired else _fix_ahead(step, context, fetched, below)  # the script is the fix
     if context.trace.external:
         return look_for_fix
     accepted = st.session_state.get(ACCEPTED)
-    if accepted is not None and accepted[0] == context.request:
+    if accepted is not None and accepted[0] == context.request and accepted[1].older != retired:
         _draw_accepted(accepted[1], context)
     later = fetched or st.session_state.get(PAIR, ())[:1] != (_judged(context),)
 
@@ -135,16 +136,14 @@ def _draw_accepted(edge: ProposedEdge, context: InspectContext) -> None:
         goes = "" if following else "; this config still returns both by their own ranks"
         said = context.said(f"Saved: {edge.newer} replaces {edge.older}{goes}.")
         st.markdown(f":material/published_with_changes: {plain(said)}", width="stretch")
+        change = {"supersession.mode": "follow"}
+        kinds = ("secondary", "primary") if context.cannot(change) else ("primary", "secondary")
         if not following:
             label, icon, what = MODES["follow"]
             help = f"Sets Supersession to follow: {what}."
-            _button("pair:follow", label, icon, help, state.apply, {"supersession.mode": "follow"}, type="primary")
-        help = (
-            "Opens Label, which writes a script that retires the older memories of accepted pairs where they are from."
-        )
-        if _button("pair:script", "Retire it at the source", "download", help):
-            st.session_state[LABEL_VIEW] = "Superseded"
-            go("pages/label.py")
+            _button("pair:follow", label, icon, help, state.apply, change, type=kinds[0])
+            _draw_cannot(context, change)
+        _draw_retire(context, "pair", edge.older, type=kinds[1])
 
 
 def _decide(edge: ProposedEdge, verdict: Any, who: str, context: InspectContext) -> None:
@@ -168,25 +167,52 @@ def _decide(edge: ProposedEdge, verdict: Any, who: str, context: InspectContext)
         st.toast("Saved.")
 
 
-def _draw_step(context: InspectContext) -> NextStep:
-    """Draw the sentence and its buttons."""
+def _draw_step(context: InspectContext) -> tuple[NextStep, str | None]:
+    """Draw the sentence and its buttons; returns the step, and the stale memory if a button leads to the script that retires it."""
     if st.session_state.get(TARGET_OF, context.request.query) != context.request.query:
         del st.session_state[TARGET_OF]
         st.session_state.pop(state.TARGET, None)
     trace, external = context.trace, context.trace.external  # there is no fix for what was not run here
     target = st.session_state.get(state.TARGET)
     step = next_step(trace, context.grades, context.relevant_from, context.answerable, target)
-    stale = step.kind in STALE
+    found = first_result_stale(trace, anywhere=True) if step.kind in STALE and not external else None
+    retired = None
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:next"):
         said = render(
-            "inspect/next_step.html", words=context.said(step.words), warning=step.kind not in RIGHT, stale=stale
+            "inspect/next_step.html",
+            words=context.said(step.words),
+            warning=step.kind not in RIGHT,
+            stale=step.kind in STALE,
         )
         st.html(said, width="stretch")
         _draw_buttons(step, context)
-        if stale and not external:
-            for name, label, icon, help, change in _of_stale(trace):
+        if found is not None:
+            offered = [*_of_stale(found, trace)]
+            for name, label, icon, help, change in offered:
                 _button(name, label, icon, help, state.apply, change)
-    return step
+            _draw_cannot(context, *(change for *_, change in offered))
+            retired = found.memory_id if _draw_retire(context, "stale", found.memory_id) else None
+    return step, retired
+
+
+def _draw_cannot(context: InspectContext, *changes: Mapping[str, Any]) -> None:
+    """Draw, beside the buttons of changes, what the store's target cannot run of them."""
+    if lost := context.cannot(*changes):
+        st.caption(f":material/link_off: {plain(lost)}", width="content", help="It can be tried here only.")
+
+
+def _draw_retire(context: InspectContext, key: str, older: str, **kind: Any) -> bool:
+    """Draw the way to the script that retires this memory where it is from; False if it is not the older one of an accepted pair."""
+    runs, standing = saved_target(context.resources.store.path), context.resources.store.supersessions.standing()
+    system = None if runs is None else SYSTEMS.get(runs.target)
+    found = any(one.verdict == "accepted" and one.older == older for one in standing)
+    if found:
+        label = f"Script that retires it in {system.title}" if system and system.retires else "Retire it at the source"
+        help = "Opens Label › Superseded, which writes the script for all accepted pairs."
+        if _button(f"{key}:script", label, "download", help, **kind):
+            st.session_state[LABEL_VIEW] = "Superseded"
+            go("pages/label.py")
+    return found
 
 
 def _fix_ahead(step: NextStep, context: InspectContext, fetched: bool, place: DeltaGenerator) -> Callable[[], None]:
@@ -221,13 +247,15 @@ def _draw_fix(step: NextStep, context: InspectContext, place: DeltaGenerator) ->
     with place.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:fix"):
         change, words = fix.change, fix.sentence
         # A change of the mode has its button beside the stale result, by whose label it is named.
-        values = change.values if change is not None and step.kind == "superseded" else {}
-        above = MODES.get(values.get("supersession.mode", "")) if len(values) == 1 else None
+        values = change.values if change is not None else {}
+        of_mode = step.kind == "superseded" and len(values) == 1
+        above = MODES.get(values.get("supersession.mode", "")) if of_mode else None
         if change is not None and above is not None:
             words = words.replace(change.assigned, f"“{above[0]}”, above, which sets {change.assigned}", 1)
         st.html(render("inspect/next_fix.html", words=context.said(words), done=True), width="stretch")
         if change is not None and above is None:
             _button("apply", "Apply", "check", "Alt+Z undoes it.", apply, change, context.request, why)
+            _draw_cannot(context, values)
 
 
 def _button(
@@ -272,11 +300,8 @@ def _explain(memory_id: str, query: str, k: int | None) -> None:
         st.session_state[TARGET_OF] = query
 
 
-def _of_stale(trace: Trace) -> Iterator[tuple[str, str, str, str, dict[str, Any]]]:
+def _of_stale(found: Staleness, trace: Trace) -> Iterator[tuple[str, str, str, str, dict[str, Any]]]:
     """What the config can do about the best result that is stale: (name, label, icon, help, change) of each."""
-    found = first_result_stale(trace, anywhere=True)
-    if found is None:
-        return
     for mode, (label, icon, what) in MODES.items() if found.successor is not None and not found.excluded else ():
         # What no list found has no rank to be moved below.
         if mode != trace.config.supersession.mode and (mode == "follow" or found.in_a_list):

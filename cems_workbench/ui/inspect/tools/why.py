@@ -64,11 +64,13 @@ def draw(context: InspectContext) -> None:
     if memory is None:
         return
     why, trace = explanation(context, memory.id, context.target), context.trace
-    asked = None if trace.external else asked_pair(context)
-    if asked is not None and asked.newer == memory.id:
-        said = f"{asked.question} If so, answer above the ranking before you change parameters."
+    pair = None if trace.external else asked_pair(context)
+    if asked := pair is not None and pair.newer == memory.id:
+        said = f"{pair.question} If so, answer above the ranking before you change parameters."
         st.warning(plain(context.said(said)), icon=":material/swap_vert:")
-    st.html(cause_html(why, memory.content, context.said))
+    change = None if why.fix is None else why.fix.change
+    lost = "" if change is None else context.cannot(change.values)
+    st.html(cause_html(why, memory.content, context.said, None if asked else lost))
     if why.fix is not None:
         _draw_changes(context, why)
     show((), (why.way, why.in_lists), about=COLUMNS, marked="lost here")
@@ -119,9 +121,10 @@ def explanation(context: InspectContext, memory_id: str, k: int) -> Why:
     )
 
 
-def cause_html(why: Why, content: str, said: Callable[[str], str] = str) -> Markup:
-    """The memory, the cause of its rank, and whether a change would bring it in."""
-    return render("inspect/why/cause.html", why=why, content=content, said=said)
+def cause_html(why: Why, content: str, said: Callable[[str], str] = str, lost: str | None = "") -> Markup:
+    """The memory, the fix with what the store's target cannot run of it (`lost`; None leaves out the fix), the cause of its rank, and
+    whether a change would bring it in."""
+    return render("inspect/why/cause.html", why=why, content=content, said=said, lost=lost)
 
 
 def _draw_changes(context: InspectContext, why: Why) -> None:
@@ -140,7 +143,7 @@ def _draw_changes(context: InspectContext, why: Why) -> None:
         with st.container(horizontal=True, vertical_alignment="center", wrap=False, gap="small"):
             act: Any = {"on_click": apply, "args": (one, context.request, why), "width": 76}
             st.button(full_label("Apply", what(one)), f"inspect:why:apply:{i}", "One click undoes it.", **act)
-            st.html(counterfactual_html(one))
+            st.html(counterfactual_html(one, context.cannot(one.values)))
     total, some = len(why.counterfactuals), "some parameters have several"
     rest = f"{len(shown)} of {total} changes are shown ({some}); `why --json` has all. " if total > len(shown) else ""
     help = "Each was verified by replay, with the reranker scores it needs. None leaves fewer than half of the results."
@@ -149,11 +152,12 @@ def _draw_changes(context: InspectContext, why: Why) -> None:
         st.rerun()  # measured changes are sorted differently
 
 
-def counterfactual_html(counterfactual: Counterfactual) -> Markup:
-    """One counterfactual: the change, the resulting rank, the side effects."""
+def counterfactual_html(counterfactual: Counterfactual, lost: str = "") -> Markup:
+    """One counterfactual: the change, what the store's target cannot run of it (`lost`), the resulting rank, the side effects."""
     return render(
         "inspect/why/counterfactual.html",
         one=counterfactual,
+        lost=lost,
         words=what(counterfactual),
         field_spec=field_spec,
         kept=moved_text(counterfactual.side_effects),
