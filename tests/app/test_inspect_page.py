@@ -26,7 +26,7 @@ from cems_workbench.records import SUPERSEDES, Chunk, Memory, ParsedInput
 from cems_workbench.settings import SavedTarget, Settings
 from cems_workbench.store import Store
 from cems_workbench.store.text_rule import searched_text
-from cems_workbench.ui.inspect import context, fetch_evidence, next_step, toolbar
+from cems_workbench.ui.inspect import context, fetch_evidence, toolbar
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.views import views_in
@@ -554,7 +554,7 @@ def test_a_pair_that_explains_the_step_is_asked_about_instead_of_a_fix(
     pair = ProposedEdge(
         "m312", "m249", 0.9, 157.0, "157 days later", {"cosine": 0.8}, Signals(0, 0, 0, 0, 0, (), (), ())
     )
-    monkeypatch.setattr(next_step, "contradicting", lambda *asked: pair)
+    monkeypatch.setattr(context, "contradicting", lambda *asked: pair)
     page = open_page()
     page.session_state["reviewer:name"] = "ada"
     page = search_for_the_old_one(page)

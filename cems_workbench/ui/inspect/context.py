@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from cems_workbench.analysis.memory_names import NAME_CHARS, with_names
+from cems_workbench.analysis.proposed_edges import ProposedEdge, contradicting
 from cems_workbench.analysis.ranks import RankComparison, target_rank
 from cems_workbench.config.forms.targets import cannot
 from cems_workbench.config.sections import AssemblyConfig
@@ -30,6 +31,8 @@ from cems_workbench.ui.inspect.state import TARGET
 from cems_workbench.ui.kit.widgets import progress_bar
 
 Made = TypeVar("Made")
+PAIR = "inspect:next:pair"
+"""Session key of the request of the last search with its grades, and the pair of its candidates that is asked about."""
 MAX_REMEMBERED = 8
 """Values of a slot that are kept, so that switching back to another memory or value needs no new computation."""
 
@@ -67,6 +70,20 @@ class InspectContext:
     def cannot(self, *changes: Mapping[str, Any]) -> str:
         """What the store's target cannot run of changes to the config, in words; empty if it can, and without a target."""
         return cannot(saved_target(self.resources.store.path), self.trace.config, *changes)
+
+    @property
+    def judged(self) -> tuple[Request, dict[str, int]]:
+        """The request with its grades."""
+        return self.request, dict(self.grades)
+
+    def asked_pair(self) -> ProposedEdge | None:
+        """The pair of the query's candidates that is asked about, looked for once for its request and grades."""
+        kept = st.session_state.get(PAIR)
+        if kept is None or kept[0] != self.judged:
+            found = contradicting(self.trace, self.resources, self.grades, self.relevant_from)
+            kept = st.session_state[PAIR] = (self.judged, found)
+        edge: ProposedEdge | None = kept[1]
+        return edge
 
     @property
     def target(self) -> int:

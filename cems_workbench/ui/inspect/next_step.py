@@ -15,7 +15,7 @@ import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.analysis.known_mistakes import NextStep, next_step
-from cems_workbench.analysis.proposed_edges import ProposedEdge, contradicting
+from cems_workbench.analysis.proposed_edges import ProposedEdge
 from cems_workbench.analysis.supersession import Staleness, first_result_stale
 from cems_workbench.config.forms.targets import SYSTEMS
 from cems_workbench.errors import WorkbenchError
@@ -27,7 +27,7 @@ from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.settings import Settings, saved_target
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.context import InspectContext
+from cems_workbench.ui.inspect.context import PAIR, InspectContext
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.html import excerpt, plain, render
@@ -67,8 +67,6 @@ STALE = frozenset({"superseded", "expired"})
 """Kinds of step about a first result that is not to be trusted."""
 
 
-PAIR = "inspect:next:pair"
-"""Session key of the request of the last search with its grades, and the pair of its candidates that is asked about."""
 ACCEPTED = "inspect:next:accepted"
 """Session key of the request at which a pair was accepted here, and the pair: what follows from it is offered beside that request."""
 
@@ -84,37 +82,23 @@ def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]
     accepted = st.session_state.get(ACCEPTED)
     if accepted is not None and accepted[0] == context.request and accepted[1].older != retired:
         _draw_accepted(accepted[1], context)
-    later = fetched or st.session_state.get(PAIR, ())[:1] != (_judged(context),)
+    later = fetched or st.session_state.get(PAIR, ())[:1] != (context.judged,)
 
     def look() -> None:
         found = None
         with errors_shown():
             if later:
                 st.session_state.pop(PAIR, None)
-                _ask(asked_pair(context), context, place)
-            found = asked_pair(context)
+                _ask(context.asked_pair(), context, place)
+            found = context.asked_pair()
         if found is not None and step.memory_id == found.newer:
             below.empty()
         else:
             look_for_fix()
 
     if not later:
-        _ask(asked_pair(context), context, place)
+        _ask(context.asked_pair(), context, place)
     return look
-
-
-def _judged(context: InspectContext) -> tuple[Request, dict[str, int]]:
-    return context.request, dict(context.grades)
-
-
-def asked_pair(context: InspectContext) -> ProposedEdge | None:
-    """The pair of the query's candidates that is asked about, looked for once for its request and grades."""
-    kept = st.session_state.get(PAIR)
-    if kept is None or kept[0] != _judged(context):
-        found = contradicting(context.trace, context.resources, context.grades, context.relevant_from)
-        kept = st.session_state[PAIR] = (_judged(context), found)
-    edge: ProposedEdge | None = kept[1]
-    return edge
 
 
 def _ask(edge: ProposedEdge | None, context: InspectContext, place: DeltaGenerator) -> None:
@@ -151,7 +135,7 @@ def _decide(edge: ProposedEdge, verdict: Any, who: str, context: InspectContext)
         session.require("reviewer")
         decisions = context.resources.store.supersessions
         if (before := decisions.standing_of(edge.pair)) is not None:  # on another page, since this one was drawn
-            st.session_state[PAIR] = (_judged(context), None)
+            st.session_state[PAIR] = (context.judged, None)
             st.toast(
                 f"Not saved: {plain(before.author)} has {before.verdict} this pair. Label › Superseded changes it."
             )
@@ -160,7 +144,7 @@ def _decide(edge: ProposedEdge, verdict: Any, who: str, context: InspectContext)
     except WorkbenchError as error:
         st.session_state[PROBLEM] = str(error)
         return
-    st.session_state[PAIR] = (_judged(context), None)
+    st.session_state[PAIR] = (context.judged, None)
     if verdict == "accepted":
         st.session_state[ACCEPTED] = (context.request, edge)
     else:

@@ -26,7 +26,6 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.fetch_evidence import gathered_set, labelled_set, offer_labelled
-from cems_workbench.ui.inspect.next_step import asked_pair
 from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.html import full_label, plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
@@ -64,7 +63,7 @@ def draw(context: InspectContext) -> None:
     if memory is None:
         return
     why, trace = explanation(context, memory.id, context.target), context.trace
-    pair = None if trace.external else asked_pair(context)
+    pair = None if trace.external else context.asked_pair()
     if asked := pair is not None and pair.newer == memory.id:
         said = f"{pair.question} If so, answer above the ranking before you change parameters."
         st.warning(plain(context.said(said)), icon=":material/swap_vert:")
