@@ -1,4 +1,4 @@
-"""`gather`, `fill-scores`, `evaluate`, `compare`, `drift` and `calibrate`: the evidence of judged queries, and configs measured on it.
+"""`gather`, `fill-scores`, `evaluate`, `compare`, `power`, `drift` and `calibrate`: evidence of judged queries, and configs measured on it.
 
 `graph-recall`: what Chroma's graph finds of the nearest memories of queries.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -281,6 +282,55 @@ def compare_command(
     losses = words_of("evaluate", *evidence, options=["--losses", *options])
     page = words_of("report compare", *evidence, options=["--out", unused("compare.html"), *options])
     measuring.decide(worse, as_json, *(found.score_commands() or (losses, page)))
+
+
+def power_command(
+    evidence: measuring.NameArgument,
+    choice: measuring.ComparedConfigs,
+    metric: str = "nDCG@10",
+    losses: list[float] | None = None,
+    shown: int = 20,
+    queue: str | None = None,
+    judge_kind: measuring.JudgeKindOption = None,
+    store: cli.StoreOption = None,
+    as_json: cli.JsonOption = False,
+) -> None:
+    """Show how many queries tell a loss of some size, and which to label first.
+
+    The queries first whose labels can move the difference between two configs most.
+    """
+    from cems_workbench.evaluation.grades import as_judged
+    from cems_workbench.evaluation.labelling.pooling import pool
+    from cems_workbench.evaluation.labelling.queue import make_queue
+    from cems_workbench.evaluation.metrics import parse_measure
+    from cems_workbench.evaluation.power import DEPTH, LOSSES, power_of
+
+    choice.require_two("power", [evidence])
+    labelled, least = measuring.labelled_evidence(
+        evidence,
+        lambda header: [one for one, _ in choice.read(header, store=store)[:2]],
+        judge_kind,
+        store,
+        as_json,
+        judged=False,
+    )
+    first, *_ = read = list(labelled.values())
+    evidences = [one.evidence.evidences for one in read]
+    queries = as_judged(first.evidence.queries, first.grades.answerable)
+    judged = parse_measure(metric, least), losses or LOSSES, shown
+    found = power_of(queries, evidences, first.grades.grades, [*labelled], *judged)
+    options = [*choice.words(), *cli.given_options(store=store)]
+    if queue is None:
+        then = words_of("compare", evidence, options=options)
+        if not measuring.evidence_files([evidence]):
+            then = words_of("power", evidence, options=["--queue", "first", *options])
+    else:
+        pairs = set(found.pairs)
+        pooled = [one for one in pool(found.rankings, found.measure.k or DEPTH) if one.pair in pairs]
+        with closing(cli.open_existing_store(store)) as opened:
+            opened.queues.save(make_queue(queue, pooled, "query"))
+        then = words_of("app", options=cli.given_options(store=store))
+    cli.present(found, as_json, then)
 
 
 def drift_command(

@@ -37,7 +37,7 @@ IN_ORDER = (
     ("serve", "app"),
     ("import_", "import imports reindex connect"),
     ("query", "search replay why what-if memory blame"),
-    ("evaluate", "gather fill-scores evaluate compare drift calibrate graph-recall"),
+    ("evaluate", "gather fill-scores evaluate compare power drift calibrate graph-recall"),
     ("tune", "tune config-history export"),
     ("label", "dataset judgments agreement"),
     ("serve", "mcp serve"),

@@ -191,12 +191,13 @@ class LabelledBatch:
         shape = (len(self.queries), depth)
         order, grade = np.full(shape, -1, dtype=np.int64), np.zeros(shape, dtype=np.int64)
         score, judged = np.full(shape, np.nan), np.zeros(shape, dtype=bool)
+        tokens = np.zeros(shape, dtype=np.int64)
         stale = np.zeros(shape if self._stale_known.any() else (0, 0), dtype=bool)
         for block, part in zip(self.blocks, found, strict=True):
             width = part[0].shape[1]
             if len(stale):
                 stale[block.places, :width] = stale_results(block.table, part[0])
-            for whole, piece in zip((order, score, grade, judged), part, strict=True):
+            for whole, piece in zip((order, score, grade, judged, tokens), part, strict=True):
                 whole[block.places, :width] = piece
         signals = cache(lambda: self.signals(config))
         graded = GradedRankings(
@@ -209,6 +210,7 @@ class LabelledBatch:
             lambda name: signals()[name],
             stale,
             self._stale_known if len(stale) else self._stale_known[:0],
+            tokens,
         )
         return Rankings(config, order, score, graded, needs, sent)
 
@@ -310,14 +312,15 @@ def _knows_stale(evidence: Evidence) -> bool:
     )
 
 
-def _ranked(block: Block, results: Ranking) -> tuple[Ints, Floats, Ints, Bools]:
-    """Candidate, score, grade and whether it is judged, (Qb, R) each, by rank."""
+def _ranked(block: Block, results: Ranking) -> tuple[Ints, Floats, Ints, Bools, Ints]:
+    """Candidate, score, grade, whether it is judged and its tokens, (Qb, R) each, by rank."""
     order = results.leading(results.alive.shape[1])
     filled = order >= 0
     order = order[:, : int(filled.sum(axis=1).max(initial=0))]
     filled, rows, there = filled[:, : order.shape[1]], np.arange(len(order))[:, None], np.maximum(order, 0)
     grade = np.where(filled, block.grade[rows, there], 0)
-    return order, np.where(filled, results.score[rows, there], np.nan), grade, filled & block.judged[rows, there]
+    score, tokens = np.where(filled, results.score[rows, there], np.nan), np.where(filled, block.table.tokens[rows, there], 0)
+    return order, score, grade, filled & block.judged[rows, there], tokens
 
 
 @dataclass(frozen=True, eq=False)

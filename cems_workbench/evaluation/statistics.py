@@ -212,7 +212,8 @@ def _with(rankings: GradedRankings, chosen: Bools, count: Ints, grade: int) -> G
     at = np.arange(given.shape[1] + int(count.max()))[None, :] - count
     known = np.take_along_axis(given, at.clip(0, given.shape[1] - 1), axis=1)
     ideal = np.where(at < 0, grade, np.where(at < given.shape[1], known, NO_GRADE))
-    return GradedRankings(np.where(chosen, grade, rankings.grade), rankings.judged | chosen, rankings.filled, ideal)
+    grades, judged = np.where(chosen, grade, rankings.grade), rankings.judged | chosen
+    return GradedRankings(grades, judged, rankings.filled, ideal, tokens=rankings.tokens)
 
 
 DRAWS = 10_000

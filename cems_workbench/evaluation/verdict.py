@@ -322,6 +322,15 @@ def _least(low: float, tolerance: float) -> float:
     return unseen((low + 2 * tolerance) / (1 + low)) if low > -1 else 1
 
 
+def queries_to_exclude(differences: Floats, loss: float) -> int | None:
+    """About how many queries exclude a loss, if there is none, where (n) known differences spread like these; None for fewer than
+    `MIN_QUERIES`, whose spread is unknown."""
+    if len(differences) < MIN_QUERIES:
+        return None
+    spread = ((Z_INTERVAL + Z_POWER) * float(differences.std(ddof=1)) / loss) ** 2
+    return math.ceil(max(spread, _least(-loss, loss)))
+
+
 def _needed(found: _Paired, tolerance: float) -> tuple[int | None, str]:
     """About how many queries would tell, and the words for it; None where their spread is unknown."""
     if found.queries < MIN_QUERIES or math.isnan(found.low):

@@ -129,6 +129,8 @@ def parse_goal(objectives: Sequence[str], guards: Sequence[str] = (), grade: int
             if costs
             else "--metric: name a measure"
         )
+    if all(measure.family == "tokens" for measure in measures):
+        raise InputError(f"--metric {measures[0]}: fewest without results; name another measure too")
     return Goal(measures, tuple(parse_guard(text, grade) for text in guards), bool(costs))
 
 

@@ -97,6 +97,7 @@ OTHERS = [
     ["memory", "--hubs", *FEW],
     ["blame", "Invoices are sent by the ledger service on the fifteenth.", "--query", QUERIES["q1"], "--store", "s"],
     ["compare", "all.evidence", "--preset", "cems", "--preset", "qmd"],
+    ["power", "all.evidence", "--preset", "cems", "--preset", "qmd"],
     ["drift", "all.evidence", "all.evidence"],
     ["tune", "all.evidence", "--out", "tuned.yaml"],
     ["watch", "notes", *FEW],

@@ -62,6 +62,8 @@ class GradedRankings:
     not known of any query."""
     stale_known: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool))
     """(Q) whether it is known; empty where it is of none."""
+    tokens: Ints = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    """(Q, R) tokens of the result at each rank, its characters / 4, 0 past the end; empty where they are not known."""
     chosen: str = ""
     """Which of the signals says how sure a ranking is; empty: the score of the first result."""
 
@@ -99,7 +101,7 @@ class GradedRankings:
         """Those of some queries, by their numbers."""
         signals = self.signals
         always = {name: getattr(self, name)[rows] for name in ("grade", "judged", "filled", "ideal")}
-        known = {name: getattr(self, name) for name in ("unanswerable", "score", "stale", "stale_known")}
+        known = {name: getattr(self, name) for name in ("unanswerable", "score", "stale", "stale_known", "tokens")}
         of_rows = always | {name: values[rows] if len(values) else values for name, values in known.items()}
         return replace(self, **of_rows, signals=None if signals is None else lambda name: signals(name)[rows])
 
@@ -353,6 +355,8 @@ def offered_measures(per_query: bool = False) -> list[str]:
         "all@5",
         "all@10",
         "stale@10",
+        "tokens",
+        "tokens_relevant",
         *(f"{family.name}@10" if family.needs_cutoff else family.name for family in added),
     ]
     return [name for name in names if not per_query or MEASURES[parse_measure(name).family].resampled is None]

@@ -156,6 +156,28 @@ def refused(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
     return (~rankings.filled.any(axis=1)).astype(float)
 
 
+def token_count(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
+    """(Q) the tokens of the first k results, all when `k` is None; NaN where they are not known. `grade` has no part in it.
+
+    tokens@k: the tokens that an agent reads, counted as characters / 4 of each memory; lower is better.
+    """
+    if not rankings.tokens.shape[1]:
+        return np.where(rankings.filled.any(axis=1), np.nan, 0.0)
+    return rankings.tokens[:, :k].sum(axis=1).astype(float)
+
+
+def relevant_tokens(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
+    """(Q) the share of the tokens of the first k results that relevant ones have; 0 without results, NaN where they are not known.
+
+    tokens_relevant@k: tokens of the relevant among the first k / tokens of the first k.
+    """
+    read = token_count(rankings, k, grade)
+    if not rankings.tokens.shape[1]:
+        return read
+    of_use = np.where(rankings.relevant(grade), rankings.tokens, 0)[:, :k].sum(axis=1)
+    return np.divide(of_use, read, out=np.zeros(len(read)), where=read > 0)
+
+
 MEASURE = families(
     hit=hit,
     recall=recall,
@@ -169,4 +191,6 @@ MEASURE = families(
     noise=noise,
     answered=answered,
     refused=refused,
+    tokens=token_count,
+    tokens_relevant=relevant_tokens,
 )

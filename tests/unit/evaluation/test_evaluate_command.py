@@ -510,3 +510,17 @@ def test_the_command_says_it_and_asserts(before, after, monkeypatch, capsys):
     assert json.loads(said) == drifted | {"assertions": []}
     assert "q1" not in command("--show", "0", "--preset", "cems")[1]
     assert command("--assert-overlap", "0.99")[0] == 1 and command("--assert-overlap", "0.5")[0] == 0
+
+
+def test_power_lists_what_to_label_first_and_refuses_a_loss_of_nothing(
+    command: Command, evidence_path: Path, as_listed: Path, other_way: Path
+) -> None:
+    asked = "power", evidence_path, "--config", as_listed, "--config", other_way
+    listed = command(*asked, "--show", 1)
+    assert (
+        listed.code == 0
+        and "labels of the first 1 query" in listed.out
+        and "and 4 more; --json lists them all" in listed.out
+    )
+    refused = command(*asked, "--loss", 0)
+    assert refused.code == 2 and "loss 0: expected a number above 0" in refused.err

@@ -159,6 +159,18 @@ def test_what_is_no_measure_is_refused(text: str, reason: str) -> None:
         parse_measures(text)
 
 
+def test_tokens_are_those_of_the_first_k_and_relevant_ones_a_share_of_them() -> None:
+    found = replace(graded([RANKING, []], [GRADES, GRADES]), tokens=np.array([[10, 30, 20, 5, 35], [0] * 5]))
+    for name, expected in (
+        ("tokens", [100, 0]),
+        ("tokens@3", [60, 0]),
+        ("tokens_relevant@3", [50 / 60, 0]),
+        ("tokens_relevant(rel=3)", [0.3, 0]),
+    ):
+        assert parse_measure(name).values(found).tolist() == pytest.approx(expected)
+    assert np.isnan(parse_measure("tokens").values(graded([RANKING], [GRADES]))).all()
+
+
 def test_bounds_of_what_is_not_judged() -> None:
     """x is not judged: as relevant it makes the first rank a hit and adds one to all that are relevant."""
     found = graded([RANKING], [GRADES])

@@ -291,6 +291,7 @@ TAKES_A_PRESET = {
     "fill-scores",
     "evaluate",
     "compare",
+    "power",
     "drift",
     "calibrate",
     "fidelity",
