@@ -1,7 +1,7 @@
 """What a store holds that it should not, which judged queries it costs, and what removing it would do to them.
 
     exact duplicate          equal to the character to another memory
-    near duplicate           cosine >= NEAR to another of the same author, and no number, date, name or negation differs between them
+    near duplicate           cosine >= NEAR to another of the same author (near.py), and no number, date, name or negation differs
     possible contradiction   cosine >= ALIKE, the same words but for one number, date, name or negation; no relation or verdict is stored
     junk, secret             by the text alone (texts.py)
     possibly invented        no turn of the transcript is like it (workbench_transcripts/whole.py)
@@ -23,11 +23,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cems_workbench.analysis.memory_names import memory_name
 from cems_workbench.analysis.memory_use import memory_uses
-from cems_workbench.analysis.proposed_edges import NEIGHBOURS
 from cems_workbench.analysis.text_evidence import idf
 from cems_workbench.api.open_store import load_config
 from cems_workbench.config import PipelineConfig
@@ -37,6 +36,8 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory
 from cems_workbench.results import Result, Table
 from cems_workbench.settings import settings_for
+from cems_workbench.store.rows import portions
+from workbench_audit.near import near_pairs
 from workbench_audit.removal import Effect, JudgedSet
 from workbench_audit.texts import Texts, masked, words_in
 from workbench_supersession.proposals import excluded_pairs
@@ -55,6 +56,8 @@ NEAR, ALIKE = 0.92, 0.8
 MOST = 10_000
 """Findings of a kind."""
 MOST_TRIED = 3
+PORTION = 500
+"""Pairs whose texts are read at a time."""
 SHOWN = 40
 
 
@@ -231,6 +234,17 @@ def transcript_of(resources: Resources) -> Iterator[Resources | None]:
         yield turns
 
 
+class _Pair(NamedTuple):
+    """Two memories: what one denies of the other, whether they have one author or none, whether nothing differs but what is denied."""
+
+    one: str
+    two: str
+    cosine: float
+    otherwise: str
+    alike: bool
+    differ: bool
+
+
 class _Work:
     """The work of one audit."""
 
@@ -277,16 +291,19 @@ class _Work:
                     found[place] = replace(one, effect=effect)
         self.findings += found
 
+    @cached_property
+    def _created(self) -> dict[str, float]:
+        origins = self.memories.origins()
+        return {one.id: one.created_at.timestamp() if one.created_at else inf for one in origins}
+
     def _kept_first(self, ids: Iterable[str]) -> list[str]:
         """Memories of which the first stays."""
-        known = self.memories.read(list(ids))
 
         def order(key: str) -> tuple[int, int, float, str]:
-            use, created = self.uses and self.uses.of(key), known[key].created_at
-            at = created.timestamp() if created else inf
-            return -use.wanted if use else 0, -use.returned if use else 0, at, key
+            use = self.uses and self.uses.of(key)
+            return -use.wanted if use else 0, -use.returned if use else 0, self._created[key], key
 
-        return sorted(known, key=order)
+        return sorted(ids, key=order)
 
     def exact_duplicate(self) -> Iterator[Finding]:
         """Equal texts."""
@@ -298,57 +315,49 @@ class _Work:
             yield Finding("exact duplicate", tuple(ids), tuple(ids[1:]), f"{len(ids):,} times the same text")
 
     @cached_property
-    def _pairs(self) -> list[tuple[str, str, float, str]]:
-        """Near pairs of different texts, closest first, each with what one of them denies of the other."""
-        first = {key: group.ids[0] for group in self.memories.exact_duplicates(MOST)[0] for key in group.ids}
-        ids, vectors, cosines, done = (
-            self.memories.ids(),
-            self.resources.indexes.vectors,
-            dict[tuple[str, str], float](),
-            0,
-        )
-        for done, (key, hits) in enumerate(vectors.neighbours(ids, NEIGHBOURS), 1):
-            if done % 256 == 0:
-                self.progress("comparing memories", done, len(ids))
-            for other, cosine in hits:
-                one, two = sorted((first.get(key, key), first.get(other, other)))
-                if cosine >= min(self.near, ALIKE) and one != two:
-                    cosines[one, two] = max(cosine, cosines.get((one, two), 0.0))
-        if lacking := len(ids) - done:
-            self.remarks.append(f"without a vector, and not compared: {counted(lacking, 'memories')}")
-        ordered = sorted(cosines, key=lambda pair: (-cosines[pair], pair))
-        if len(ordered) > MOST:
-            self.remarks.append(f"near: the closest {MOST:,} of {len(ordered):,} pairs are compared")
-        pairs, reading = list[tuple[str, str, float, str]](), reading_of(self.resources)
-        for one, two in ordered[:MOST]:
-            texts, cosine = self.memories.read([one, two]), cosines[one, two]
-            pair = compared(point_of(texts[one], "", "", reading), texts[two], cosine, reading)
-            pairs.append((one, two, cosine, pair.reason if pair.coverage == "says otherwise" else ""))
+    def _pairs(self) -> list[_Pair]:
+        """Near pairs of different texts, closest first."""
+        equal = {key for group in self.memories.exact_duplicates(MOST)[0] for key in group.ids[1:]}
+        ids = [key for key in self.memories.ids() if key not in equal]
+        found = near_pairs(self.resources.indexes.vectors, ids, min(self.near, ALIKE), MOST, self.progress)
+        if found.lacking:
+            self.remarks.append(f"without a vector, and not compared: {counted(found.lacking, 'memories')}")
+        if left := len(ids) - found.lacking - found.compared:
+            self.remarks.append(f"near: the first {found.compared:,} memories by id are compared, {left:,} are left out")
+        if found.total > len(found.pairs):
+            self.remarks.append(f"near: the closest {len(found.pairs):,} of {found.total:,} pairs are read")
+        pairs, reading, place = list[_Pair](), reading_of(self.resources), 0
+        for some in portions(found.pairs, PORTION):
+            self.progress("reading pairs", place, len(found.pairs))
+            place += len(some)
+            texts = self.memories.read({key for pair in some for key in pair[:2]})
+            for one, two, cosine in some:
+                first, second = texts[one], texts[two]
+                pair = compared(point_of(first, "", "", reading), second, cosine, reading)
+                otherwise = pair.reason if pair.coverage == "says otherwise" else ""
+                authors = {first.author, second.author} - {None}
+                differ = bool(otherwise) and _differ_in(otherwise, first, second)
+                pairs.append(_Pair(one, two, cosine, otherwise, len(authors) < 2, differ))
         return pairs
 
     def near_duplicate(self) -> Iterator[Finding]:
         """Near pairs that say the same."""
         gone = set[str]()
-        for one, other, cosine, otherwise in self._pairs:
-            if otherwise or cosine < self.near or gone & {one, other}:
-                continue
-            authors = {memory.author for memory in self.memories.read([one, other]).values()} - {None}
-            if len(authors) < 2:
-                kept, extra = self._kept_first([one, other])
+        for pair in self._pairs:
+            if pair.alike and not pair.otherwise and pair.cosine >= self.near and not gone & {pair.one, pair.two}:
+                kept, extra = self._kept_first([pair.one, pair.two])
                 gone.add(extra)
-                yield Finding("near duplicate", (kept, extra), (extra,), f"cosine {cosine:.3f}")
+                yield Finding("near duplicate", (kept, extra), (extra,), f"cosine {pair.cosine:.3f}")
 
     def possible_contradiction(self) -> Iterator[Finding]:
         """Pairs that differ in what one denies alone."""
         known = excluded_pairs(self.resources)
-        for one, other, _, otherwise in self._pairs:
-            texts = self.memories.read([one, other])
-            if otherwise and frozenset(texts) not in known and _differ_in(otherwise, *texts.values()):
-                first = datetime.min.replace(tzinfo=UTC)
-                older, newer = sorted(texts, key=lambda key: (texts[key].created_at or first, key))
-                yield Finding(
-                    "possible contradiction", (newer, older), (older,), f"{otherwise}; no relation says which holds"
-                )
+        for pair in self._pairs:
+            if pair.differ and frozenset((pair.one, pair.two)) not in known:
+                at = {key: -inf if self._created[key] == inf else self._created[key] for key in (pair.one, pair.two)}
+                older, newer = sorted(at, key=lambda key: (at[key], key))
+                why = f"{pair.otherwise}; no relation says which holds"
+                yield Finding("possible contradiction", (newer, older), (older,), why)
 
     @cached_property
     def _texts(self) -> Texts:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -36,6 +36,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory
 from cems_workbench.results import Report, Table
 from cems_workbench.store.database import Database
+from cems_workbench.store.team import CursorSession, Session
 from workbench_audit import audit, erasing
 from workbench_transcripts.coverage import compared, point_of
 from workbench_transcripts.transcript import transcript_folder
@@ -49,7 +50,6 @@ SEARCHED = 12
 SEARCHED_CHARS = 2_000
 """Characters of the text that the lists are searched for."""
 BLOCK = 1 << 20
-Rows = Callable[[str, Sequence[Any]], list[tuple[Any, ...]]]
 
 ADVICE = {
     "memories": "the row is kept so that Restore can bring it back; --erase removes it",
@@ -136,7 +136,7 @@ def would_erase(store: OpenStore, memory_id: str, text: str | None = None) -> Re
     """What `forgotten` with `erase` would remove; nothing is changed. Raises InputError as `forgotten`."""
     with closing(Database(store.resources.store.path)) as own:
         search = search_of(memory_id, text, own, store.resources)
-        rows = erasing.to_erase(search, own)
+        rows = erasing.to_erase(search, store.resources, own)
     title = f"what would be erased of {memory_id}, whose text is from {search.known}; nothing was changed"
     files = "the database and the indexes would be written again; an app that has the store open would have to open it again"
     table = Table(("table", "rows"), tuple(rows), "rows")
@@ -216,14 +216,14 @@ class Search:
         written += [one.casefold() for one in written]
         return [*dict.fromkeys(written)] if len(self.text) >= MIN_CHARS else []
 
-    def count(self, rows: Rows, table: str, columns: Sequence[tuple[str, str]]) -> tuple[int, int, int]:
+    def count(self, session: Session, table: str, columns: Sequence[tuple[str, str]]) -> tuple[int, int, int]:
         """The rows of a table, those with the text, and those that only name the memory."""
         has, names, values, named = list[str](), list[str](), list[Any](), list[Any]()
         for name, kind in columns:
             column = f'"{name}"'
             if "STRUCT" in kind:
                 column = f"array_to_string(list_transform({column}, lambda x: concat_ws(chr(31), x.memory_id, x.content)), chr(30))"
-            elif kind.upper() not in ("VARCHAR", "TEXT", "CHARACTER VARYING"):
+            elif kind.upper() not in erasing.TEXTS:
                 continue
             for form in self.forms:
                 has.append(f"strpos({column}, ?) > 0")
@@ -233,39 +233,35 @@ class Search:
             values.append(self.text)
             named += [self.memory_id, self.sha or self.memory_id]
         if not has:
-            return int(rows(f'SELECT count(*) FROM "{table}"', [])[0][0]), 0, 0
+            return int(session.rows(f'SELECT count(*) FROM "{table}"')[0][0]), 0, 0
         own, other = " OR ".join(has), " OR ".join(names)
         sql = f'SELECT CASE WHEN {own} THEN 2 WHEN {other} THEN 1 ELSE 0 END AS holds, count(*) FROM "{table}" GROUP BY holds'
-        found: dict[int, int] = dict(rows(sql, [*values, *named]))
+        found: dict[int, int] = dict(session.rows(sql, [*values, *named]))
         return sum(found.values()), found.get(2, 0), found.get(1, 0)
 
-    def tables(self, rows: Rows, kind: str, where: str) -> Iterator[Place]:
+    def tables(self, session: Session, kind: str, where: str) -> Iterator[Place]:
         """The tables of a database."""
-        known: dict[str, list[tuple[str, str]]] = {}
-        own = "FROM information_schema.columns WHERE table_schema = current_schema()"
-        sql = f"SELECT table_name, column_name, data_type {own} ORDER BY 1, 2"
-        for table, column, of in rows(sql, []):
-            known.setdefault(table, []).append((column, of))
-        for table, columns in known.items():
-            yield Place(kind, f"{where} {table}".strip(), *self.count(rows, table, columns))
+        for table, columns in erasing.columns_of(session).items():
+            yield Place(kind, f"{where} {table}".strip(), *self.count(session, table, columns))
 
 
 def _databases(search: Search, resources: Resources, own: Database, progress: Progress) -> Iterator[Place]:
     progress("searching tables", 0, 1)
-    yield from search.tables(own.rows, "table", "")
+    with own.reading() as cursor:
+        yield from search.tables(CursorSession(cursor), "table", "")
     if resources.store.team.place:
         with resources.store.team.reading() as session:
-            yield from search.tables(lambda sql, values: [*session.rows(sql, values)], "table", "team")
+            yield from search.tables(session, "table", "team")
     folder = transcript_folder(resources.store.path)
     if folder.exists():
-        with closing(Database(folder)) as turns:
-            yield from search.tables(turns.rows, "table", "transcript")
+        with closing(Database(folder)) as turns, turns.reading() as cursor:
+            yield from search.tables(CursorSession(cursor), "table", "transcript")
     files = evidence_files(resources)
     for place, path in enumerate(files):
         progress("searching evidence", place, len(files))
         try:
             with evidence_file.opened(path) as connection:
-                tables = [*search.tables(lambda *given: connection.execute(*given).fetchall(), "evidence", "")]
+                tables = [*search.tables(CursorSession(connection), "evidence", "")]
             counts = (sum(getattr(one, name) for one in tables) for name in ("searched", "holds", "names"))
             yield Place("evidence", path.name, *counts)
         except InputError as error:

@@ -102,6 +102,8 @@ def leak(
     remarks = [] if only_project else ["a project is only preferred; --only-project searches within it"]
     if field == "author":
         remarks = ["the pipeline knows no authors: it can neither prefer nor filter by one"]
+    if chosen.lists.answered_by == "source":
+        remarks.append("the running system is asked for all of its memories, and what it answers is filtered here, after its cut")
     if len(known) > MAX_ASKERS:
         remarks.append(f"asked as the {MAX_ASKERS} of {len(known):,} {field}s that have most memories")
     asked, crossed, total = Counter[str](), Counter[str](), 0
@@ -142,7 +144,7 @@ def leak(
             f"{measure} {before:.3f} before it, {after:.3f} after it"
         )
     how = ", within the project it is asked as" if only_project else ""
-    title = f"leaks between {field}s: {counted(of, 'searches')} for {query_set} with {chosen.name}{how}, first {judged.k} results"
+    title = f"leaks between {field}s: {counted(of, 'replays')} for {query_set} with {chosen.name}{how}, first {judged.k} results"
     values = {"name": query_set, "config": chosen.name, "k": judged.k, "by": field, "only_project": only_project}
     values |= {
         "total": total,

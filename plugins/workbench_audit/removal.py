@@ -158,13 +158,19 @@ class JudgedSet:
         """Whether a memory is judged relevant to a query."""
         return self.grades.get(qid, {}).get(memory_id, self.least - 1) >= self.least
 
+    @cached_property
+    def _costs(self) -> Mapping[str, list[str]]:
+        """By memory the queries that return it within their first k and do not judge it relevant."""
+        found: dict[str, list[str]] = {}
+        for qid, first in self.returned.items():
+            for key in first:
+                if not self.relevant(qid, key):
+                    found.setdefault(key, []).append(qid)
+        return found
+
     def costs(self, ids: Collection[str]) -> list[str]:
         """The queries in whose first k results one of these memories stands that is not judged relevant to it."""
-        return [
-            qid
-            for qid, first in self.returned.items()
-            if any(key in ids and not self.relevant(qid, key) for key in first)
-        ]
+        return sorted({qid for key in ids for qid in self._costs.get(key, ())})
 
     def without(self, ids: Collection[str], progress: Progress = silent) -> Effect:
         """What removing these memories would do to the set, replayed. Raises as `gather` does."""

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 
 if TYPE_CHECKING:
@@ -126,6 +127,21 @@ def test_a_deleted_memory_is_found_in_what_is_left_of_it(command: Command, store
     assert SAID["m4"] not in found.out and all(one.get("sha256") for one in receipt["places"] if one["kind"] == "file")
     refused = command("forgotten", "m44", "--store", store)
     assert refused.code == 2 and "pass it with --text FILE" in refused.err
+
+
+def test_a_table_that_is_new_is_erased_too(command: Command, store: Path) -> None:
+    """Which tables are erased follows from the schema: a row that names the memory goes, unless its table only names memories."""
+    with duckdb.connect(str(store / "workbench.duckdb")) as own:
+        own.execute("CREATE TABLE summaries (about_id VARCHAR, content VARCHAR)")
+        own.execute("INSERT INTO summaries VALUES ('m4', 'about a dog'), ('m3', 'about a baker')")
+        own.execute("CREATE TABLE summary_cache (prompt VARCHAR, reply VARCHAR)")
+        own.execute("INSERT INTO summary_cache VALUES (?, 'a dog'), ('else', 'else')", [f"shorten: {SAID['m4']}"])
+    dry = json.loads(command("forgotten", "m4", "--erase", "--store", store, "--json").out)
+    assert dry["rows"] == {"memories": 1, "summaries": 1, "summary_cache": 1}
+    command("forgotten", "m4", "--erase", "--apply", "--store", store)
+    with duckdb.connect(str(store / "workbench.duckdb")) as own:
+        assert own.execute("SELECT about_id FROM summaries").fetchall() == [("m3",)]
+        assert own.execute("SELECT prompt FROM summary_cache").fetchall() == [("else",)]
 
 
 def test_an_erased_memory_is_nowhere(command: Command, store: Path) -> None:

@@ -593,17 +593,21 @@ class DerivedIndexes:
                     same: Any = collection.get(where_document={"$contains": text}, include=[]) if text else {"ids": []}
                     yield collection.name, collection.count(), len({*own["ids"], *same["ids"]})
 
-    def erase(self, memory_id: str) -> None:
+    def erase(self, memory_id: str) -> list[str]:
         """Write all vectors again without a memory and all that is deleted; remove the lexical indexes and the files of Chroma, which the
-        next refresh makes again. No text is embedded. Raises StoreError."""
+        next refresh makes again. No text is embedded. Returns the embedders whose records on a Chroma server `renew_chroma`
+        removes after that refresh. Raises StoreError."""
         with self._exclusive():
             self._opened, self._graphs, self._graph_copy, self._full_text = {}, {}, None, None
             for directory in (self._full_text_directory, self._lexical_directory):
                 discard(directory.path)
-            for embedder_id in self._database.read(records):
+            known = [*self._database.read(records)]
+            for embedder_id in known:
                 self._files(embedder_id).erase(memory_id)
-            if not self._chroma_url:
-                self._chroma_directory().discard()
+            if self._chroma_url:
+                return known
+            self._chroma_directory().discard()
+            return []
 
     def _collection_name(self, embedder_id: str) -> str:
         return f"cems-{self._store_id}-{hashlib.sha256(embedder_id.encode()).hexdigest()[:12]}"
