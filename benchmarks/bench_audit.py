@@ -26,7 +26,7 @@ import numpy as np
 
 from benchmarks.scale_lists import PreparedVectors
 from benchmarks.scale_memories import BLOCK, memories, memory_id
-from cems_workbench import open_store
+from cems_workbench.api.open_store import open_store
 from cems_workbench.models.resolve import PACKAGED_ID
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import Store

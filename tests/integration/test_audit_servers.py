@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import chroma_server
 import pytest
 
-from cems_workbench import open_store
+from cems_workbench.api.open_store import open_store
 from cems_workbench.jobs.factory import local_embedder
 from cems_workbench.models.resolve import PACKAGED_ID
 from tests.integration.team.conftest import prepared, server, team
