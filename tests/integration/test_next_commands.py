@@ -30,8 +30,15 @@ NEED_MORE = {
     "ci init",
     "fill-scores",
     "calibrate",
+    "leak",
+    "promise",
+    "transcript",
+    "coverage",
+    "ways",
+    "forgotten",
+    "audit",
 }
-"""They need a server, a recording, a log, a repository or more judgments, and are tested with these."""
+"""They need a server, a recording, a log, a repository, projects, a transcript, a deleted memory or more judgments, and are tested with these."""
 TEXTS = {
     "a": "Invoices are sent by the billing job on the first working day of the month.",
     "b": "The billing job failed in March because the disk of the mail server was full.",
@@ -97,7 +104,8 @@ OTHERS = [
     ["memory", "--hubs", *FEW],
     ["blame", "Invoices are sent by the ledger service on the fifteenth.", "--query", QUERIES["q1"], "--store", "s"],
     ["compare", "all.evidence", "--preset", "cems", "--preset", "qmd"],
-    ["power", "all.evidence", "--preset", "cems", "--preset", "qmd"],
+    ["report", "compare", "all.evidence", "--preset", "cems", "--preset", "qmd", "--out", "compare.html"],
+    ["power", "all", "--preset", "cems", "--preset", "mem0", "--store", "s"],
     ["drift", "all.evidence", "all.evidence"],
     ["tune", "all.evidence", "--out", "tuned.yaml"],
     ["watch", "notes", *FEW],
