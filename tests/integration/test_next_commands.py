@@ -38,7 +38,8 @@ NEED_MORE = {
     "forgotten",
     "audit",
 }
-"""They need a server, a recording, a log, a repository, projects, a transcript, a deleted memory or more judgments, and are tested with these."""
+"""They need a server, a recording, a log, a repository, projects, a transcript, a deleted memory or more
+judgments, and are tested with these."""
 TEXTS = {
     "a": "Invoices are sent by the billing job on the first working day of the month.",
     "b": "The billing job failed in March because the disk of the mail server was full.",
