@@ -255,15 +255,21 @@ def compare_command(
     how: measuring.Measuring,
     guards: measuring.Guards,
     shown: int = 10,
+    query_set: str | None = None,
     as_json: cli.JsonOption = False,
 ) -> None:
-    """Compare configs with the first one, query by query.
+    """Compare configs with the first one, or two stores, query by query.
 
-    The verdict on each comes first: pass, fail, or cannot tell. Evidence files need neither store nor model.
+    The verdict on each comes first: pass, fail, or cannot tell. Evidence files need neither store nor model. Two stores, one store before
+    and after an import, or evidence files of two stores: also what differs, and of each query that is won or lost the cause.
     """
     from cems_workbench.jobs.evaluation import MAX_QUERIES_PRINTED
     from cems_workbench.jobs.regression import got_worse
 
+    if _two_sides(evidence):
+        return _compare_sides(evidence, choice, how, guards, shown, query_set, as_json)
+    if query_set is not None:
+        raise InputError("--query-set is for two stores; name the query set instead of the evidence")
     choice.require_two("compare", evidence)
     asserted = guards.asserted()
     with measuring.measured(evidence, choice, how, as_json, further=asserted.measures) as found:
@@ -331,6 +337,49 @@ def power_command(
             opened.queues.save(make_queue(queue, pooled, "query"))
         then = words_of("app", options=cli.given_options(store=store))
     cli.present(found, as_json, then)
+
+
+def _two_sides(names: Sequence[str]) -> bool:
+    """Whether the names are two stores, or evidence files that are not parts of one set. Raises InputError for a store alone."""
+    from cems_workbench.jobs.compare_stores import differing_files, is_store
+
+    stores = [is_store(name) for name in names]
+    if any(stores) and not (all(stores) and len(names) == 2):
+        raise InputError("compare takes two stores: compare OLD NEW, or compare STORE@N STORE, the store as it was after import N")
+    return any(stores) or differing_files(names)
+
+
+def _compare_sides(
+    names: Sequence[str],
+    choice: measuring.ComparedConfigs,
+    how: measuring.Measuring,
+    guards: measuring.Guards,
+    shown: int,
+    query_set: str | None,
+    as_json: bool,
+) -> None:
+    """Compare two stores, or evidence files of two, under a config each."""
+    from cems_workbench.jobs import compare_stores as job
+
+    def configs(header: Header | None) -> list[PipelineConfig]:
+        chosen = [config for config, _ in choice.read(header, store=how.store)]
+        if len(chosen) > 2:
+            raise InputError(f"two sides take one config for both or one each; there are {len(chosen)}")
+        return chosen
+
+    metrics = " ".join(how.metric) if how.metric else None
+    asked = job.Asked(
+        query_set or job.ALL_QUERIES, metrics, how.grade, how.judge_kind, how.per_query_project, how.seed, guards.asserted(), shown
+    )
+    with cli.progress_bar(as_json) as progress:
+        if job.is_store(names[0]):
+            own = configs(None)
+            found = job.compare_stores(names[0], names[1], (own[0], own[-1]), cli.settings_for(how.store), asked, progress)
+        else:
+            files = [cli.read_evidence(Path(name)) for name in names]
+            own = [configs(file.header)[-1 if place else 0] for place, file in enumerate(files)]
+            found = job.compare_files(files[0], files[1], (own[0], own[1]), asked)
+    measuring.decide(found, as_json)
 
 
 def drift_command(

@@ -113,18 +113,40 @@ def found_in(cursor: duckdb.DuckDBPyConnection, judged: Mapping[str, Judged]) ->
     live = "FROM memories WHERE deleted_at IS NULL"
     present = dict(cursor.execute(f"SELECT id, content {live} AND id IN (SELECT unnest(?))", [list(judged)]).fetchall())
     left = {key: one for key, one in judged.items() if present.get(key) != one.text}
-    found = {key: Found("valid", (key,)) for key in judged if key not in left}
     texts = list({one.text for one in left.values()})
-    same: dict[str, list[str]] = dict(
+    same = dict(
         cursor.execute(
             f"SELECT content, list(id ORDER BY id) {live} AND content IN (SELECT unnest(?)) GROUP BY content", [texts]
         ).fetchall()
     )
+
+    def others() -> dict[str, Judged]:
+        return {key: Judged(*row) for key, *row in cursor.execute(f"SELECT id, content, source_ref {live} ORDER BY id").fetchall()}
+
+    return _found(judged, present, same, others)
+
+
+def found_among(judged: Mapping[str, Judged], now: Mapping[str, Judged]) -> dict[str, Found]:
+    """The same among these memories, by id."""
+    same: dict[str, list[str]] = defaultdict(list)
+    for key in sorted(now):
+        same[now[key].text].append(key)
+    return _found(judged, {key: one.text for key, one in now.items()}, same, lambda: now)
+
+
+def _found(
+    judged: Mapping[str, Judged],
+    present: Mapping[str, str],
+    same: Mapping[str, Sequence[str]],
+    others: Callable[[], Mapping[str, Judged]],
+) -> dict[str, Found]:
+    """By the texts under their ids and the ids with a text; the other memories are read only if one has neither."""
+    left = {key: one for key, one in judged.items() if present.get(key) != one.text}
+    found = {key: Found("valid", (key,)) for key in judged if key not in left}
     found |= _in_turn(left, lambda key: same.get(left[key].text, []), SAME_TEXT)
     left = {key: one for key, one in left.items() if key not in found}
     if left:
-        rows = cursor.execute(f"SELECT id, content, source_ref {live} ORDER BY id").fetchall()
-        found |= _by_words(left, {key: Judged(text, turn) for key, text, turn in rows})
+        found |= _by_words(left, others())
     met = Counter(target for one in found.values() for target in one.targets)
     for key, one in found.items():
         together = one.status == "moved" and one.how != SAME_TEXT and met[one.targets[0]] > 1

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,15 @@ from numpy.typing import NDArray
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.models.protocol import Embedder, Float32
 from cems_workbench.records import RowError
+from cems_workbench.store.search.entries import Entry, EntryId
+
+
+class KnownVectors(Protocol):
+    """Vectors of texts that need no embedding."""
+
+    def of(self, entries: Sequence[Entry], embedder: Embedder) -> dict[EntryId, Float32]:
+        """The unit vectors of those of these entries that are known, by entry."""
+
 
 ID_COLUMN, VECTOR_COLUMN = "id", "vector"
 PARQUET_SUFFIX, NPY_SUFFIX = ".parquet", ".npy"
@@ -48,6 +58,14 @@ class PrecomputedVectors:
         if len(there) == len(self._row_of):
             return self
         return PrecomputedVectors(self.source, there, self._rows[[self._row_of[memory_id] for memory_id in there]])
+
+    def of(self, entries: Sequence[Entry], embedder: Embedder) -> dict[EntryId, Float32]:
+        """The vectors of the whole memories among these entries, by entry. Raises InputError as `take` does."""
+        ready = [entry for entry in entries if entry.id[1] is None and entry.id[0] in self._row_of]
+        if not ready:
+            return {}
+        rows = self.take([entry.id[0] for entry in ready], [entry.text for entry in ready], embedder)
+        return dict(zip((entry.id for entry in ready), rows, strict=True))
 
     def take(self, ids: Sequence[str], texts: Sequence[str], embedder: Embedder) -> Float32:
         """The vectors of these memories, (len(ids), dimension), after a spot check. Raises InputError if one does not match its text."""

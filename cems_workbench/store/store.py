@@ -10,26 +10,30 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from weakref import WeakSet
 
-from cems_workbench.errors import InputError, NoMemoriesError, StoreError
+from cems_workbench.errors import InputError, NoMemoriesError, StoreError, one_line
 from cems_workbench.platform import start_up
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import ParsedInput
+from cems_workbench.store import judged_texts
 from cems_workbench.store.caches import Corrections, ReplyCache, ScoreCache
 from cems_workbench.store.chunks import Chunks
 from cems_workbench.store.configs import Configs, Holdouts
 from cems_workbench.store.database import FILE_NAME, Database
 from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions, ImportReport, import_input
 from cems_workbench.store.imports import Imports
+from cems_workbench.store.judged_texts import Found, Judged
 from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.labels import Decisions, Labels
 from cems_workbench.store.language import Language, TextRules
 from cems_workbench.store.memories import Memories
+from cems_workbench.store.parts import Difference, Side, put_back
 from cems_workbench.store.queries import Queries
 from cems_workbench.store.query_sets import QuerySets
 from cems_workbench.store.queues import Queues
@@ -37,7 +41,8 @@ from cems_workbench.store.rebase import Rebase, plan
 from cems_workbench.store.recorded_answers import RecordedAnswers
 from cems_workbench.store.relations import Relations, Supersessions
 from cems_workbench.store.rows import STORE_ID, content_identity, read_meta
-from cems_workbench.store.search.indexes import DerivedIndexes
+from cems_workbench.store.search.indexes import DerivedIndexes, Indexes
+from cems_workbench.store.search.vector_files import records
 from cems_workbench.store.sources import Sources
 from cems_workbench.store.team import ENV_VARIABLE, SHARED_TABLES, EmbeddedTables, PushReport, SharedTables, TeamTables
 
@@ -157,6 +162,36 @@ class Store:
             with self._database.reading() as cursor:
                 self.memories.reload_hidden(cursor)
         return report
+
+    def side(self, indexes: Indexes, model_id: str) -> Side:
+        """This store as one of two that are compared, with its open indexes."""
+        return Side(self._database, indexes.vectors, model_id)
+
+    def judged_texts(self, ids: Collection[str]) -> dict[str, Judged]:
+        """The texts of these memories as they were judged, of those that have one."""
+        return self._database.read(judged_texts.kept, ids)
+
+    def find_judged(self, judged: Mapping[str, Judged]) -> dict[str, Found]:
+        """Where these texts are here, by the id under which they were judged."""
+        return self._database.read(judged_texts.found_in, judged)
+
+    def embedders(self) -> list[str]:
+        """The models whose vectors this store has, the latest last."""
+        found = self._database.read(records)
+        return sorted(found, key=lambda name: (found[name].version or 0, name))
+
+    def copy(self, path: Path) -> None:
+        """Copy this store to a new folder, without gathered evidence and Chroma. Raises StoreError."""
+        left_out = shutil.ignore_patterns("evidence", "chroma", "*.lock", "*.new")
+        try:
+            with self._database.writing():
+                shutil.copytree(self.path, path, ignore=left_out)
+        except (OSError, shutil.Error) as error:
+            raise StoreError(f"{self.path} cannot be copied to {path}: {one_line(str(error))}") from error
+
+    def put_back(self, source: Side, of: Difference, parts: Collection[str]) -> None:
+        """Write parts of another store into this copy (`parts.put_back`)."""
+        put_back(self._database, source.database, of, parts)
 
     def plan_rebase(self, texts: Mapping[str, str] | None = None) -> Rebase:
         """Where the judged memories are now, and which judgments move; nothing is changed (`rebase.plan`)."""

@@ -30,7 +30,7 @@ from cems_workbench.platform.process_lock import Holder, SharedLock
 from cems_workbench.progress import Cancelled, Progress, silent
 from cems_workbench.store import chunks, language, memories, sources
 from cems_workbench.store.database import Database
-from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
+from cems_workbench.store.precomputed_embeddings import KnownVectors
 from cems_workbench.store.rows import content_identity, earlier_identity, read_content_version
 from cems_workbench.store.search import TS_RANK_VERSION, chroma_records, embedded, entries, lexical_merge, tokenizer
 from cems_workbench.store.search.directory import DirectoryState, Manifest, SegmentDirectory, discard, segments_of
@@ -224,7 +224,7 @@ class DerivedIndexes:
         embedder: Embedder,
         progress: Progress = silent,
         timeout_s: float | None = None,
-        precomputed: PrecomputedVectors | None = None,
+        precomputed: KnownVectors | None = None,
     ) -> RefreshReport:
         """Refresh both indexes to the current content, in durable batches: the next refresh continues a cancelled one.
 
@@ -254,7 +254,9 @@ class DerivedIndexes:
             latest = max(known, key=lambda name: (known[name].version or 0, name))
             raise other_model(latest, known[latest].dimension, embedder_id)
 
-    def rebuild(self, embedder: Embedder, progress: Progress = silent) -> RefreshReport:
+    def rebuild(
+        self, embedder: Embedder, progress: Progress = silent, precomputed: KnownVectors | None = None
+    ) -> RefreshReport:
         """Delete both indexes and rebuild them from the memories. Raises what `progress` raises; `refresh` then
         continues. Indexes opened before may fail; open them again."""
         with self._exclusive():
@@ -263,10 +265,10 @@ class DerivedIndexes:
             discard(self._full_text_directory.path)
             discard(self._lexical_directory.path)
             self._files(embedder.model_id).discard()
-            return self._refresh(embedder, progress)
+            return self._refresh(embedder, progress, precomputed)
 
     def _refresh(
-        self, embedder: Embedder, progress: Progress, precomputed: PrecomputedVectors | None = None
+        self, embedder: Embedder, progress: Progress, precomputed: KnownVectors | None = None
     ) -> RefreshReport:
         started = time.perf_counter()
         with self._database.reading() as cursor:
@@ -414,7 +416,7 @@ class DerivedIndexes:
         return postgres.build(self._full_text_directory.path, rows, len(rows), version, progress, identity)
 
     def _refresh_vectors(
-        self, embedder: Embedder, version: int, progress: Progress, precomputed: PrecomputedVectors | None
+        self, embedder: Embedder, version: int, progress: Progress, precomputed: KnownVectors | None
     ) -> tuple[tuple[int, int, int], list[str]]:
         """The numbers of embedded, relabelled and removed entries, and notes."""
         files = self._files(embedder.model_id)

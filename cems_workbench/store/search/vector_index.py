@@ -25,7 +25,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.store import memories, sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.filter import ANY, Filter
-from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
+from cems_workbench.store.precomputed_embeddings import KnownVectors
 from cems_workbench.store.rows import portions
 from cems_workbench.store.search import embedded
 from cems_workbench.store.search import entries as entries_table
@@ -252,7 +252,7 @@ def refresh_vectors(
     record: VectorRecord,
     embedder: Embedder,
     progress: Progress,
-    precomputed: PrecomputedVectors | None = None,
+    precomputed: KnownVectors | None = None,
 ) -> tuple[int, int, int]:
     """Embed, relabel and remove pending entries; returns the number of each.
 
@@ -307,7 +307,7 @@ def _encode(
     embedder: Embedder,
     entry_ids: Sequence[EntryId],
     progress: Progress,
-    precomputed: PrecomputedVectors | None,
+    precomputed: KnownVectors | None,
 ) -> int:
     """Embed these entries; returns how many texts were encoded."""
     done = embedded_now = 0
@@ -323,12 +323,11 @@ def _encode(
             writer.add(from_source, _normalise(_validate(vectors, len(from_source), embedder)))
         missing = [entry for entry in entries if entry.id not in source_vectors and entry.id not in without]
         if precomputed is not None:
-            ready = [entry for entry in missing if entry.id[1] is None and entry.id[0] in precomputed]
-            if ready:
-                ids, texts = [entry.id[0] for entry in ready], [entry.text for entry in ready]
-                vectors = _validate(precomputed.take(ids, texts, embedder), len(ready), embedder)
-                writer.add(ready, vectors)
-            missing = [entry for entry in missing if entry.id[1] is not None or entry.id[0] not in precomputed]
+            known = precomputed.of(missing, embedder)
+            if ready := [entry for entry in missing if entry.id in known]:
+                vectors = np.stack([known[entry.id] for entry in ready])
+                writer.add(ready, _validate(vectors, len(ready), embedder))
+            missing = [entry for entry in missing if entry.id not in known]
         if missing:
             texts = database.read(
                 sources.embedded_texts,
