@@ -2,7 +2,7 @@
 collection.
 
 Evidence goes into an `EvidenceMemory`, a query at a time, and reranker scores into the store's cache, so that a stopped gather resumes.
-The queue is of the largest query set: the first results of the default preset without reranker and judge, so that the first card appears
+The queue is of the largest query set: the first results of the app's preset without reranker and judge, so that the first card appears
 within seconds.
 """
 
@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
+from cems_workbench.builtin import default_preset
 from cems_workbench.config import PipelineConfig, asks_source, preset, with_values
-from cems_workbench.config.forms.yaml_form import DEFAULT
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.evidence_memory import EvidenceMemory, MemoryKey
 from cems_workbench.jobs.foreground import FOREGROUND
@@ -27,6 +27,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Query
+from cems_workbench.settings import Settings
 from cems_workbench.tuning.optimizer import Trial, Watch
 
 EVIDENCE_THREAD, SEARCH_THREAD, QUEUE_THREAD, CHROMA_THREAD = "judged-queries", "tune", "ready-queue", "chroma"
@@ -192,17 +193,18 @@ MAX_QUERIES = 50
 
 
 def ready_plan(resources: Resources) -> QueuePlan | None:
-    """The first results of the default preset for the first queries of the largest set; None for a store without queries."""
+    """The first results of the app's preset for the first queries of the largest set; None for a store without queries."""
     largest = max(resources.store.query_sets.latest(), key=lambda known: (known.size, known.name), default=None)
     if largest is None or not largest.size:
         return None
     selection = QuerySelection(largest.name, tuple(resources.store.query_sets.queries(largest.name)[:MAX_QUERIES]))
-    return QueuePlan(f"{largest.name}-ready", selection, {DEFAULT: fast_config()}, ready_made=True)
+    name = default_preset(Settings().preset)[0]
+    return QueuePlan(f"{largest.name}-ready", selection, {name: fast_config(name)}, ready_made=True)
 
 
-def fast_config() -> PipelineConfig:
-    """The default preset without the models that read every result."""
-    return with_values(preset(DEFAULT).config, {"rerank.backend": "none", "judge.backend": "none"})
+def fast_config(name: str) -> PipelineConfig:
+    """A preset without the models that read every result."""
+    return with_values(preset(name).config, {"rerank.backend": "none", "judge.backend": "none"})
 
 
 @dataclass(eq=False)

@@ -24,14 +24,14 @@ from cems_workbench.jobs.importing import upload
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Memory
 from cems_workbench.settings import Settings
-from cems_workbench.ui.kit.html import asset, excerpt, plain, write_stylesheet
+from cems_workbench.ui.kit.html import asset, capital, excerpt, plain, write_stylesheet
 from cems_workbench.ui.kit.html import draw as draw_template
 from cems_workbench.ui.kit.session import is_kept, kept, require
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import cancellable, empty, errors_shown, remembered, switch
 from cems_workbench.ui.memories import state
 from workbench_transcripts.coverage import Reading
-from workbench_transcripts.transcript import import_beside, opened_transcript, transcript_version
+from workbench_transcripts.transcript import UNFIT, import_beside, opened_transcript, transcript_version
 from workbench_transcripts.whole import Link, Stored, TranscriptCoverage, Turn, coverage_of
 
 if TYPE_CHECKING:
@@ -150,7 +150,8 @@ def _found(resources: Resources, place: DeltaGenerator) -> TranscriptCoverage:
 def _draw(found: TranscriptCoverage, resources: Resources, transcript: Resources) -> None:
     write_stylesheet("coverage")
     st.markdown(f"## {plain(found.title)}")
-    st.caption(plain(" · ".join((*found.lines, *found.notes))))
+    st.caption(plain(" · ".join(found.lines)))
+    draw_notes(found.notes)
     counts = Counter[str](turn.verdict for turn in found.turns) + Counter[str](one.verdict for one in found.memories)
     labels = {ALL: ALL} | {f"{gap} · {counts[gap]:,}": gap for gap in GAPS if counts[gap]}
     only = labels[switch("Rows", list(labels), "memories:coverage:only")]
@@ -169,6 +170,15 @@ def _draw(found: TranscriptCoverage, resources: Resources, transcript: Resources
         st.caption(f"{left:,} more sessions: choose them above.")
     _component()(key=KEY, on_pick_change=_pick)
     _draw_picked(found, resources, transcript)
+
+
+def draw_notes(notes: Sequence[str]) -> None:
+    """Draw notes on a comparison; that the transcript fits none of the memories as a warning."""
+    for note in notes:
+        if note.startswith(UNFIT):
+            st.warning(plain(capital(note)), icon=":material/warning:")
+        else:
+            st.caption(plain(note))
 
 
 def bands_of(

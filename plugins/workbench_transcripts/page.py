@@ -3,38 +3,50 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import streamlit as st
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.jobs.background import BackgroundWork
 from cems_workbench.jobs.factory import open_filled
+from cems_workbench.jobs.foreground import FOREGROUND
 from cems_workbench.jobs.importing import upload
 from cems_workbench.jobs.query_set_evidence import request_for
 from cems_workbench.pipeline.resources import Resources
+from cems_workbench.progress import Progress
 from cems_workbench.settings import Settings
 from cems_workbench.ui.evaluate.state import config_options
 from cems_workbench.ui.inspect.state import open_in_inspect
 from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.charts import LIST_COLOURS, draw_chart, layout
 from cems_workbench.ui.kit.html import plain, render
-from cems_workbench.ui.kit.session import is_kept, kept
 from cems_workbench.ui.kit.tables import Column, draw_values, pick_row
 from cems_workbench.ui.kit.views import View
-from cems_workbench.ui.kit.widgets import cancellable, empty, errors_shown, remembered, switch
+from cems_workbench.ui.kit.widgets import empty, errors_shown, remembered, switch, watch_work
 from workbench_transcripts.answers import read_answers
-from workbench_transcripts.coverage_view import open_import
+from workbench_transcripts.coverage_view import draw_notes, open_import
 from workbench_transcripts.transcript import opened_transcript, transcript_version
 from workbench_transcripts.ways import PLACES, Between, Place, Way, Ways, first_lost, ways_of
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
-    from streamlit.delta_generator import DeltaGenerator
 
-FOUND = "evaluate:ways:found"
+Found: TypeAlias = tuple[Ways, Between | None]
+ABOUT = (
+    "Follows each question from the turn that says its answer to what was answered: never said, not written, written wrongly, gone, lost "
+    "in retrieval, or returned. Takes seconds to minutes; it goes on while you look at other pages."
+)
+SETS = "Query sets whose queries have a right answer."
+CONFIGS = "The memories are ranked under it, to tell what is lost in retrieval."
+ANSWERS = "CSV, JSON lines or JSON with a question or qid and an answer: tells what was returned and not used."
+OTHER = "A folder that `import` filled from the same conversations: shows what each store loses that the other has."
 FORMS = ["json", "jsonl", "csv"]
 LIGHT, DARK, GREY = "#ffffff", "#10151d", "#9aa4b2"
 COLOURS = {
@@ -51,6 +63,32 @@ ROWS: list[Column[Way]] = [
 ]
 
 
+@dataclass(eq=False)
+class BackgroundWays(BackgroundWork):
+    """Follows the questions of a set; `found` is what came of it, for the choices `key`."""
+
+    key: object
+    follow: Callable[[Progress], Found]
+    found: Found | None = None
+
+    THREAD: ClassVar[str] = "ways"
+    STOPPED: ClassVar[str] = "It was stopped before it had followed all questions."
+
+    def work(self) -> None:
+        """Follow them, at a pause of the pages."""
+        self.found = self.follow(self._watch)
+
+    def _watch(self, label: str, done: int, total: int) -> None:
+        FOREGROUND.wait_while_busy()
+        super()._watch(label, done, total)
+
+
+@st.cache_resource(show_spinner=False)
+def _works() -> dict[str, BackgroundWays]:
+    """The last work of each open store, by its folder; shared by all sessions."""
+    return {}
+
+
 def draw(resources: Resources) -> None:
     """Draw the choice of a set and a config, and where its questions lose their facts."""
     imported = transcript_version(resources.store.path)
@@ -63,22 +101,29 @@ def draw(resources: Resources) -> None:
             go("pages/memories.py")
         return None
     configs = config_options(resources).configs
+    st.caption(ABOUT)
     of_set, of_config, of_file = st.columns([2, 2, 3])
-    name = of_set.selectbox("Questions", sets, **remembered("evaluate:ways:set"))
-    config = configs[of_config.selectbox("Config", list(configs), **remembered("evaluate:ways:config"))]
-    file = of_file.file_uploader("What the system answered, if known", FORMS, key="evaluate:ways:file")
-    other = st.text_input(
-        "Another store of the same transcript, such as its raw turns", **remembered("evaluate:ways:other")
-    ).strip()
+    name = of_set.selectbox("Questions", sets, **remembered("evaluate:ways:set", SETS))
+    config = configs[of_config.selectbox("Config", list(configs), **remembered("evaluate:ways:config", CONFIGS))]
+    file = of_file.file_uploader("What the system answered, if known", FORMS, key="evaluate:ways:file", help=ANSWERS)
+    of_other: Any = {"placeholder": "/data/raw-turns (a store’s folder)", **remembered("evaluate:ways:other", OTHER)}
+    other = st.text_input("Another store of the same transcript, such as its raw turns", **of_other).strip()
     key = (resources.store.version, imported, name, config, file and file.getvalue(), other)
-    place = st.empty()
-    begin: Any = {"icon": ":material/route:", "type": "primary"}
-    if not is_kept(FOUND, key, shared=True) and not place.button("Follow the facts", "evaluate:ways:go", **begin):
+    store, told = str(resources.store.path), None if file is None else (file.name, file.getvalue())
+    at_work = _works().get(store)
+    if at_work is not None and not at_work.over:
+        watch_work(_works, store, "evaluate:ways:cancel", "{done} of {total} steps", "Stop")
         return None
+    if at_work is None or at_work.key != key or at_work.found is None:
+        if at_work is not None and at_work.key == key:
+            st.error(plain(at_work.problem), icon=":material/block:")
+        if st.button("Follow the facts", "evaluate:ways:go", icon=":material/route:", type="primary"):
+            follow = partial(_followed, name, config, told, other, resources)
+            _works()[store] = BackgroundWays(key, follow).start()
+            st.rerun()
+        return None
+    found, between = at_work.found
     with errors_shown():
-        found, between = kept(
-            FOUND, key, lambda: _followed(name, config, file, other, resources, place), shared=True
-        )
         if between is not None:
             _draw_between(between)
         _draw(found, config, resources)
@@ -86,17 +131,19 @@ def draw(resources: Resources) -> None:
 
 
 def _followed(
-    name: str, config: PipelineConfig, file: Any, other: str, resources: Resources, place: DeltaGenerator
-) -> tuple[Ways, Between | None]:
-    """The ways of a set, and with those in another store, with progress and Cancel in `place`."""
+    name: str,
+    config: PipelineConfig,
+    told: tuple[str, bytes] | None,
+    other: str,
+    resources: Resources,
+    progress: Progress,
+) -> Found:
+    """The ways of a set, and with those in another store; `told` is a file of answers."""
     queries, answers = resources.store.query_sets.queries(name), None
-    if file is not None:
-        with upload(file.name, file.getvalue()) as path:
+    if told is not None:
+        with upload(*told) as path:
             answers = read_answers(path, queries)
-    with (
-        cancellable("evaluate:ways:cancel", place=place) as progress,
-        opened_transcript(resources, Settings()) as turns,
-    ):
+    with opened_transcript(resources, Settings()) as turns:
         found = ways_of(name, queries, resources, turns, config, answers, progress)
         if not other:
             return found, None
@@ -118,8 +165,7 @@ def _draw(found: Ways, config: PipelineConfig, resources: Resources) -> None:
     for line in found.lines:
         st.markdown(f"### {plain(line)}")
     draw_chart(_figure(found.counts), key="evaluate:ways:chart", alt="Questions by type and place", table=None)
-    for note in found.notes:
-        st.caption(plain(note))
+    draw_notes(found.notes)
     numbers = Counter(way.place for way in found.ways)
     most = sorted(PLACES, key=lambda place: (place == "returned", -numbers[place]))  # the commonest loss first
     labels = {f"{place} · {numbers[place]}": place for place in most if numbers[place]}

@@ -42,11 +42,14 @@ def opened_transcript(beside: Resources, settings: Settings) -> Iterator[Resourc
         yield turns
 
 
+UNFIT = "the transcript fits none of the memories"
+
+
 def unfit(near: int, turns: int, resources: Resources, transcript: Resources) -> str:
     """The line on a transcript that fits no memory of a store: `near` of its turns have one that is near."""
     ours, theirs = resources.store.language.current, transcript.store.language.current
     why = f"its language is {theirs}, theirs {ours}" if ours != theirs else "other people, or another time?"
-    return f"the transcript fits none of the memories, which are near {near:,} of {counted(turns, 'turns')}: {why}"
+    return f"{UNFIT}, which are near {near:,} of {counted(turns, 'turns')}: {why}"
 
 
 def import_transcript(

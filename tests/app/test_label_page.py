@@ -97,7 +97,7 @@ def test_a_store_without_queues_gets_a_ready_made_one_of_what_inspect_ranks_firs
         (query.qid, row.memory_id)
         for query in asked
         for row in replay(
-            gather_lists(request_for(query, datetime.now(UTC)), fast_config(), resources), preset("cems").config
+            gather_lists(request_for(query, datetime.now(UTC)), fast_config("cems"), resources), preset("cems").config
         ).results[:10]
     }
     assert set(resources.store.queues.pairs("three-ready")) == first - people
@@ -215,6 +215,7 @@ def test_a_queue_that_is_done_shows_its_agreement_and_exports_its_own_rows(page:
     assert button.proto.label == "Export its 8 judgments"
     assert judgments_file("judged-four", "judgments-jsonl").startswith(f"judged-four-{datetime.now(UTC):%Y-%m-%d}.")
     assert "Krippendorff’s alpha" in markdown(page) and len(page.get("plotly_chart")) == 1
+    assert "label:end:evaluate" not in {one.key for one in page.button}  # the store has no such set
     press(page, "label:end:decide")
     assert page.session_state["label:view"] == "Agreement" and page.session_state["label:agreement:of"] == "four"
 

@@ -157,21 +157,29 @@ def test_what_cannot_be_followed_is_one_line(command: Command, store: Path, tmp_
 
 def draw_view(store: str) -> None:
     """The script of a page that has only this view."""
+    import threading
     from contextlib import closing
     from pathlib import Path
 
     from cems_workbench.jobs.factory import open_resources
     from cems_workbench.settings import Settings
-    from workbench_transcripts.page import draw
+    from workbench_transcripts.page import BackgroundWays, draw
 
     with closing(open_resources(Settings(store=Path(store)))) as resources:
-        draw(resources)
+        try:
+            draw(resources)
+        finally:
+            for thread in threading.enumerate():
+                if thread.name == BackgroundWays.THREAD:
+                    thread.join(60)
 
 
 def test_the_view_shows_each_place_and_its_questions_also_against_another_store(store: Path) -> None:
     page = AppTest.from_function(draw_view, args=(str(store),), default_timeout=120).run()
     page.text_input(key="evaluate:ways:other").input(str(store / "transcript"))
-    page = page.button(key="evaluate:ways:go").click().run()
+    page.button(key="evaluate:ways:go").click().run()
+    page = AppTest.from_function(draw_view, args=(str(store),), default_timeout=120).run()  # another tab
+    page.text_input(key="evaluate:ways:other").input(str(store / "transcript")).run()
     assert not page.exception
     assert any("of 6 facts come through" in one.value for one in page.markdown)
     assert any("lost in A" in one.value for one in page.markdown), [one.value for one in page.markdown]

@@ -57,6 +57,7 @@ from cems_workbench.ui.evaluate.state import (
     LogSample,
     OpenedFile,
     config_options,
+    most_judged,
     page,
     read_file,
     set_widgets,
@@ -165,7 +166,7 @@ def choose(resources: Resources) -> Choice | None:
         return None
     options = ([OPENED_FILE] if file else []) + sorted(sets)
     if st.session_state.get("evaluate:set") not in options:  # it decides whether there are configs to choose
-        st.session_state["evaluate:set"] = options[0]
+        st.session_state["evaluate:set"] = OPENED_FILE if file else most_judged(resources)
     traced = _traced(st.session_state["evaluate:set"], resources)
     configs = traced or _configs(resources)
     boxes = st.columns([3, 2, 2, 2], vertical_alignment="bottom")

@@ -15,6 +15,7 @@ from typing import TypeVar
 import streamlit as st
 
 from cems_workbench.config import PipelineConfig
+from cems_workbench.config.forms.targets import system_of
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.evidence_file import EvidenceSet, read_evidence_file
 from cems_workbench.evaluation.log_sampling import LoggedQuery
@@ -29,7 +30,7 @@ from cems_workbench.jobs.evaluation import (
     labelled_selection,
 )
 from cems_workbench.jobs.factory import RecentCache
-from cems_workbench.jobs.query_set_evidence import QuerySelection, request_for
+from cems_workbench.jobs.query_set_evidence import QuerySelection, measurable, request_for
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Query, RowError
 from cems_workbench.ui.inspect import state
@@ -193,9 +194,19 @@ FAST_PRESET = "recollection"
 
 
 def usual_configs() -> list[str]:
-    """The preset of Inspect and the config as set there, or, while unchanged, another preset."""
-    preset = state.present().preset
-    return [preset, PRESENT_NAME if state.changed_parameters() else FAST_PRESET if preset != FAST_PRESET else "cems"]
+    """The preset of Inspect and the config as set there, or, while unchanged, another preset, of the same target if it has one."""
+    preset, system = state.present().preset, system_of(state.present().preset)
+    others = [*(system.presets if system is not None else ()), FAST_PRESET, "cems"]
+    return [preset, PRESENT_NAME if state.changed_parameters() else next(name for name in others if name != preset)]
+
+
+def most_judged(resources: Resources) -> str | None:
+    """The query set with the most queries that can be measured; None without a set."""
+    store = resources.store
+    judgments, counts = store.judgments.read(), dict[str, int]()
+    for known in sorted(store.query_sets.latest(), key=lambda one: one.name):
+        counts[known.name] = len(measurable(store.query_sets.queries(known.name), judgments))
+    return max(counts, key=counts.__getitem__, default=None)
 
 
 def as_set_in_inspect(names: Callable[[], Collection[str] | None]) -> Part:

@@ -31,9 +31,10 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import JUDGE
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options, usual_configs
+from cems_workbench.ui.evaluate.state import page as evaluate_page
 from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit import session, widgets
-from cems_workbench.ui.kit.address import followed, link, widget
+from cems_workbench.ui.kit.address import followed, go, link, widget
 from cems_workbench.ui.kit.forms import draw_lines, draw_options, draw_report
 from cems_workbench.ui.kit.html import begin_page, plain, write_script
 from cems_workbench.ui.kit.session import kept, require
@@ -149,7 +150,7 @@ def _export(resources: Resources) -> None:
 
 
 def draw_end(resources: Resources, queue: LabelQueue) -> None:
-    """Draw what a queue that is done gave: the agreement of its reviewers, its conflicts, and its export."""
+    """Draw what a queue that is done gave: the agreement of its reviewers, its conflicts, its export, and the way to Evaluate."""
     name, labels = queue.record.name, resources.store.queues.labels(queue.record.name)
     table = label_table(labels)
     if queue.record.overlap > 1 or len(table.reviewers) > 1:
@@ -169,6 +170,11 @@ def draw_end(resources: Resources, queue: LabelQueue) -> None:
             ):
                 st.rerun()
         agreement.draw_decided(labels, resources, name, "label:end:decided")
+        if query_set in {known.name for known in resources.store.query_sets.latest()}:
+            help = f"Measures configs on the judged queries of {plain(query_set)}."
+            if st.button("Evaluate with these labels", "label:end:evaluate", icon=":material/bar_chart:", help=help):
+                evaluate_page.update(next_query_set=query_set)
+                go("pages/evaluate.py")
     agreement.draw_matrix(table, "label:end:matrix")
 
 

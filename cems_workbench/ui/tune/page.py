@@ -23,7 +23,7 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.settings import Settings, saved_target
 from cems_workbench.tuning.unlabelled import TUNABLE_SECTIONS
 from cems_workbench.ui.evaluate import setup
-from cems_workbench.ui.evaluate.state import JUDGES, as_set_in_inspect, config_options
+from cems_workbench.ui.evaluate.state import JUDGES, as_set_in_inspect, config_options, most_judged
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.kit import session, widgets
 from cems_workbench.ui.kit.address import followed, query_set, widget
@@ -102,6 +102,8 @@ def choose(resources: Resources) -> TuningData | None:
         return None
     options = config_options(resources)
     boxes = st.columns([3, 3, 2, 2], vertical_alignment="bottom")
+    if st.session_state.get("tune:set") not in sets:
+        st.session_state["tune:set"] = most_judged(resources)
     name = setup.set_box(boxes[0], "tune", sorted(sets), sets)
     if st.session_state.get("tune:baseline") not in options.configs:
         st.session_state["tune:baseline"] = PRESENT_NAME if state.changed_parameters() else state.present().preset
