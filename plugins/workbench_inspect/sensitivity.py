@@ -289,7 +289,7 @@ def _curve(context: InspectContext, swept: sweeps.Sweep) -> sweeps.Curve | None:
     help = "Adds hit@5 (the share of judged queries with a relevant memory in the first 5) and nDCG@10 below the chart."
     if st.toggle("Judged queries over this range", **remembered("inspect:sensitivity:labelled", help)):
         labelled = offer_labelled(context, "inspect:sensitivity:gather")
-    if labelled is None:
+    if not labelled:
         return None
     made = partial(sweeps.labelled_curve, labelled, context.trace.config, swept)
     return context.remembered("sensitivity:curve", lambda progress: made(progress=progress), labelled, swept.spec.path)

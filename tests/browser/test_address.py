@@ -25,6 +25,9 @@ def test_back_goes_from_query_to_query_and_a_moved_slider_is_no_entry(window: Wi
     inspect.slide("Score blend", "End")
     moved = inspect.order()
     assert moved != first
+    window.page.reload()
+    window.settled()
+    expect(window.page.get_by_role("button", name="Undo", exact=True)).to_be_enabled()
     entries = window.page.evaluate("history.length")
     other = inspect.search(OTHER)
     assert window.page.evaluate("history.length") == entries + 1

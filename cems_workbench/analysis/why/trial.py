@@ -332,6 +332,10 @@ class LabelledSet:
         self.relevance = _relevance(self._least.tolist(), self.judged)
         self._measured = lru_cache(maxsize=8)(self._measure)
 
+    def __bool__(self) -> bool:
+        """Whether changes can be measured on it: a query has a relevant memory."""
+        return bool(self.qids)
+
     def effect(self, before: PipelineConfig, after: PipelineConfig, k: int) -> LabelledEffect:
         """The effect of the change from one config to the other; hits are counted at k."""
         (old_hit, old, _, present), (new_hit, new, unscored, changed) = (

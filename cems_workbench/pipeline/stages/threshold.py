@@ -153,7 +153,8 @@ def _target(config: ThresholdConfig, limit: int | None) -> float:
 def _search(best: Floats, tried: Floats, target: float) -> _Search:
     """`best` (Q, C) is each memory's best score over the lists that are cut, -inf without one."""
     ordered = np.sort(best, axis=1)
-    counts = np.stack([best.shape[1] - np.searchsorted(row, tried, side="left") for row in ordered])
+    below = [np.searchsorted(row, tried, side="left") for row in ordered]
+    counts = best.shape[1] - np.array(below, np.int64).reshape(len(best), len(tried))  # of no query too
     enough = counts >= target
     chosen = np.where(enough.any(axis=1), enough.argmax(axis=1), counts.argmax(axis=1))
     visited = np.where(enough.any(axis=1), enough.argmax(axis=1) + 1, len(tried))

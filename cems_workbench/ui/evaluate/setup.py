@@ -199,7 +199,7 @@ def set_box(
     def shown(name: str) -> str:
         if file is not None and name == OPENED_FILE:
             return f"file {file.name}"
-        return f"{neutralise(name)} · {sets[name].size} queries · version {sets[name].version}"
+        return f"{neutralise(name)} · {counted(sets[name].size, 'queries')} · version {sets[name].version}"
 
     name: str = box.selectbox("Query set", options, format_func=shown, **widgets.remembered(f"{of}:set"))
     return name

@@ -79,6 +79,8 @@ def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]
     look_for_fix = (lambda: None) if retired else _fix_ahead(step, context, fetched, below)  # the script is the fix
     if context.trace.external:
         return look_for_fix
+    if changed := {path: now for path, _, now in state.changed_parameters()}:
+        _draw_cannot(context, changed)
     accepted = st.session_state.get(ACCEPTED)
     if accepted is not None and accepted[0] == context.request and accepted[1].older != retired:
         _draw_accepted(accepted[1], context)

@@ -29,7 +29,7 @@ from cems_workbench.config.forms.targets import completed, preset_behind
 from cems_workbench.errors import InputError
 from cems_workbench.records import Query, Request, Returned
 from cems_workbench.settings import Settings, saved_target
-from cems_workbench.ui.kit.address import go
+from cems_workbench.ui.kit.address import STEP, go
 from cems_workbench.ui.kit.session import PageState
 
 if TYPE_CHECKING:
@@ -295,9 +295,10 @@ def use_config(config: PipelineConfig) -> None:
 
 
 def apply(values: Mapping[str, Any]) -> None:
-    """Set parameters from code, and update their controls; one undo step. Rejects values as `change` does."""
+    """Set parameters from code, and update their controls; one undo step, and one of Back. Rejects values as `change` does."""
     with _step():
         change(values)
+    st.session_state[STEP] = ["set"]
     update(generation=present().generation + 1)
 
 
@@ -442,21 +443,23 @@ def open_setting(setting: Setting) -> None:
     before = present()
     _show(setting)
     if before.history != History():
-        update(history=before.history.after(before.setting, setting, None, time.monotonic()))
+        _remember(before.history.after(before.setting, setting, None, time.monotonic()))
+    elif (kept := _histories().get(_browser())) is not None and kept[0] == setting:  # the page was reloaded
+        update(history=kept[1])
 
 
 def undo() -> None:
     """Undo the last step."""
     history, setting = present().history.undone(present().setting)
-    update(history=history)
     _show(setting)
+    _remember(history)
 
 
 def redo() -> None:
     """Redo one step."""
     history, setting = present().history.redone(present().setting)
-    update(history=history)
     _show(setting)
+    _remember(history)
 
 
 @contextmanager
@@ -465,7 +468,30 @@ def _step(subject: str | None = None) -> Iterator[None]:
     before = present()
     yield
     now = present().setting
-    update(history=before.history.after(before.setting, now, subject, time.monotonic()))
+    _remember(before.history.after(before.setting, now, subject, time.monotonic()))
+
+
+MAX_BROWSERS = 50
+"""Browsers whose undo steps are kept over a reload."""
+
+
+@st.cache_resource(show_spinner=False)
+def _histories() -> dict[tuple[str | None, ...], tuple[Setting, History]]:
+    """The last setting of each browser with its undo steps."""
+    return {}
+
+
+def _browser() -> tuple[str | None, ...]:
+    return str(Settings().store), st.context.ip_address, st.context.headers.get("User-Agent")
+
+
+def _remember(history: History) -> None:
+    update(history=history)
+    kept = _histories()
+    kept.pop(_browser(), None)
+    kept[_browser()] = (present().setting, replace(history, subject=None, at=None))
+    while len(kept) > MAX_BROWSERS:
+        kept.pop(next(iter(kept)))
 
 
 def _show(setting: Setting) -> None:

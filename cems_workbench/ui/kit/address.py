@@ -123,7 +123,8 @@ def refuse(name: str, text: str, expected: str) -> NoReturn:
 @contextmanager
 def followed(page: str, *parts: Part) -> Iterator[None]:
     """The context that draws a page: its address is read before, if it is to be, and written after."""
-    write_script("address", entries=[part.entry for part in parts if part.entry])
+    stepped: list[str] = st.session_state.pop(STEP, [])
+    write_script("address", entries=[*(part.entry for part in parts if part.entry), *stepped])
     key, context = f"address:{page}", get_script_run_ctx()
     back = context is not None and context.is_history_navigation
     if st.session_state.pop(ARRIVING, False):  # opened by `go`: the address is still that of the page before
@@ -148,7 +149,8 @@ def link(*parts: Part) -> str:
     return f"{(st.context.url or '').partition('?')[0]}?{urlencode(written(parts), doseq=True)}"
 
 
-ARRIVING = "address:arriving"
+ARRIVING, STEP = "address:arriving", "address:step"
+"""Session keys: that `go` opened this page, and parameters whose change in the next run makes an entry of the browser's history too."""
 
 
 def go(page: str) -> NoReturn:

@@ -256,7 +256,7 @@ def gather_wanted(
 
 def search_cost_text(total: int, left: float | None, configs: Sequence[PipelineConfig]) -> str:
     """`Each of 129 queries is searched once, about 3 min in all`: the time in `left` seconds if known, else what it depends on."""
-    text = f"Each of {total} queries is searched once"
+    text = f"Each of {total} queries is searched once" if total > 1 else "The query is searched once"
     if left is not None:
         return f"{text}, about {duration(left)} in all"
     from cems_workbench.pipeline.stages import RERANK

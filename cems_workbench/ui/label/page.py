@@ -301,7 +301,7 @@ def _form(resources: Resources) -> QueuePlan | None:
     options = config_options(resources).configs
 
     def size(name: str) -> str:
-        return f"{neutralise(name)} · {sets[name].size} queries"
+        return f"{neutralise(name)} · {counted(sets[name].size, 'queries')}"
 
     left, right = st.columns(2)
     query_set = left.selectbox("Query set", sorted(sets), key="label:new:set", format_func=size)

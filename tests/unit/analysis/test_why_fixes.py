@@ -208,6 +208,8 @@ def test_the_interval_of_a_gain_is_that_of_the_comparison() -> None:
     tuned = gain(old.values[:, 0], new.values[:, 0])
     for found in ((effect.gain, effect.low, effect.high), (tuned.difference, tuned.low, tuned.high)):
         assert found == pytest.approx((compared.difference, compared.low, compared.high))
+    none = LabelledSet(evidences, {qid: {"a": 0} for qid in evidences})  # nothing is relevant
+    assert not none and none.effect(before, after, k=1).queries == 0 and not none.mistakes(before)
 
 
 UNMOVED = SideEffects(1.0, 1.0)
