@@ -372,7 +372,8 @@ def stale_words(count: int, known: int) -> str:
     """ "17 of 30 queries have a stale memory in the first 10"; empty if it is known of none."""
     if not known:
         return ""
-    return f"{count} of {known} queries {'has' if count == 1 else 'have'} a stale memory in the first {STALE_K}"
+    of = counted(known, "queries")
+    return f"{count} of {of} {'has' if count == 1 else 'have'} a stale memory in the first {STALE_K}"
 
 
 def stale_lines(measured: Sequence[Evaluation] | Sequence[Figures]) -> list[str]:

@@ -296,7 +296,7 @@ class SideBySide {
   memory(number) {
     const {data} = this, id = data.memory_id[number], title = data.title[number], grade = data.grade[number], stale = data.stale[number];
     const graded = grade === null ? '' : `grade ${grade}, ${data.grades[grade] ?? 'judged'}`;
-    const words = [id, graded, stale, title, data.first_words[number]].filter(Boolean).join(' · ');
+    const words = [graded, stale, title, data.first_words[number], id].filter(Boolean).join(' · ');
     return [words, () => {
       const first = make('div', 'wb-sbs-title'), second = make('div', 'wb-sbs-text');
       if (graded) first.append(this.badge('grade', `grade ${grade}`, graded));

@@ -126,6 +126,7 @@ def _draw_scope_and_given(resources: Resources) -> DeltaGenerator:
         with box:
             _draw_scope(resources)
     _draw_given()
+    _draw_users(resources)
     expansion = state.present_config().expansion
     if expansion.backend == "manual":
         most = f"{expansion.max_expansions} at most (Expansion → Max expansions)"
@@ -181,6 +182,24 @@ def _draw_given() -> None:
     if request.as_of is not None:
         parts.append(f"as of **{request.as_of.date().isoformat()}**: {_words(as_of_effect(config))}")
     st.caption(" · ".join(parts))
+
+
+def _draw_users(resources: Resources) -> None:
+    """Draw that memories of several users are searched together, where the store's target always filters by user."""
+    from cems_workbench.config.forms.targets import SYSTEMS
+
+    runs = saved_target(resources.store.path)
+    system = None if runs is None else SYSTEMS.get(runs.target)
+    if system is None or "user" not in system.filter:
+        return
+    users = [name for name, _ in resources.store.memories.facets().authors if name is not None]
+    if len(users) > 1:
+        help = (
+            f"{system.title} always filters by {system.filter}, which Inspect does not. For its ranking of one user’s memories, connect "
+            "that user’s into a store of their own: Memories → Sources, or `connect`, with ?user=ID at the end of the address."
+        )
+        together = f"memories of {len(users)} users are searched together; {system.title} searches those of one"
+        st.caption(f":material/group: {plain(together)}", help=help)
 
 
 def _words(effect: Effect) -> str:
