@@ -25,9 +25,6 @@ def test_back_goes_from_query_to_query_and_a_moved_slider_is_no_entry(window: Wi
     inspect.slide("Score blend", "End")
     moved = inspect.order()
     assert moved != first
-    window.page.reload()
-    window.settled()
-    expect(window.page.get_by_role("button", name="Undo", exact=True)).to_be_enabled()
     entries = window.page.evaluate("history.length")
     other = inspect.search(OTHER)
     assert window.page.evaluate("history.length") == entries + 1
@@ -75,8 +72,15 @@ def act_on_label(window: Window) -> Callable[[Window], None]:
 
 def act_on_inspect(window: Window) -> Callable[[Window], None]:
     inspect = Inspect(window)
-    order = inspect.search(QUERY)
-    return lambda other: expect(Inspect(other).results).to_have_text(order)
+    inspect.search(QUERY)
+    inspect.slide("Score blend", "End")
+    order = inspect.order()
+
+    def as_before(other: Window) -> None:
+        expect(Inspect(other).results).to_have_text(order)
+        expect(other.page.get_by_role("button", name="Undo", exact=True)).to_be_enabled()
+
+    return as_before
 
 
 @pytest.mark.parametrize("name", ["", "label", "evaluate", "tune", "memories"])
