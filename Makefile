@@ -66,6 +66,7 @@ bench: $(VENV)/.tests
 	$(BIN)/python -m benchmarks.bench_decisive
 	$(BIN)/python -m benchmarks.bench_durability
 	$(BIN)/python -m benchmarks.bench_fts5
+	$(BIN)/python -m benchmarks.bench_audit
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'

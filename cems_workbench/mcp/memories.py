@@ -55,7 +55,7 @@ class FindMemories(protocol.Page):
     words: str = Field(
         min_length=1,
         max_length=protocol.MAX_NAME,
-        description="Matched as they are, ignoring case, in id, title, text and tags.",
+        description="In id, title, text or tags, in any case.",
     )
     project: protocol.Name = Field("", description="org/repo.")
 
@@ -105,9 +105,9 @@ def read_memory(served: protocol.ServedStore, asked: ReadMemory) -> protocol.Rep
 class Parameters(protocol.Page, protocol.WithConfig):
     """Arguments of `parameters`."""
 
-    section: protocol.Name = Field("", description="Such as fusion; without words too: the sections.")
+    section: protocol.Name = Field("", description="Such as fusion.")
     words: protocol.Name = Field("", description="Words of the name or help.")
-    limit: int = Field(30, ge=1, le=100, description="Rows.")
+    limit: int = Field(30, ge=1, le=100)
 
 
 def parameters(served: protocol.ServedStore, asked: Parameters) -> protocol.Reply:
@@ -140,11 +140,11 @@ class Label(protocol.Arguments):
     memory_id: protocol.MemoryId
     grade: int = Field(ge=-100, le=100, description="Relevance; by default 0 not at all to 3 perfectly.")
     query: str = Field(
-        "", max_length=protocol.MAX_QUERY, description="Its words; one that is not stored is added to query_set."
+        "", max_length=protocol.MAX_QUERY, description="A new one is added to query_set."
     )
     qid: protocol.Name = Field("", description="Or the id of a stored query.")
-    project: protocol.Name = Field("", description="org/repo of the query.")
-    as_of: str = Field("", max_length=60, description="Time of the query, ISO 8601.")
+    project: protocol.Name = Field("", description="org/repo.")
+    as_of: str = Field("", max_length=60, description="ISO 8601.")
     query_set: protocol.Name = Field(AGENTS_QUERY_SET, description="Set of a new query.")
     note: str = Field("", max_length=2000, description="Why.")
 

@@ -42,8 +42,8 @@ EXCERPT, TITLE, QUERY_TEXT = 240, 120, 200
 MAX_QUERY, MAX_NAME, MAX_TEXT = 20_000, 500, 100_000
 MAX_NUMBER = 1_000_000_000
 DIGITS = 4
-UNLISTED = (MAX_NAME, MAX_NUMBER)
-"""Bounds that are checked and that no agent has to know."""
+UNLISTED = {"minLength", "maxLength", "maxItems", "maxProperties", "additionalProperties", "title", "minimum"}
+"""What is checked and no agent has to know: the error says it."""
 
 Reply = dict[str, Any]
 Row = TypeVar("Row")
@@ -58,12 +58,12 @@ def _from_json(value: Any) -> Any:
 
 
 Name = Annotated[str, Field(max_length=MAX_NAME)]
-MemoryId = Annotated[str, Field(min_length=1, max_length=MAX_NAME, description="find_memories finds it.")]
+MemoryId = Annotated[str, Field(min_length=1, max_length=MAX_NAME, description="See find_memories.")]
 FollowedId = Annotated[Name, Field(description="Memory to follow.")]
 Changes = Annotated[
     Annotated[dict[str, Any], Field(max_length=60)] | None,
     BeforeValidator(_from_json),
-    Field(description='Values by parameter, such as {"fusion.k": 30}.'),
+    Field(description='Parameters, such as {"fusion.k": 30}.'),
 ]
 Variants = Annotated[
     Annotated[list[Annotated[str, Field(min_length=1, max_length=MAX_QUERY)]], Field(max_length=10)] | None,
@@ -84,30 +84,29 @@ class Arguments(BaseModel):
 
     @classmethod
     def input_schema(cls) -> dict[str, Any]:
-        """Their JSON schema without titles, nulls, empty defaults and UNLISTED, because a client reads all of it."""
+        """Their JSON schema without nulls, empty defaults, wide bounds and UNLISTED, because a client reads all of it."""
         whole, properties = cls.model_json_schema(), {}
         for name in cls.names():
             about = whole["properties"][name]
             about |= about.pop("anyOf", [{}])[0]
-            about.pop("additionalProperties", None)
-            del about["title"]
-            listed = ((key, one) for key, one in about.items() if one not in UNLISTED)
-            properties[name] = {key: one for key, one in listed if one or key != "default"}
+            if "items" in about:
+                about["items"] = {"type": about["items"]["type"]}
+            properties[name] = {key: one for key, one in about.items() if key not in UNLISTED and one and one != MAX_NUMBER}
         required = {"required": whole["required"]} if "required" in whole else {}
-        return {"type": "object", "properties": properties, **required, "additionalProperties": False}
+        return {"type": "object", "properties": properties, **required}
 
 
 class Page(Arguments):
     """A page of rows."""
 
-    limit: int = Field(10, ge=1, le=100, description="Rows.")
-    offset: int = Field(0, ge=0, le=MAX_NUMBER, description="next_offset of the page before.")
+    limit: int = Field(10, ge=1, le=100)
+    offset: int = Field(0, ge=0, le=MAX_NUMBER, description="next_offset.")
 
 
 class WithConfig(Arguments):
     """A config, and changes to it."""
 
-    config: Name = Field("", description="Preset, saved config or config file; see overview.")
+    config: Name = Field("", description="Name or file.")
     changes: Changes = None
 
 
@@ -115,9 +114,9 @@ class Asked(WithConfig):
     """What the pipeline is asked."""
 
     query: str = Field(min_length=1, max_length=MAX_QUERY, description="The words that failed.")
-    project: Name = Field("", description="org/repo of the query; see adjust.project.")
-    only_project: bool = Field(False, description="Search only its memories.")
-    as_of: str = Field("", max_length=60, description="Time of the query, ISO 8601, for ages; empty: now.")
+    project: Name = Field("", description="org/repo.")
+    only_project: bool = Field(False, description="No other project.")
+    as_of: str = Field("", max_length=60, description="ISO 8601; empty: now.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,12 +53,12 @@ def operation_tool(operation: Operation) -> protocol.Tool:
 class Search(OfQuery):
     """Arguments of `search`."""
 
-    explain: bool = Field(False, description="Also rank, score and its parts in every list and stage.")
+    explain: bool = Field(False, description="Also ranks and scores of every stage.")
 
 
 def search(served: protocol.ServedStore, asked: Search) -> protocol.Reply:
-    """The pipeline's results for a query, then the candidates it dropped, with lost_at (the stage), reason and score.
-    out_of_date: what supersedes the memory and where that one is, or when it expired. score: 0..1 in most configs."""
+    """Results for a query, then the candidates dropped: lost_at (the stage), reason, score. out_of_date: what supersedes
+    the memory and where that one is, or when it expired."""
     answer = _answer(served, asked, asked.variants)
     table = side_by_side(answer.trace)
     rows, counts = protocol.page(table.memory_ids, asked)
@@ -75,20 +75,18 @@ def search(served: protocol.ServedStore, asked: Search) -> protocol.Reply:
 class Why(protocol.Page, protocol.Asked):
     """Arguments of `why`."""
 
-    memory_id: str = Field(
-        min_length=1, max_length=protocol.MAX_QUERY, description="Or a piece of its text that no other has."
-    )
+    memory_id: str = Field(min_length=1, max_length=protocol.MAX_QUERY, description="Or a piece of its text.")
     variants: protocol.Variants = None
-    k: int = Field(0, ge=0, le=10_000, description="Missing below this rank; 0: the config's limit.")
-    traced: protocol.Name = Field("", description="Query set of external traces: explain the stages recorded there.")
-    limit: int = Field(5, ge=1, le=100, description="Rows.")
+    k: int = Field(0, ge=0, le=10_000, description="Missing below it; 0: the config's limit.")
+    traced: protocol.Name = Field("", description="Set of external traces to explain.")
+    limit: int = Field(5, ge=1, le=100)
 
 
 def why(served: protocol.ServedStore, asked: Why) -> protocol.Reply:
-    """Why a memory is missing: the stage that lost it, its path, its rank in each list, and the smallest changes that return it.
+    """Why a memory is missing: the stage that lost it, its rank in each list, and the smallest changes that return it.
 
-    fix: the first of counterfactuals, to try first. Of each: rank then; order_kept (Kendall's tau of the other results, 1: same order);
-    others_dropped beyond the one that makes room; gathers: searches again; on_judged: nDCG@10 on judged queries.
+    fix: the counterfactual to try first. Of each: rank then; order_kept (Kendall's tau of the others); others_dropped beyond
+    the one that makes room; gathers: searches again; on_judged: nDCG@10.
     """
     if asked.traced:
         if asked.config or asked.changes:
@@ -125,9 +123,8 @@ class Blame(protocol.Page, protocol.Asked):
 
 
 def blame(served: protocol.ServedStore, asked: Blame) -> protocol.Reply:
-    """From a wrong answer to the memories behind it, by claim, best first: support (0..1), verdict (supports, cannot
-    tell or no). For the query: rank or lost_at, stale, says_otherwise (memories that contradict it or follow it), next
-    (tools to call)."""
+    """From a wrong answer to the memories behind it, by claim: support (0..1), verdict (supports, cannot tell, no); for
+    the query: rank or lost_at, stale, says_otherwise (what contradicts or follows it), next (tools to call)."""
     if not asked.query and (asked.project or asked.only_project or asked.as_of):
         raise InputError("query: project, only_project and as_of belong to one; pass it")
     answer = _answer(served, asked) if asked.query else None
@@ -158,8 +155,7 @@ class WhatIf(protocol.Page, protocol.Asked):
 
 
 def what_if(served: protocol.ServedStore, asked: WhatIf) -> protocol.Reply:
-    """A query's results under changed parameters, with the rank before, and what left them. Nothing is saved. For the
-    effect on other queries: compare."""
+    """A query's results under changed parameters, with the rank before. Nothing is saved. Effect on other queries: compare."""
     if not asked.changes and not asked.variants:
         raise InputError("changes: name at least one parameter; parameters lists them and why proposes some")
     memory = served.store.memory(asked.memory_id) if asked.memory_id else None
@@ -189,15 +185,15 @@ def what_if(served: protocol.ServedStore, asked: WhatIf) -> protocol.Reply:
 class WhatIfMemory(protocol.Asked):
     """Arguments of `what_if_memory`."""
 
-    memory_id: protocol.Name = Field("", description="Empty: a memory that is not stored yet.")
-    content: str = Field("", max_length=protocol.MAX_TEXT, description="Text to try; empty: the stored one.")
-    title: protocol.Name = Field("", description="Title to try; empty: the stored one.")
-    absent: bool = Field(False, description="Leave it out: what comes in its place?")
+    memory_id: protocol.Name = Field("", description="Empty: a new one.")
+    content: str = Field("", max_length=protocol.MAX_TEXT, description="Empty: the stored one.")
+    title: protocol.Name = Field("", description="Empty: the stored one.")
+    absent: bool = Field(False, description="Leave it out.")
 
 
 def what_if_memory(served: protocol.ServedStore, asked: WhatIfMemory) -> protocol.Reply:
-    """The rank of a memory for a query if it had another text, were absent, or were new ("would this note be found?").
-    moved: its ranks and scores by list and stage; others: other results whose rank changes. Nothing is written."""
+    """The rank of a memory for a query if it had another text, were absent or new. moved: its ranks by list and stage;
+    others: results whose rank changes. Nothing is written."""
     edit = _edit(served, asked)
     answer = _answer(served, asked)
     assert answer.request is not None

@@ -41,10 +41,10 @@ class OfSet(protocol.Page, protocol.WithConfig):
     """Arguments of a tool that measures judged queries."""
 
     query_set: str = Field(
-        "all", min_length=1, max_length=protocol.MAX_NAME, description="Query set, all, or evidence file."
+        "all", min_length=1, max_length=protocol.MAX_NAME, description="Or evidence file."
     )
-    queries: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="Fixed sample of this many queries; 0: all.")
-    seconds: int = Field(40, ge=1, le=600, description="Time limit of a call, seconds.")
+    queries: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="Fixed sample of so many; 0: all.")
+    seconds: int = Field(40, ge=1, le=600, description="Limit of a call.")
 
 
 class Evaluate(OfSet):
@@ -54,8 +54,8 @@ class Evaluate(OfSet):
 
 
 def evaluate(served: protocol.ServedStore, asked: Evaluate, context: Context) -> protocol.Reply:
-    """Measures of a config on judged queries, with 95 % intervals (low, high); the worst queries by the first measure,
-    lowest first. not_returned: relevant memories to pass to why. state "searching": call again to resume."""
+    """Measures of a config on judged queries, with 95 % intervals; the worst queries, lowest first. not_returned: for why.
+    "searching": call again."""
     chosen = served.config(asked.config, asked.changes)
     found = _gathered(served, asked, [chosen], context)
     if not isinstance(found, list):
@@ -90,14 +90,13 @@ def _worst(report: EvaluationReport, i: int) -> protocol.Reply:
 class Compare(OfSet):
     """Arguments of `compare`."""
 
-    against: protocol.Name = Field("", description="Baseline config; empty: config unchanged.")
+    against: protocol.Name = Field("", description="Baseline; empty: config unchanged.")
     measures: protocol.Name = FEW_MEASURES
 
 
 def compare(served: protocol.ServedStore, asked: Compare, context: Context) -> protocol.Reply:
-    """config with changes against a baseline on judged queries: verdict (pass, fail or cannot tell), the difference of each measure
-    with its 95 % interval and p (randomisation test, Holm), and the queries that changed most. state "searching": call again to resume.
-    """
+    """config with changes against a baseline on judged queries: verdict (pass, fail, cannot tell), each difference with its
+    95 % interval and p, and the queries that changed most. "searching": call again."""
     compared = served.config(asked.config, asked.changes)
     baseline = served.config(asked.against or asked.config)
     if compared == baseline:
@@ -146,13 +145,13 @@ def _significant(report: measures.ComparisonReport) -> str:
 class Losses(OfSet):
     """Arguments of `losses`."""
 
-    against: protocol.Name = Field("", description="Baseline config: what config saves and breaks.")
+    against: protocol.Name = Field("", description="Baseline config.")
     cutoff: int = Field(10, ge=1, le=protocol.MAX_NUMBER, description="Lost below this rank.")
 
 
 def losses(served: protocol.ServedStore, asked: Losses, context: Context) -> protocol.Reply:
-    """Which stage loses the relevant memories of judged queries: branches counts them by stage and config, lost lists
-    them. With against also how many config saves and breaks. state "searching": call again to resume."""
+    """Which stage loses the relevant memories of judged queries: branches counts, lost lists them. With against also how many
+    config saves and breaks. "searching": call again."""
     configs = [served.config(asked.config, asked.changes)]
     if asked.against:
         configs.insert(0, served.config(asked.against))
@@ -216,13 +215,12 @@ class MemoryUse(OfSet):
     """Arguments of `memory`."""
 
     memory_id: protocol.FollowedId = ""
-    cutoff: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="Lost below this rank; 0: the config's limit.")
+    cutoff: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="Lost below it; 0: the config's limit.")
 
 
 def memory(served: protocol.ServedStore, asked: MemoryUse, context: Context) -> protocol.Reply:
-    """One memory across judged queries: how many want, find and return it, or return it although judged irrelevant;
-    where it is lost. Without memory_id hubs (returned for many queries that judge them irrelevant) and orphans
-    (returned for none). state "searching": call again to resume."""
+    """One memory across judged queries: how many want, find and return it, or return it although judged irrelevant; where it
+    is lost. Without memory_id hubs (returned for many of those) and orphans (for none). "searching": call again."""
     chosen, followed = served.config(asked.config, asked.changes), asked.memory_id
     k = asked.cutoff or target_rank(chosen)
     if followed:

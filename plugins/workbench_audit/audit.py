@@ -17,6 +17,7 @@ Of duplicates the memory that most queries judge relevant stays, then the one re
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -55,10 +56,14 @@ KINDS = (
 NEAR, ALIKE = 0.92, 0.8
 MOST = 10_000
 """Findings of a kind."""
+MOST_PAIRS = 5_000
+"""Near pairs whose texts are compared, the closest first."""
 MOST_TRIED = 3
 PORTION = 500
 """Pairs whose texts are read at a time."""
 SHOWN = 40
+_SPEAKER = re.compile(r"\s*([A-Z][\w.'-]*(?: [A-Z][\w.'-]*)?):\s")
+"""The speaker before what is said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +240,7 @@ def transcript_of(resources: Resources) -> Iterator[Resources | None]:
 
 
 class _Pair(NamedTuple):
-    """Two memories: what one denies of the other, whether they have one author or none, whether nothing differs but what is denied."""
+    """Two memories: what one denies of the other, whether one person says both, whether nothing differs but what is denied."""
 
     one: str
     two: str
@@ -282,11 +287,13 @@ class _Work:
             self.remarks.append(f"{kind}: the first {MOST:,} of {len(found):,} are kept")
             found = found[:MOST]
         if self.set is not None and found and kind != "never returned":  # which costs no query anything
-            found = [replace(one, queries=tuple(self.set.costs(one.remove))) for one in found]
+            found = [replace(one, queries=tuple(self.set.costs(one.remove or one.ids))) for one in found]
             found.sort(key=lambda one: -len(one.queries))
-            self.effects[kind] = whole = self.set.without({key for one in found for key in one.remove}, self.progress)
+            gone = {key for one in found for key in one.remove}
+            if gone:
+                self.effects[kind] = whole = self.set.without(gone, self.progress)
             for place, one in enumerate(found[:MOST_TRIED]):
-                if one.queries:
+                if one.queries and one.remove:
                     effect = whole if len(found) == 1 else self.set.without(one.remove, self.progress)
                     found[place] = replace(one, effect=effect)
         self.findings += found
@@ -319,7 +326,7 @@ class _Work:
         """Near pairs of different texts, closest first."""
         equal = {key for group in self.memories.exact_duplicates(MOST)[0] for key in group.ids[1:]}
         ids = [key for key in self.memories.ids() if key not in equal]
-        found = near_pairs(self.resources.indexes.vectors, ids, min(self.near, ALIKE), MOST, self.progress)
+        found = near_pairs(self.resources.indexes.vectors, ids, min(self.near, ALIKE), MOST_PAIRS, self.progress)
         if found.lacking:
             self.remarks.append(f"without a vector, and not compared: {counted(found.lacking, 'memories')}")
         if left := len(ids) - found.lacking - found.compared:
@@ -335,9 +342,10 @@ class _Work:
                 first, second = texts[one], texts[two]
                 pair = compared(point_of(first, "", "", reading), second, cosine, reading)
                 otherwise = pair.reason if pair.coverage == "says otherwise" else ""
-                authors = {first.author, second.author} - {None}
+                authors, speakers = {first.author, second.author} - {None}, [_SPEAKER.match(of.content) for of in (first, second)]
+                alike = len(authors) < 2 and len({of and of[1] for of in speakers}) == 1
                 differ = bool(otherwise) and _differ_in(otherwise, first, second)
-                pairs.append(_Pair(one, two, cosine, otherwise, len(authors) < 2, differ))
+                pairs.append(_Pair(one, two, cosine, otherwise, alike, differ))
         return pairs
 
     def near_duplicate(self) -> Iterator[Finding]:
@@ -392,7 +400,8 @@ class _Work:
         """Returned for many queries that judge it irrelevant."""
         for use in self.uses.hubs() if self.uses else ():
             why = f"returned for {use.irrelevant:,} queries that judge it irrelevant; relevant to {use.found:,}"
-            yield Finding("hub", (use.memory_id,), (use.memory_id,), why)
+            ids = (use.memory_id,)
+            yield Finding("hub", ids, () if use.wanted else ids, why)
 
     def expired(self) -> Iterator[Finding]:
         """No longer valid."""

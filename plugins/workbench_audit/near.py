@@ -45,8 +45,10 @@ def near_pairs(index: VectorIndex, ids: Sequence[str], least: float, most: int, 
             products = vectors[start : start + TILE] @ vectors[other : other + TILE].T
             if start == other:
                 products[np.tril_indices(len(products))] = -1  # each pair once
+            if products.max() < least:
+                continue
             total += int(np.count_nonzero(products >= least))
-            rows, columns = np.nonzero(products >= floor)
+            rows, columns = np.divmod(np.flatnonzero(products >= floor), products.shape[1])
             if len(rows):
                 kept = np.concatenate([kept, np.stack([rows + start, columns + other], axis=1).astype(np.int32)])
                 cosines = np.concatenate([cosines, products[rows, columns]])

@@ -24,15 +24,15 @@ class Audited(protocol.Page):
     """Arguments of `audit`."""
 
     query_set: protocol.Name = "all"
-    config: protocol.Name = Field("", description="Preset or saved config.")
-    kind: protocol.Name = Field("", description="One kind alone, such as near duplicate.")
+    config: protocol.Name = Field("", description="Name.")
+    kind: protocol.Name = Field("", description="Such as near duplicate.")
 
 
 class Leaking(protocol.Page):
     """Arguments of `leak`."""
 
     query_set: protocol.Name = "all"
-    config: protocol.Name = Field("", description="Preset or saved config.")
+    config: protocol.Name = Field("", description="Name.")
     by: protocol.Name = Field("project", description="project or author.")
     only_project: bool = Field(False, description="Search within the project.")
 
@@ -44,8 +44,8 @@ class Deleted(protocol.Arguments):
 
 
 def audit(served: protocol.ServedStore, asked: Audited, context: Context) -> protocol.Reply:
-    """What the store should not hold: duplicates, contradictions, junk, secrets, invented, expired, hubs; the judged
-    queries each kind costs, and what removing it would do to them. state "searching": call again to resume."""
+    """Duplicates, contradictions, junk, secrets, invented, expired, hubs; the judged queries each kind costs, and what
+    removing it would do. "searching": call again."""
     chosen = served.config(asked.config)
     name = asked.query_set if served.resources.store.judgments.read() else None
 
@@ -57,8 +57,8 @@ def audit(served: protocol.ServedStore, asked: Audited, context: Context) -> pro
 
 
 def leak(served: protocol.ServedStore, asked: Leaking, context: Context) -> protocol.Reply:
-    """Judged queries asked as every other project or author: which memories cross, at which rank, by which list; what a
-    filter after the cut loses. state "searching": call again to resume."""
+    """Judged queries asked as every other project or author: which memories cross, at which rank, by which list.
+    "searching": call again."""
     chosen = served.config(asked.config)
 
     def made(limit: Progress) -> Result:

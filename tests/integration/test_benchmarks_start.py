@@ -23,6 +23,7 @@ SMALLEST = {
     "decisive": "--queries 2 --studies 1 --sample 10",
     "durability": "--sessions 2 --labels 5 --kills 1",
     "fts5": "--memories 2000 --queries 12",
+    "audit": "--memories 1000 --queries 2",
 }
 BROWSER = ("paint", "slider", "side_by_side", "label")
 RUN = re.findall(r"-m benchmarks\.bench_(\w+)", (ROOT / "Makefile").read_text())
