@@ -95,7 +95,7 @@ def draw(resources: Resources) -> None:
     known = resources.store.query_sets.latest() if imported else []
     sets = [one.name for one in known if any(query.answer for query in resources.store.query_sets.queries(one.name))]
     if not sets:
-        text = "Import what was said, a file of a conversation, and queries with the right `answer`: docs/use/ways.md."
+        text = "Import what was said, a file of a conversation, and queries with the right answer: docs/use/ways.md."
         empty("See where each question loses its fact, from the turn to the answer", text)
         if st.button("Import files", "evaluate:ways:import", on_click=open_import, icon=":material/upload_file:"):
             go("pages/memories.py")

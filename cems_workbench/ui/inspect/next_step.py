@@ -67,10 +67,6 @@ STALE = frozenset({"superseded", "expired"})
 """Kinds of step about a first result that is not to be trusted."""
 
 
-ACCEPTED = "inspect:next:accepted"
-"""Session key of the request at which a pair was accepted here, and the pair: what follows from it is offered beside that request."""
-
-
 def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]:
     """Draw the next step, below it whether a later memory replaces an earlier one above it, and the fix. `fetched`: the query was searched
     in this run. Then the pair and the fix are looked for, by the returned function, which is called once everything else is drawn. The pair
@@ -80,10 +76,9 @@ def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]
     if context.trace.external:
         return look_for_fix
     if changed := {path: now for path, _, now in state.changed_parameters()}:
-        _draw_cannot(context, changed)
-    accepted = st.session_state.get(ACCEPTED)
-    if accepted is not None and accepted[0] == context.request and accepted[1].older != retired:
-        _draw_accepted(accepted[1], context)
+        with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:changed"):
+            if "supersession.mode" in _draw_cannot(context, changed) and not retired:
+                _draw_retire(context, "changed", *context.trace.evidence.memories)
     later = fetched or st.session_state.get(PAIR, ())[:1] != (context.judged,)
 
     def look() -> None:
@@ -115,23 +110,6 @@ def _ask(edge: ProposedEdge | None, context: InspectContext, place: DeltaGenerat
             _button(f"pair:{verdict}", label, icon, None, _decide, edge, verdict, who, context)
 
 
-def _draw_accepted(edge: ProposedEdge, context: InspectContext) -> None:
-    """Draw what an accepted pair allows: to follow it in this config, and to retire the older memory where it is from."""
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:accepted"):
-        following = context.trace.config.supersession.mode == "follow"
-        goes = "" if following else "; this config still returns both by their own ranks"
-        said = context.said(f"Saved: {edge.newer} replaces {edge.older}{goes}.")
-        st.markdown(f":material/published_with_changes: {plain(said)}", width="stretch")
-        change = {"supersession.mode": "follow"}
-        kinds = ("secondary", "primary") if context.cannot(change) else ("primary", "secondary")
-        if not following:
-            label, icon, what = MODES["follow"]
-            help = f"Sets Supersession to follow: {what}."
-            _button("pair:follow", label, icon, help, state.apply, change, type=kinds[0])
-            _draw_cannot(context, change)
-        _draw_retire(context, "pair", edge.older, type=kinds[1])
-
-
 def _decide(edge: ProposedEdge, verdict: Any, who: str, context: InspectContext) -> None:
     try:
         session.require("reviewer")
@@ -147,10 +125,7 @@ def _decide(edge: ProposedEdge, verdict: Any, who: str, context: InspectContext)
         st.session_state[PROBLEM] = str(error)
         return
     st.session_state[PAIR] = (context.judged, None)
-    if verdict == "accepted":
-        st.session_state[ACCEPTED] = (context.request, edge)
-    else:
-        st.toast("Saved.")
+    st.toast("Saved.")
 
 
 def _draw_step(context: InspectContext) -> tuple[NextStep, str | None]:
@@ -181,21 +156,22 @@ def _draw_step(context: InspectContext) -> tuple[NextStep, str | None]:
     return step, retired
 
 
-def _draw_cannot(context: InspectContext, *changes: Mapping[str, Any]) -> None:
-    """Draw, beside the buttons of changes, what the store's target cannot run of them."""
+def _draw_cannot(context: InspectContext, *changes: Mapping[str, Any]) -> str:
+    """Draw, and return, what the store's target cannot run of changes."""
     if lost := context.cannot(*changes):
         st.caption(f":material/link_off: {plain(lost)}", width="content", help="It can be tried here only.")
+    return lost
 
 
-def _draw_retire(context: InspectContext, key: str, older: str, **kind: Any) -> bool:
-    """Draw the way to the script that retires this memory where it is from; False if it is not the older one of an accepted pair."""
+def _draw_retire(context: InspectContext, key: str, *older: str) -> bool:
+    """Draw the way to the script that retires memories where they are from; False if none of these is the older one of an accepted pair."""
     runs, standing = saved_target(context.resources.store.path), context.resources.store.supersessions.standing()
     system = None if runs is None else SYSTEMS.get(runs.target)
-    found = any(one.verdict == "accepted" and one.older == older for one in standing)
+    found = any(one.verdict == "accepted" and one.older in older for one in standing)
     if found:
         label = f"Script that retires it in {system.title}" if system and system.retires else "Retire it at the source"
         help = "Opens Label › Superseded, which writes the script for all accepted pairs."
-        if _button(f"{key}:script", label, "download", help, **kind):
+        if _button(f"{key}:script", label, "download", help):
             st.session_state[LABEL_VIEW] = "Superseded"
             go("pages/label.py")
     return found
