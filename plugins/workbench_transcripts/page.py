@@ -108,7 +108,13 @@ def draw(resources: Resources) -> None:
     file = of_file.file_uploader("What the system answered, if known", FORMS, key="evaluate:ways:file", help=ANSWERS)
     of_other: Any = {"placeholder": "/data/raw-turns (a store’s folder)", **remembered("evaluate:ways:other", OTHER)}
     other = st.text_input("Another store of the same transcript, such as its raw turns", **of_other).strip()
-    key = (resources.store.version, imported, name, config, file and file.getvalue(), other)
+    # Not by the version of the whole store: scores that are kept meanwhile are writes too.
+    read = (
+        resources.store.content_version,
+        resources.store.query_sets.queries(name),
+        resources.store.supersessions.standing(),
+    )
+    key = (*read, imported, name, config, file and file.getvalue(), other)
     store, told = str(resources.store.path), None if file is None else (file.name, file.getvalue())
     at_work = _works().get(store)
     if at_work is not None and not at_work.over:

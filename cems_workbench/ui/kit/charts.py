@@ -6,6 +6,7 @@ intended tags come from here, untrusted text goes through `html.tick` or `html.l
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -96,6 +97,8 @@ def layout(
     height: float, x: Mapping[str, Any] | None = None, y: Mapping[str, Any] | None = None, **more: Any
 ) -> dict[str, Any]:
     """The layout of a chart of so many pixels: narrow margins, faint grid, no zoom. `x` and `y` say what their axes have else."""
+    if "pandas" in sys.modules:  # Plotly takes it from there, also half imported: this waits while another session imports it
+        import pandas  # noqa: F401
     axis = {"gridcolor": GRID, "zeroline": False, "fixedrange": True, "automargin": True}
     return {
         "height": height,
