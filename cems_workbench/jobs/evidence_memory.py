@@ -70,6 +70,11 @@ class EvidenceMemory:
         gathered = self._gathered.get(self.key(config, resources), {})
         return all(query in gathered for query in queries)
 
+    def searched(self, selection: QuerySelection, config: PipelineConfig, resources: Resources) -> bool:
+        """Whether the queries of a set were searched, so that the scores that a reranker gave them are kept in the store."""
+        known = {query.qid for query in self._gathered.get(self.key(config, resources), {})}
+        return known.issuperset(query.qid for query in selection.queries)
+
     def get(
         self, queries: Sequence[Query], config: PipelineConfig, resources: Resources, progress: Progress = silent
     ) -> list[Evidence]:

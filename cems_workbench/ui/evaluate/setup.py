@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from math import isfinite
 from pathlib import Path
 from typing import IO, Any
@@ -36,12 +38,14 @@ from cems_workbench.jobs.query_set_evidence import (
     discard_evidence,
     judged_selection,
     measurable,
+    request_for,
     set_relevant_from,
     store_mismatch,
 )
 from cems_workbench.jobs.scoring import Lacking, score_lacking, why_not_scored
 from cems_workbench.jobs.traced_sets import traced_header
 from cems_workbench.models.servers import Answers, ask_all
+from cems_workbench.pipeline.gather import gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.platform.bidi import neutralise
@@ -64,6 +68,7 @@ from cems_workbench.ui.evaluate.state import (
     usual_configs,
 )
 from cems_workbench.ui.inspect import state
+from cems_workbench.ui.inspect.fetch_evidence import evidence_memory
 from cems_workbench.ui.kit import session, widgets
 from cems_workbench.ui.kit.html import capital, plain, render
 from cems_workbench.ui.kit.tables import HELP, draw_values
@@ -483,14 +488,30 @@ Missing = Sequence[tuple[str, PipelineConfig]]
 
 def offer(missing: Missing, measured: Sequence[EvaluationReport], choice: Choice, resources: Resources) -> bool:
     """Show what is missing and gather it on request; True once everything is gathered."""
-    paces = [(row.evaluation.config, row.evaluation.cost.get("ms_per_query")) for row in measured]
+    rows = [(row.evaluation.config, row.evaluation.cost.get("ms_per_query")) for row in measured]
+    paces, then = [(config, pace / 1000) for config, pace in rows if pace], ""
+    for name, config in missing:
+        if evidence_memory().searched(choice.selection, config, resources):
+            paces = [*paces, (config, _pace(config, choice, resources))]
+            then += f"{plain(name)}: Inspect has searched them for itself, and their reranker scores are kept; "
     return bool(missing) and widgets.offer_gather(
         "evaluate",
         [(name, config, choice.selection) for name, config in missing],
-        "after that every change of a weight or threshold is measured at once",
+        f"{then}after that every change of a weight or threshold is measured at once",
         resources,
-        paces=[(config, pace / 1000) for config, pace in paces if pace],
+        paces=paces,
     )
+
+
+def _pace(config: PipelineConfig, choice: Choice, resources: Resources) -> float:
+    """Seconds of a query whose scores are kept, measured on the first of the choice."""
+
+    def timed() -> float:
+        started, when = time.perf_counter(), datetime.now(UTC)
+        gather(request_for(choice.selection.queries[0], when, choice.selection.only_project), config, resources)
+        return time.perf_counter() - started
+
+    return session.kept("evaluate:pace", (evidence_memory().key(config, resources), choice.selection.query_set), timed)
 
 
 def draw_answered(measured: Sequence[EvaluationReport], choice: Choice, resources: Resources) -> None:
