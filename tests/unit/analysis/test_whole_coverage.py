@@ -16,10 +16,10 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.settings import Settings
-from workbench_transcripts.coverage import Reading
+from workbench_transcripts.coverage import Reading, other_value
 from workbench_transcripts.coverage_view import marked
 from workbench_transcripts.provenance import Provenance
-from workbench_transcripts.whole import coverage_of, other_value
+from workbench_transcripts.whole import coverage_of
 
 SAID = (
     ("Mira", "I signed the lease for the flat in Pankow, the rent is 940 euros a month."),
@@ -127,4 +127,5 @@ def test_the_words_that_two_texts_share_and_the_values_that_differ_are_marked() 
     pieces = marked(Memory("t", "The rent is 940 euros."), Memory("m", "Rent: 490 euros"), reading)
     assert [(text, kind) for text, kind in pieces if kind] == [("rent", "same"), ("940", "other"), ("euros", "same")]
     assert "".join(text for text, _ in pieces) == "The rent is 940 euros."
-    assert other_value("We met two friends in May 2025.", "They met 9 friends in May 2026.") == "“2” there, “9” here"
+    turn, memory = Memory("t", "We met two friends in May 2025."), Memory("m", "They met 9 friends in May 2026.")
+    assert other_value(turn, memory, reading) == ("2", "9")
