@@ -10,8 +10,8 @@ from cems_workbench.config import preset, with_values
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Trace, Variant, replay
 from cems_workbench.records import Memory
 from cems_workbench.ui.inspect import state
-from cems_workbench.ui.inspect.results import draw_side_by_side
-from cems_workbench.ui.kit.html import begin_page
+from cems_workbench.ui.inspect.results import draw_grid, message
+from cems_workbench.ui.kit.html import begin_page, draw
 
 ROWS = 900
 MARKUP = "<img src=x onerror=alert(1)><script>alert(2)</script>"
@@ -46,7 +46,9 @@ def main() -> None:
     begin_page("Side by side", "inspect")
     bonus = st.slider("Bonus", 0.0, 0.1, 0.05, 0.01)
     found = trace(bonus=bonus)
-    draw_side_by_side(found, {"m000": 3, "m899": 0}, state.followed())
+    data = message(found, {"m000": 3, "m899": 0}, state.followed())
+    draw("inspect/side_by_side.html", results=found.results, data=data)
+    draw_grid()
 
 
 if __name__ == "__main__":

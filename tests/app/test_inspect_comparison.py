@@ -311,7 +311,7 @@ def test_the_order_of_the_lists_is_painted_before_the_controls_where_it_is_there
     page, real = open_page().run(), page_module._draw_sidebar
     drawn: list[object] = []
     monkeypatch.setattr(session.warm_up_state(), "state", "ready" if loaded else "loading")
-    monkeypatch.setattr(page_module, "_draw_sidebar", lambda resources: (drawn.append("controls"), real(resources)))
+    monkeypatch.setattr(page_module, "_draw_sidebar", lambda *on: (drawn.append("controls"), real(*on)))
 
     def painted(trace: Trace, read: tuple[int, int] | None, off: Collection[int]) -> Markup:
         drawn.append("lists" if read is None else read)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from cems_workbench.analysis.proposed_edges import ProposedEdge
@@ -26,7 +27,7 @@ from cems_workbench.records import SUPERSEDES, Chunk, Memory, ParsedInput
 from cems_workbench.settings import SavedTarget, Settings
 from cems_workbench.store import Store
 from cems_workbench.store.text_rule import searched_text
-from cems_workbench.ui.inspect import context, fetch_evidence, toolbar
+from cems_workbench.ui.inspect import context, fetch_evidence, searched, toolbar
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.views import views_in
@@ -70,11 +71,15 @@ def test_the_first_page_offers_judged_queries_and_one_fills_the_box_and_is_searc
     assert "judged relevant" in " ".join(text.value for text in page.caption)
 
 
-def test_a_slider_changes_the_ranking_and_reset_brings_it_back(open_page: OpenPage) -> None:
+def test_a_slider_changes_the_ranking_before_the_page_runs_and_reset_brings_it_back(
+    open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = search(open_page())
     before = order(page)
-    page = control(page, "slider", "fusion.score_blend").set_value(1.0).run()  # type: ignore[attr-defined]
-    assert order(page) != before
+    with monkeypatch.context() as patched:
+        patched.setattr(searched, "_draw_ranking", lambda *_: st.stop())
+        moved = order(control(page, "slider", "fusion.score_blend").set_value(1.0).run())
+    assert order(page.run()) == moved != before
     reset = next(button for button in page.button if "reset" in button.label)
     assert "(changed: 1)" in reset.label
     page = reset.click().run()

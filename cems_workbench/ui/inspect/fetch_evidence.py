@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import streamlit as st
 
@@ -47,8 +48,8 @@ MAX_STALE_CONTROLS_S = 0.3
 FLUSH_SECONDS = 0.03
 """Pause after a painted order: Streamlit sends what was drawn every hundredth of a second, and the browser starts with it."""
 
-LAST_SEARCH = "inspect:searched"
-"""Session key of the evidence of the last search, and of how long it took in milliseconds."""
+LAST_SEARCH, REPLAYED = "inspect:searched", "inspect:replayed"
+"""Session keys of the evidence of the last search, with how long it took in milliseconds, and of the last replay."""
 
 
 def present_trace(request: Request, resources: Resources) -> Trace | None:
@@ -187,7 +188,9 @@ def lists_for(config: PipelineConfig, trace: Trace, request: Request, resources:
 
 
 def _replayed(evidence: Evidence, request: Request) -> Trace:
-    return replay(evidence, state.present_config(), switched_off=state.variants_off(request), clock=time.perf_counter)
+    config, off = state.present_config(), state.variants_off(request)
+    run = partial(replay, evidence, config, switched_off=off, clock=time.perf_counter)
+    return kept(REPLAYED, (evidence, config, off), run)
 
 
 LABELLED = "inspect:labelled"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cems_workbench.pipeline.effects import Effect
     from cems_workbench.pipeline.evidence import Request
     from cems_workbench.pipeline.resources import Resources
+    from cems_workbench.ui.inspect.controls import Change
 
 NO_SOURCE = "No effect: this store has no live source. Connect one under Memories → Sources."
 
@@ -71,7 +72,7 @@ def _draw(resources: Resources, started: float) -> None:
         _draw_toolbar(request, resources, recorded)
 
 
-def _draw_sidebar(resources: Resources) -> None:
+def _draw_sidebar(resources: Resources, change: Change = state.change) -> None:
     """Draw the preset, its notes, and the controls of every stage."""
     # Imported below the query box, which is painted meanwhile: the stages, by which the controls are grouped, take a tenth of a second.
     from cems_workbench.pipeline.effects import idle_parameters
@@ -89,7 +90,7 @@ def _draw_sidebar(resources: Resources) -> None:
             if present.config_error:
                 st.error(plain(present.config_error))
         remarks = cosine_remarks(present.config)
-        draw_controls(present.config, state.preset_config(), present.generation, state.change, inert, remarks)
+        draw_controls(present.config, state.preset_config(), present.generation, change, inert, remarks)
 
 
 def _draw_toolbar(request: Request | None, resources: Resources, recorded: bool) -> None:

@@ -37,7 +37,7 @@ from cems_workbench.ui.inspect import state, tables
 from cems_workbench.ui.inspect.baseline import delta_sign, delta_text, lost_results_html
 from cems_workbench.ui.inspect.context import token_count_text
 from cems_workbench.ui.kit.charts import part_colour
-from cems_workbench.ui.kit.html import asset, capital, draw, render
+from cems_workbench.ui.kit.html import asset, capital, render
 
 
 def strip_html(trace: Trace, python_ms: float = 0.0) -> Markup:
@@ -260,21 +260,8 @@ def _component() -> ComponentRenderer:
     return st.components.v2.component("cems_workbench.side_by_side", isolate_styles=False, **files)
 
 
-def draw_side_by_side(
-    trace: Trace,
-    grades: Mapping[str, int] | None = None,
-    followed: str | None = None,
-    against: RankComparison | None = None,
-    by_graph: Mapping[str, GraphList] | None = None,
-) -> None:
-    """Draw the ranking of a trace as a grid; a click or Enter on a row follows its memory.
-
-    `grades` are human judgments by id. The `followed` memory is marked and stays in view. Moves are relative to what first ranked
-    the candidates, or to the pinned baseline (`against`). `by_graph` are the vector lists as Chroma's graph gives them:
-    a column each that misses memories.
-    """
-    data = message(trace, grades or {}, followed, against, by_graph or {})
-    draw("inspect/side_by_side.html", results=trace.results, data=data)
+def draw_grid() -> None:
+    """Draw the `message` on the page as a grid; a click or Enter on a row follows its memory."""
     _component()(key=KEY, on_follow_change=_follow)
 
 
@@ -286,8 +273,11 @@ def message(
     by_graph: Mapping[str, GraphList] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """What the grid draws, as plain values: the columns of `SideBySide.to_columns`, and what the page adds to them.
-    `colours` are those of the parts of fusion; `detail` has facts and text of the followed memory, None unless it is a
-    candidate."""
+
+    `grades` are human judgments by id. The `followed` memory is marked and stays in view; `detail` has its facts and text, None unless it
+    is a candidate. Moves are relative to what first ranked the candidates, or to the pinned baseline (`against`). `by_graph` are the
+    vector lists as Chroma's graph gives them: a column each that misses memories. `colours` are those of the parts of fusion.
+    """
     table = side_by_side(trace, grades, None if against is None else against.before)
     fused = next((column for column in table.columns if column.kind == "fusion"), None)
     data = table.to_columns()

@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 import streamlit as st
 from markupsafe import Markup
+from streamlit.delta_generator import DeltaGenerator
 
 from cems_workbench.analysis.fusion_comparison import compare_fusions
-from cems_workbench.analysis.ranks import RankComparison, ranked_ids, target_rank
+from cems_workbench.analysis.ranks import ranked_ids, target_rank
 from cems_workbench.analysis.stage_mistakes import KnownMistake
 from cems_workbench.analysis.text_evidence import found_chunk
 from cems_workbench.analysis.why.path import memory_path
 from cems_workbench.config import asks_source
 from cems_workbench.errors import WorkbenchError, counted
+from cems_workbench.jobs.foreground import FOREGROUND
 from cems_workbench.jobs.query_grades import query_grades
 from cems_workbench.jobs.traces import traced_mistakes, traced_path, traced_query
 from cems_workbench.pipeline import Evidence, Trace, replay
@@ -36,6 +39,7 @@ from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, results, state, tables
 from cems_workbench.ui.inspect.context import FUSIONS_HELP, InspectContext, about, token_count_text
+from cems_workbench.ui.inspect.controls import Change
 from cems_workbench.ui.inspect.fetch_evidence import forget_evidence, gather_ahead
 from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.html import excerpt, plain, render, write_script
@@ -184,6 +188,8 @@ def _recorded_figures(trace: Trace) -> str:
     return f"{len(evidence.memories)} candidates{took}{when}"
 
 
+PLACE, PAINTED = "inspect:ranking", "inspect:painted"
+"""Session keys of the element of the ranking that the browser has, and of the trace that a callback painted there."""
 PAINT_DELAY_S = 0.08
 """Pause after the ranking, so that the browser paints it before it receives charts and controls."""
 MOUNT_DELAY_S = 0.16
@@ -196,10 +202,11 @@ BUDGET_HELP = (
 
 
 def draw_searched(
-    request: Request, resources: Resources, started: float, draw_controls: Callable[[Resources], None]
+    request: Request, resources: Resources, started: float, draw_controls: Callable[[Resources, Change], None]
 ) -> None:
     """Draw the ranking of one query, the sidebar by `draw_controls`, and the chosen view; the page began at `started` (perf_counter)."""
-    draw_sidebar = cache(partial(draw_controls, resources))  # drawn once: after the first paint, or while waiting
+    # Drawn once: after the first paint, or while waiting.
+    draw_sidebar = cache(partial(draw_controls, resources, partial(change, resources)))
     trace = fetch_evidence.present_trace(request, resources)
     fetch = fetch_evidence.must_fetch(trace, request)
     if fetch:
@@ -209,16 +216,31 @@ def draw_searched(
         return
     if not fetch and trace.needs:
         fetch_evidence.offer_resume(trace.needs)
-    off = state.variants_off(request)
-    against = baseline.against(trace, off, lambda config: fetch_evidence.lists_for(config, trace, request, resources))
-    context = _context(request, trace, resources, off, against)
-    look_for_fix = _draw_ranking(context, started, fetch)
-    time.sleep(MOUNT_DELAY_S if fetch else PAINT_DELAY_S)
+    context = _context(request, trace, resources)
+    place, look_for_fix = _draw_ranking(context, started, fetch)
+    if st.session_state.pop(PAINTED, None) is not trace:
+        time.sleep(MOUNT_DELAY_S if fetch else PAINT_DELAY_S)
     draw_sidebar()
+    st.session_state[PLACE] = place
     draw_sections(context)
     next_step.draw_rows(context)
     gather_ahead(context)
     look_for_fix()
+
+
+def change(resources: Resources, values: Mapping[str, Any]) -> None:
+    """Set parameters by `state.change`, in a callback, and paint the ranking where it stands: the browser then has only that to draw, and
+    gets the rest of the page after a pause. Nothing is painted where evidence is missing."""
+    state.change(values)
+    request, place = state.present_request(), st.session_state.get(PLACE)
+    if request is None or place is None:
+        return
+    with FOREGROUND.foreground_work(), suppress(WorkbenchError):  # the page shows it
+        trace = fetch_evidence.present_trace(request, resources)
+        if trace is not None and not trace.needs and (html := _ranking_html(_context(request, trace, resources))):
+            place.html(html)
+            st.session_state[PAINTED] = trace
+            time.sleep(PAINT_DELAY_S)
 
 
 def draw_traced(request: Request, resources: Resources, started: float) -> bool:
@@ -234,13 +256,10 @@ def draw_traced(request: Request, resources: Resources, started: float) -> bool:
     return True
 
 
-def _context(
-    request: Request,
-    trace: Trace,
-    resources: Resources,
-    off: frozenset[int] = frozenset(),
-    against: RankComparison | None = None,
-) -> InspectContext:
+def _context(request: Request, trace: Trace, resources: Resources) -> InspectContext:
+    off = frozenset[int]() if trace.external else state.variants_off(request)
+    gather = partial(fetch_evidence.lists_for, trace=trace, request=request, resources=resources)
+    against = None if trace.external else baseline.against(trace, off, gather)
     followed, store = state.followed(), resources.store
     key = (store.version, request.query, request.project, request.as_of)
     judged = kept(GRADES, key, lambda: query_grades(request, store))  # a slider changes no grade
@@ -249,9 +268,11 @@ def _context(
     return InspectContext(request, trace, resources, *known)
 
 
-def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Callable[[], None]:
-    """Draw the strip, what to do next, and the ranking, compared with a pinned baseline; then notes on it. Returns the
-    slow part of what to do next (`next_step.draw_next_step`)."""
+def _draw_ranking(
+    context: InspectContext, started: float, fetched: bool
+) -> tuple[DeltaGenerator | None, Callable[[], None]]:
+    """Draw the strip, what to do next, and the ranking, compared with a pinned baseline; then notes on it. Returns the element of the
+    ranking, and the slow part of what to do next (`next_step.draw_next_step`)."""
     trace, against = context.trace, context.against
     st.html(results.strip_html(trace, 1000 * (time.perf_counter() - started)) + results.warnings_html(trace))
     shown = () if trace.external else trace.stage(LISTS).fields.shown(trace.config)
@@ -266,24 +287,17 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
         figures, help = (_recorded_figures(trace), None) if trace.external else _figures(trace)
         st.caption(f"{figures} · [What happened, and why ↓](#{SECTIONS})", help=help)
         form = switch("Form of the ranking", state.FORMS, state.FORM)
-    place = st.container(key="inspect:step")
-    if fetched:  # else the one before it stays until the ranking is drawn, which takes its place from nothing
-        with place:
-            look_for_fix = next_step.draw_next_step(context, fetched)
+    with st.container(key="inspect:step"):
+        look_for_fix = next_step.draw_next_step(context, fetched)
     if against is not None:
         st.html(baseline.against_html(against))
+    ranking = st.html(html) if (html := _ranking_html(context)) else None
     if form == state.SIDE_BY_SIDE:
-        by_graph = tables.compared_with_graph(context)
-        results.draw_side_by_side(trace, context.grades, context.followed, against, by_graph)
-        for name in by_graph:
+        results.draw_grid()
+        for name in (by_graph := tables.compared_with_graph(context)):
             tables.draw_graph_line(context, name, by_graph)
-    elif trace.results:
-        st.html(results.results_html(trace, context.grades, context.followed, against))
     if against is not None and against.gone() and (form == state.SIDE_BY_SIDE or not trace.results):
         st.html(baseline.lost_results_html(against))
-    if not fetched:
-        with place:
-            look_for_fix = next_step.draw_next_step(context, fetched)
     if mistakes := results.mistakes_html(trace, mistakes_of_set(context.resources) if trace.external else ()):
         st.html(mistakes)
     if trace.results:
@@ -293,7 +307,16 @@ def _draw_ranking(context: InspectContext, started: float, fetched: bool) -> Cal
             )
         if later := later_words(trace):
             st.caption(f":material/schedule: {plain(later)}")
-    return look_for_fix
+    return ranking, look_for_fix
+
+
+def _ranking_html(context: InspectContext) -> Markup:
+    """The ranking in the chosen form; empty if there are no cards."""
+    known = context.trace, context.grades, context.followed, context.against
+    if st.session_state.get(state.FORM) == state.SIDE_BY_SIDE:
+        data = results.message(*known, tables.compared_with_graph(context))
+        return render("inspect/side_by_side.html", results=context.trace.results, data=data)
+    return results.results_html(*known) if context.trace.results else Markup("")
 
 
 def _figures(trace: Trace) -> tuple[str, str]:
