@@ -94,7 +94,7 @@ MAX_DELETED = 10_000
 """Deleted memories that are compared."""
 MERGED = 0.5
 """The share of a turn that a memory of it has which left the answer out."""
-READ, FAR = 8, 2.0
+READ, FAR = 4, 2.0
 """Memories that the cross-encoder reads for a turn; how far below the turn a memory is that does not say the same."""
 OTHERWISE: tuple[Coverage, ...] = ("says otherwise", "left out")
 RECORDED = "context"
