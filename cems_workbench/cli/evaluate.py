@@ -369,7 +369,15 @@ def _compare_sides(
 
     metrics = " ".join(how.metric) if how.metric else None
     asked = job.Asked(
-        query_set or job.ALL_QUERIES, metrics, how.grade, how.judge_kind, how.per_query_project, how.seed, guards.asserted(), shown
+        query_set or job.ALL_QUERIES,
+        metrics,
+        how.grade,
+        how.judge_kind,
+        how.credit is not None,
+        how.per_query_project,
+        how.seed,
+        guards.asserted(),
+        shown,
     )
     with cli.progress_bar(as_json) as progress:
         if job.is_store(names[0]):

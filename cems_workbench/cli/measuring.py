@@ -41,6 +41,7 @@ Options = Sequence[tuple[str, str]]
 MetricOption = Annotated[list[str] | None, cli.option("MetricOption")]
 GradeOption = Annotated[int | None, cli.option("GradeOption")]
 JudgeKindOption = Annotated[Literal["human", "model"] | None, cli.option("JudgeKindOption")]
+CreditOption = Annotated[Literal["successors"] | None, cli.option("CreditOption")]
 ToleranceOption = Annotated[float | None, cli.option("ToleranceOption")]
 BoundsOption = Annotated[list[str] | None, cli.option("BoundsOption")]
 
@@ -102,6 +103,7 @@ class Measuring:
     metric: MetricOption = None
     grade: GradeOption = None
     judge_kind: JudgeKindOption = None
+    credit: CreditOption = None
     per_query_project: PerQueryProjectOption = False
     seed: SeedOption = 0
     store: cli.StoreOption = None
@@ -193,6 +195,8 @@ def measured(
     wanted(1)
     paths = evidence_files(names, gathering=how.per_query_project or limit is not None)
     if paths is not None and streamed(paths):
+        if how.credit is not None:
+            raise InputError("--credit reads the results of every query, which evidence of this size or of several files does not keep")
         with EvidenceStream(paths) as stream:
             configs = configs_of(stream.header)
             least, measures = wanted(stream.header.relevant_from)
@@ -215,7 +219,7 @@ def measured(
 
     within, drawing = how.per_query_project, (limit, how.seed)
     labelled, relevant_from = labelled_evidence(
-        names[0], plain_configs, how.judge_kind, how.store, quiet, only_project=within, drawing=drawing
+        names[0], plain_configs, how.judge_kind, how.store, quiet, only_project=within, drawing=drawing, successors=how.credit is not None
     )
     least, measures = wanted(relevant_from)
     refuse_nothing(labelled[chosen[0][0]].batch.queries, names[0])
@@ -296,6 +300,7 @@ def labelled_evidence(
     only_project: bool = False,
     judged: bool = True,
     drawing: tuple[int | None, int] = (None, 0),
+    successors: bool = False,
 ) -> tuple[dict[PipelineConfig, LabelledEvidence], int]:
     """The labelled evidence of each config, the same of a file or a separate one of a set, in their order; and the lowest relevant grade.
 
@@ -310,7 +315,7 @@ def labelled_evidence(
 
     if evidence_files([name], gathering=only_project) is not None:
         read = cli.read_evidence(Path(name))
-        of_file = labelled_file(read, judges)
+        of_file = labelled_file(read, judges, successors=successors)
         return dict.fromkeys(configs_of(read.header), of_file), read.header.relevant_from
     configs = configs_of(traced_header(cli.settings_for(store).store, name))
     begun = datetime.now(UTC)
@@ -320,7 +325,7 @@ def labelled_evidence(
         selection, judgments = selected(name, resources, judged, only_project, *drawing)
         if selection.without_project:
             say(f"note: {selection.without_project}", err=True)
-        grades = agreed(judgments, judges)
+        grades = agreed(judgments, judges, successors)
         for config in configs:
             with cli.progress_bar(quiet) as progress:
                 evidence = ensure_evidence(config, selection, judgments, resources, progress, cache, begun)

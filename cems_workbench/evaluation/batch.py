@@ -87,13 +87,16 @@ class LabelledBatch:
         evidences: Mapping[str, Evidence],
         grades: Mapping[str, Mapping[str, int]],
         seconds_per_query: float | None = None,
+        successors: bool = False,
     ) -> None:
         """Queries without evidence are left out, and are in `not_gathered`; those without a judgment in `not_judged`, but for those
         that are marked as having no answer. A query that is a memory of the store is without it: in `left_out`; one that has its id and
         other words is in `by_chance`.
 
-        `seconds_per_query` is what gathering took, where that was recorded.
+        `seconds_per_query` is what gathering took, where that was recorded. With `successors` a relevant memory counts as found where one
+        that supersedes it is returned, which nobody judged relevant.
         """
+        self.successors = successors
         self.seconds_per_query = seconds_per_query
         self.not_gathered = tuple(query.qid for query in queries if query.qid not in evidences)
         gathered = [query for query in queries if query.qid in evidences]
@@ -120,7 +123,7 @@ class LabelledBatch:
         """Encoded again after unpickling: tables hold functions, which cannot be pickled."""
         evidences = dict(zip(self.qids, self.evidences, strict=True))
         grades = dict(zip(self.qids, self.grades, strict=True))
-        return LabelledBatch, (self.queries, evidences, grades, self.seconds_per_query)
+        return LabelledBatch, (self.queries, evidences, grades, self.seconds_per_query, self.successors)
 
     @classmethod
     def of(cls, evidence: EvidenceSet, kind: str | None = None) -> LabelledBatch:
@@ -152,7 +155,7 @@ class LabelledBatch:
         """Those of the queries that are among these."""
         chosen = [query for query in self.queries if query.qid in qids]
         evidences = dict(zip(self.qids, self.evidences, strict=True))
-        return LabelledBatch(chosen, evidences, dict(zip(self.qids, self.grades, strict=True)), self.seconds_per_query)
+        return LabelledBatch(chosen, evidences, dict(zip(self.qids, self.grades, strict=True)), self.seconds_per_query, self.successors)
 
     def runs(self, config: PipelineConfig, switched_off: Collection[int] = ()) -> Iterator[tuple[Block, PipelineRun]]:
         """What every stage does with the queries under a config, a block at a time."""
@@ -174,6 +177,9 @@ class LabelledBatch:
         sent = np.zeros(len(self.queries), dtype=np.int64)
         for block, stages in self.runs(config, switched_off):
             found.append(_ranked(block, stages.results.after))
+            if self.successors:
+                order, _, grade, judged, *_ = found[-1]
+                self._credit(block, order, grade, judged)
             if stages.has(RERANK) and not RERANK.is_off(config):
                 unscored = 0
                 for q, place in enumerate(block.places.tolist()):
@@ -213,6 +219,19 @@ class LabelledBatch:
             tokens,
         )
         return Rankings(config, order, score, graded, needs, sent)
+
+    def _credit(self, block: Block, order: Ints, grade: Ints, judged: Bools) -> None:
+        """Give the first of a judged memory and its successors among the results the memory's grade, and the others of them none."""
+        for row, q in enumerate(block.places.tolist()):
+            rank = {block.table.ids[row][c]: place for place, c in enumerate(order[row].tolist()) if c >= 0}
+            own = self.grades[q]
+            for key, after in self.evidences[q].superseded.items():
+                places = [rank[one.memory_id] for one in after if one.memory_id in rank and own.get(one.memory_id, 0) <= 0]
+                if own.get(key, 0) > 0 and places and min(places) < rank.get(key, len(rank)):
+                    grade[row, min(places)] = max(own[key], grade[row, min(places)])
+                    judged[row, min(places)] = True
+                    if key in rank:
+                        grade[row, rank[key]] = 0
 
     def signals(self, config: PipelineConfig) -> dict[str, Floats]:
         """(Q) of each signal of abstain the value of every query under a config, regardless of thresholds; NaN if there is none."""

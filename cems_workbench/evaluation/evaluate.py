@@ -86,6 +86,8 @@ def cems_phases(config: PipelineConfig) -> list[PipelineConfig]:
 
 
 NO_TYPE = "(no type)"
+SUCCESSORS = "successors"
+"""The word by which successors of relevant memories are credited."""
 STALE_K = 10
 """Of how many results the summary says whether one is stale."""
 SCORED_LATER = "scored_later"
@@ -173,6 +175,8 @@ class Evaluation:
     """Marked as having no answer: only measures of such queries include them."""
     own_documents: tuple[Sequence[str], Sequence[str]] = ((), ())
     """Queries that are memories, left out of their results; queries that have the id of a memory by chance."""
+    successors: bool = False
+    """Whether successors of relevant memories are credited."""
 
     @property
     def lacking(self) -> tuple[str, Mapping[str, int]]:
@@ -187,7 +191,7 @@ class Evaluation:
     @property
     def relevance(self) -> str:
         """The relevance grade and the denominator, in words."""
-        return relevance_words(self.relevant_from, self._counted, len(self.qids), len(self.unanswerable))
+        return relevance_words(self.relevant_from, self._counted, len(self.qids), len(self.unanswerable), self.successors)
 
     @property
     def _counted(self) -> int:
@@ -243,14 +247,18 @@ class Evaluation:
             for one in self.summaries
         )
         columns = ("measure", "mean", "low", "high", "worst", "best", "queries")
-        return Table(columns, tuple(rows), f"{self.config.name}: {counted(len(self.qids), 'queries')}")
+        return Table(columns, tuple(rows), f"{self.config.name}: {counted(len(self.qids), 'queries')}{self._credit}")
+
+    @property
+    def _credit(self) -> str:
+        return ", successors credited" if self.successors else ""
 
     @property
     def types_table(self) -> Table:
         """A row for each query type: how many queries count, and the mean of each measure."""
         names = [str(measure) for measure in self.measures]
         rows = ((kind, row["queries"], *(row[name] for name in names)) for kind, row in self.by_type().items())
-        return Table(("type", "queries", *names), tuple(rows), f"{self.config.name}, by type of query")
+        return Table(("type", "queries", *names), tuple(rows), f"{self.config.name}, by type of query{self._credit}")
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -296,6 +304,7 @@ class Evaluation:
         found: dict[str, Any] = {
             "config": self.config.name,
             "relevant_from": self.relevant_from,
+            **({"credit": SUCCESSORS} if self.successors else {}),
             "queries": len(self.qids),
             "counted": self._counted,
             **{name: list(getattr(self, name)) for name in lists},
@@ -360,6 +369,7 @@ def evaluate(
         stale_queries(rankings.graded),
         tuple(qids[q] for q in without),
         (batch.left_out, batch.by_chance),
+        batch.successors,
     )
 
 

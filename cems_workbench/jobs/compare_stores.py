@@ -85,6 +85,7 @@ class Asked:
     metrics: str | None = None
     grade: int | None = None
     judge_kind: str | None = None
+    successors: bool = False
     only_project: bool = False
     seed: int = 0
     asserted: Asserted = field(default_factory=Asserted)
@@ -126,7 +127,10 @@ def _opened(name: str, settings: Settings, place: Path, notes: list[str], progre
                 notes += [f"{name}: import {number}: {line}" for line in store.imports.undo(number, progress).stay]
         if not store.memories.count():
             raise InputError(f"{name}: the store has no memories")
-        yield _resources(store, settings, progress)
+        resources = _resources(store, settings, progress)
+        if len(models := store.embedders()) > 1:
+            notes.append(f"{name} has vectors of {some(models, 3)}; it is searched with {resources.embedder.model_id}")
+        yield resources
 
 
 def _resources(store: Store, settings: Settings, progress: Progress) -> Resources:
@@ -239,13 +243,16 @@ class _Stores:
             self.progress(label, at, len(queries))
             if not at % EMBED_BATCH_SIZE:
                 embed_ahead(queries[at : at + EMBED_BATCH_SIZE], side)
-            found[query.qid] = gather(request_for(query, self.moment, self.asked.only_project), config, side)
+            found[query.qid] = gather(
+                request_for(query, self.moment, self.asked.only_project), config, side, judge="decisive"
+            )
         return found
 
     def batch(self, side: Resources, config: PipelineConfig, queries: Sequence[Query], label: str) -> tuple[LabelledBatch, Counter[str]]:
         """Queries gathered in a store, with the judgments as they follow to it."""
         grades, counts = self.labels.of(side.store)
-        return LabelledBatch(as_judged(queries, grades.answerable), self.gathered(side, config, queries, label), grades.grades), counts
+        asked, found = as_judged(queries, grades.answerable), self.gathered(side, config, queries, label)
+        return LabelledBatch(asked, found, grades.grades, None, self.asked.successors), counts
 
     def compared(self) -> StoresCompared:
         """What differs, the verdict, and the causes."""
@@ -404,8 +411,12 @@ def compare_files(
     queries = [query for query in as_judged(gathered, grades.answerable) if _same(query, second.queries)]
     was = {query.qid: renamed(first.evidences[query.qid], names) for query in queries}
     now = {query.qid: second.evidences[query.qid] for query in queries}
+
+    def of(asked_of: Sequence[Query], evidences: Mapping[str, Evidence]) -> LabelledBatch:
+        return LabelledBatch(asked_of, evidences, grades.grades, None, asked.successors)
+
     measures = _measures(asked, min(first.header.relevant_from, second.header.relevant_from))
-    sides, shown = [LabelledBatch(queries, evidences, grades.grades) for evidences in (was, now)], (str(first.path), str(second.path))
+    sides, shown = [of(queries, evidences) for evidences in (was, now)], (str(first.path), str(second.path))
     refuse_nothing(sides[0].queries, f"{shown[0]} and {shown[1]}")
     measured = [
         evaluate(batch, with_values(config, {"name": name}), measures, seed=asked.seed)
@@ -417,7 +428,7 @@ def compare_files(
     def trial(back: frozenset[str], qids: Sequence[str]) -> Values:
         config = configs[0 if CONFIG in back else 1]
         mixed = {qid: with_parts(now[qid], was[qid], back, config) for qid in qids}
-        return values_of(LabelledBatch([one for one in queries if one.qid in mixed], mixed, grades.grades), config, measures[0])
+        return values_of(of([one for one in queries if one.qid in mixed], mixed), config, measures[0])
 
     differs = Difference({key: key for key in names.values() if key in given[1]}, settings=settings)
     lines = [f"candidates: {matched:,} of {len(given[0]):,} are in both", *differences(first.header, second.header)]

@@ -21,7 +21,7 @@ from cems_workbench.analysis.losses_of_set import DEFAULT_K, MAX_ROWS, SHOWN, Fo
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.batch import LabelledBatch, signal_table
-from cems_workbench.evaluation.evaluate import Evaluation, evaluate, number
+from cems_workbench.evaluation.evaluate import SUCCESSORS, Evaluation, evaluate, number
 from cems_workbench.evaluation.evidence_file import EvidenceSet, content_hash, read_progress
 from cems_workbench.evaluation.evidence_stream import Each, EvidenceStream, StreamEvaluation, evaluate_stream
 from cems_workbench.evaluation.grades import Grades, agreed_answerable, agreed_grades, as_judged
@@ -52,6 +52,8 @@ class AgreedGrades:
     digest: str
     answerable: Mapping[str, bool | None] = field(default_factory=dict)
     """By qid whether the store has an answer, from `agreed_answerable`."""
+    successors: bool = False
+    """Whether a relevant memory counts as found where its successor is returned."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,12 +221,12 @@ Labelled = Callable[[PipelineConfig], LabelledEvidence | None]
 """Returns the labelled evidence of a config; None if it must be gathered first."""
 
 
-def agreed(judgments: Sequence[Judgment], kind: str | None) -> AgreedGrades:
+def agreed(judgments: Sequence[Judgment], kind: str | None, successors: bool = False) -> AgreedGrades:
     """The agreed grades of one kind of judge, human or model; with None a model's grade counts if no person gave one."""
     grades, answerable = agreed_grades(judgments, kind), agreed_answerable(judgments, kind)
     rows: list[object] = [*sorted((qid, sorted(given.items())) for qid, given in grades.items())]
-    rows += sorted(answerable.items())
-    return AgreedGrades(grades, judgments, hashlib.sha256(repr(rows).encode()).hexdigest()[:16], answerable)
+    rows += [*sorted(answerable.items()), *([SUCCESSORS] if successors else [])]
+    return AgreedGrades(grades, judgments, hashlib.sha256(repr(rows).encode()).hexdigest()[:16], answerable, successors)
 
 
 def labelled_selection(
@@ -248,9 +250,9 @@ def refuse_nothing(queries: Sequence[object], name: object) -> None:
         raise InputError(f"{name}: no query has both evidence and a judgment")
 
 
-def labelled_file(evidence: EvidenceSet, kind: str | None, cache: Cache = uncached) -> LabelledEvidence:
+def labelled_file(evidence: EvidenceSet, kind: str | None, cache: Cache = uncached, successors: bool = False) -> LabelledEvidence:
     """An evidence file with its own judgments."""
-    return labelled(evidence, agreed(evidence.judgments, kind), cache)
+    return labelled(evidence, agreed(evidence.judgments, kind, successors), cache)
 
 
 def labelled(
@@ -261,7 +263,7 @@ def labelled(
 
     def tabulated() -> LabelledBatch:
         queries = as_judged(evidence.queries, grades.answerable)
-        return LabelledBatch(queries, evidence.evidences, grades.grades, seconds)
+        return LabelledBatch(queries, evidence.evidences, grades.grades, seconds, grades.successors)
 
     return LabelledEvidence(evidence, cache(("batch", *_key(evidence, grades), seconds), tabulated), grades)
 

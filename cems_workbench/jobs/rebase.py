@@ -61,8 +61,8 @@ def rebase(store: Store, texts: Mapping[str, str] | None = None, *, apply: bool 
 
 
 def follow(store: Store) -> list[str]:
-    """Move the judgments of memories that the store no longer has to those with their text; a line on what that did, if anything."""
-    planned = store.plan_rebase()
+    """Move the judgments of memories that the store no longer has to those with their text, unless that was undone; a line on it."""
+    planned = store.plan_rebase(by_itself=True)
     if not planned.changes:
         return []
     done = store.rebase(planned)

@@ -23,7 +23,7 @@ from cems_workbench.store import rows as tables
 from cems_workbench.store.database import Database
 from cems_workbench.store.judgments import WORKBENCH
 from cems_workbench.store.query_sets import Member
-from cems_workbench.store.rebase import REBASE
+from cems_workbench.store.rebase import REBASE, UNDO
 from cems_workbench.store.team import Session, TeamTables, read_of
 from cems_workbench.store.text_rule import text_rule
 
@@ -534,6 +534,11 @@ def _undo_shared(session: Session, marks: list[str], event: ImportEvent) -> None
     """Undo an event's judgments, query sets and queries, the team's tables."""
     when = datetime.now(UTC)
     plan = _team_plan(session, marks, event)
+    moved = f"judgments AS m WHERE m.added_by {_IN_TEAM} AND {_UNCHANGED} ORDER BY 1, 2, 3, 4"
+    for key in session.rows(f"SELECT qid, memory_id, judge, kind FROM {moved}", [marks, marks]) if event.rebased else ():
+        label_events.append(
+            session, key, "remove", when, grade=None, source=f"{UNDO}{event.number}", before=label_events.present(session, key)
+        )
     session.change(f"DELETE FROM judgments AS m WHERE m.added_by {_IN_TEAM} AND {_UNCHANGED}", [marks, marks])
     keys = ("qid", "memory_id", "judge", "kind")
     columns = ("grade", "note", "judged_at", "source", "shown")
@@ -555,7 +560,7 @@ def _undo_shared(session: Session, marks: list[str], event: ImportEvent) -> None
             "import",
             when,
             grade=row[-1],
-            source=f"undo of import {event.number}",
+            source=f"{UNDO}{event.number}",
             before=label_events.state(*row[4:9]),
         )
     session.change(

@@ -2,7 +2,8 @@
 
 A moved judgment keeps its judge, its time and its grade, and its note says how it moved. It is an import on record, which an undo takes
 back. The old one stays, as its memory may return; it is taken away only where another text has the id now. Where several judgments of a
-judge meet on one memory, the highest grade counts. A move that a person has removed is not repeated.
+judge meet on one memory, the highest grade counts. A move that a person has removed is not repeated, and one that was undone only by the
+command.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ REBASE = "rebase"
 """The format of such an import."""
 STALE = "stale"
 """In an input's `extra`: the keys of judgments whose memory has another text now."""
+UNDO = "undo of import "
+"""How the source of a label event begins that an undo made."""
 Numbered = Sequence[tuple[int, Judgment]]
 
 
@@ -66,12 +69,14 @@ class Rebase:
         return parsed, f"{REBASE}-{datetime.now(UTC):%Y%m%d-%H%M%S}" if self.doubtful else None
 
 
-def plan(database: Database, team: TeamTables, texts: Mapping[str, str] | None = None) -> Rebase:
-    """What a rebase would do; nothing is changed. `texts` are those of an older store or file, by id."""
+def plan(database: Database, team: TeamTables, texts: Mapping[str, str] | None = None, by_itself: bool = False) -> Rebase:
+    """What a rebase would do; nothing is changed. `texts` are those of an older store or file, by id. One that is made
+    `by_itself`, after an import, leaves what was undone."""
     with team.reading() as session:
         rows = session.rows(f"SELECT {', '.join(judgments.FIELDS)} FROM judgments WHERE memory_id <> '{WHOLE_STORE}'")
         unwanted: set[Pair] = set(session.rows("SELECT qid, memory_id FROM label_queue_pairs"))
-        removed: set[Key] = set(session.rows("SELECT qid, memory_id, judge, kind FROM label_events WHERE action = 'remove'"))
+        taken = "SELECT qid, memory_id, judge, kind FROM label_events WHERE action = 'remove'"
+        removed: set[Key] = set(session.rows(taken if by_itself else f"{taken} AND source NOT LIKE '{UNDO}%'"))
     given = [judgments.record(row) for row in rows]
     ids = {one.memory_id for one in given}
     old = {key: Judged(text) for key, text in (texts or {}).items() if key in ids}
@@ -80,7 +85,11 @@ def plan(database: Database, team: TeamTables, texts: Mapping[str, str] | None =
         found = judged_texts.found_in(cursor, known)
         unkept = ids - known.keys()  # a live memory has a text
     at = {one.memory_id: found.get(one.memory_id, UNJUDGED) for one in given}
-    stale = {key_of(one) for one in given if at[one.memory_id].reused}
+    stale = {
+        key_of(one)
+        for one in given
+        if at[one.memory_id].reused and removed.isdisjoint((one.qid, to, one.judge, one.kind) for to in at[one.memory_id].targets)
+    }
     there = {key_of(one) for one in given} - stale | removed
     moved = [one for _, one in follow(list(enumerate(given)), found) if key_of(one) not in there]
     pairs = {(one.qid, other) for one in given for other in at[one.memory_id].doubtful}

@@ -193,9 +193,9 @@ class Store:
         """Write parts of another store into this copy (`parts.put_back`)."""
         put_back(self._database, source.database, of, parts)
 
-    def plan_rebase(self, texts: Mapping[str, str] | None = None) -> Rebase:
+    def plan_rebase(self, texts: Mapping[str, str] | None = None, *, by_itself: bool = False) -> Rebase:
         """Where the judged memories are now, and which judgments move; nothing is changed (`rebase.plan`)."""
-        return self.team.persist(lambda: plan(self._database, self.team, texts))
+        return self.team.persist(lambda: plan(self._database, self.team, texts, by_itself))
 
     def rebase(self, planned: Rebase) -> ImportReport:
         """Move the judgments of a plan, as an import on record; the doubtful pairs become a labelling queue."""

@@ -307,17 +307,18 @@ def parse_measure(text: str, grade: int = 1) -> Measure:
     return Measure(family.name, None if k is None else int(k), grade if stated is None else int(stated), signal or "")
 
 
-def relevance_words(grade: int, counted: int, judged: int, unanswerable: int = 0) -> str:
+def relevance_words(grade: int, counted: int, judged: int, unanswerable: int = 0, successors: bool = False) -> str:
     """The note next to every measure: the relevance grade, and how many queries the means are of.
 
-    `unanswerable` are those of the `judged` that are known to have no answer.
+    `unanswerable` are those of the `judged` that are known to have no answer; `successors`: whether these are credited.
     """
     left_out = judged - counted - unanswerable
     why = f"; {left_out} without a relevant memory {'is' if left_out == 1 else 'are'} excluded" if left_out else ""
     families = [family.name for family in MEASURES.values() if family.needs_no_answer or family.resampled]
     apart = f"; {unanswerable} without an answer {'counts' if unanswerable == 1 else 'count'} in {', '.join(families)}"
     said = apart if unanswerable else ""
-    return f"Relevant from grade {grade}; means of {counted} of {judged} judged queries{why}{said}"
+    credit = "; a relevant memory counts as found where its successor is returned" if successors else ""
+    return f"Relevant from grade {grade}; means of {counted} of {judged} judged queries{why}{said}{credit}"
 
 
 def _spellings() -> dict[str, str]:

@@ -12,7 +12,7 @@ from cems_workbench.jobs.evaluation import EvaluationReport
 from cems_workbench.jobs.graph_recall import graph_recall
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.results import Report
-from cems_workbench.ui.evaluate import breakdown, compare, experiments, losses, setup
+from cems_workbench.ui.evaluate import breakdown, compare, experiments, losses, setup, stores
 from cems_workbench.ui.evaluate.state import JUDGES, Choice, as_set_in_inspect, config_options, measured, open_gathered
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.address import followed, query_set, widget
@@ -128,7 +128,11 @@ def _views(evaluated: Sequence[EvaluationReport], choice: Choice, resources: Res
     views[view].draw(evaluated, choice, resources)
 
 
-AGAINST = (View("Judged queries", 10, _draw_judged), View("Over time", 30, experiments.draw_over_time))
+AGAINST = (
+    View("Judged queries", 10, _draw_judged),
+    View("Over time", 30, experiments.draw_over_time),
+    View("Another store", 40, stores.draw),
+)
 ADDRESS = (
     widget(
         "against",

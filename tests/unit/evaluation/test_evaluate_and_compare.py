@@ -43,6 +43,17 @@ def test_means_count_every_query_that_has_something_relevant(batch: LabelledBatc
     assert per_query["q4"]["MRR"] == 0.0 and per_query["q5"]["MRR"] is None
 
 
+def test_a_relevant_memory_counts_as_found_where_its_successor_is_returned() -> None:
+    """q2's g is the 7th; a, the 1st, supersedes it. q1's a is the 1st: that it is superseded by the 2nd changes nothing."""
+    noted = {"q2": {"g": [{"id": "a", "kind": "supersedes"}]}, "q1": {"a": [{"id": "b", "kind": "supersedes"}]}}
+    gathered = {qid: replace(one, notes={**one.notes, "superseded": noted.get(qid, {})}) for qid, one in evidences().items()}
+    found = [evaluate(LabelledBatch(QUERIES, gathered, agreed_grades(JUDGMENTS), None, on), AS_LISTED, MEASURES) for on in (False, True)]
+    assert [one.to_json()["per_query"]["q2"]["MRR"] for one in found] == pytest.approx([1 / 7, 1])
+    assert [one.to_json()["per_query"]["q1"]["MRR"] for one in found] == [1, 1]
+    assert [one.to_json().get("credit") for one in found] == [None, "successors"]
+    assert ["successor" in one.relevance for one in found] == ["credited" in one.table.title for one in found] == [False, True]
+
+
 @pytest.mark.parametrize(("measure", "floors"), [("hit@1", ['--assert "hit@1>=0.00"']), ("AUROC", [])])
 def test_a_floor_is_proposed_for_a_measure_with_a_value(batch: LabelledBatch, measure: str, floors: list[str]) -> None:
     then, now = (evaluate(batch, config, parse_measures(measure)) for config in (AS_LISTED, OTHER_WAY))

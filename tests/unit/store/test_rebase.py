@@ -99,6 +99,8 @@ def test_an_id_that_has_another_text_now_loses_the_judgment_until_an_undo(store:
 
     store.imports.undo()
     assert {(one.memory_id, one.grade) for one in store.judgments.read()} == {("c0", 3), ("c1", 1)}
+    assert rebase.follow(store) == []  # an undone move is made again by the command alone
+    assert {one.memory_id for one in store.plan_rebase().moved} == {"c1", "c2"}
     assert store.plan_rebase().counts == {"moved": 2}
     (event, *_) = store.labels.history("mira", memory_id="c0")
     assert (event.action, event.source) == ("label", WORKBENCH)
