@@ -9,7 +9,7 @@ the 8-bit embedder, another language, parameters, edges, dates, fields. Of a sin
 plants f and g the truth is measured in stores that have one alone, made the same way: f is the cause if the store with g alone has the
 value of before, else g if the store with f alone has it, else both. The plants of a pair touch other memories than those that one of them
 rewrites or deletes: what a memory would be that is not there, nobody knows. Seeds are even in the first half and odd in the second, which
-was kept for the end. "cost" is the processor time of comparing two stores, over that of evaluating both; vectors there are of a hash of the words.
+was kept for the end. "cost" is the processor time of comparing two stores, over that of evaluating both; vectors are of a hash there.
 """
 
 from __future__ import annotations
@@ -222,7 +222,9 @@ def values(found: StoresCompared, place: int) -> dict[str, float]:
 def single(of: Base, part: str, seed: int, folder: Path) -> Counter[str]:
     """How many changed queries have the planted part as cause, another one, or none."""
     place, config = planted(of, folder / "new", [part], seed)
-    found = compared(of[0], place, (HERE, config))
+    real = swaps.causes
+    with mock.patch.object(swaps, "causes", lambda changed, parts, trial: real(changed, (*parts, "nothing"), trial)):
+        found = compared(of[0], place, (HERE, config))  # the part is put back in a copy, though no other one differs
     return Counter("right" if one.cause == (part,) else "wrong" if one.cause else "cannot tell" for one in found.changed)
 
 
@@ -245,7 +247,7 @@ def pair(of: Base, parts: tuple[str, str], seed: int, folder: Path) -> tuple[Cou
 
 
 def causes(asked: argparse.Namespace) -> None:
-    """Print what is told of single plants and of pairs, of one half."""
+    """Print how many causes are right, of single plants and of pairs, of one half."""
     odd = asked.half == "second"
     with tempfile.TemporaryDirectory() as name:
         folder, chance = Path(name), random.Random(asked.half)

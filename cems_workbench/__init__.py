@@ -28,12 +28,13 @@ _HOMES = {
     "analysis.losses_of_set": "Losses",
     "api.single_query": "Answer Explanation replay search why",
     "api.evidence": "LoadedEvidence SearchTransformer as_transformer drift gather load_evidence",
-    "api.measures": "ComparisonReport check compare evaluate",
+    "api.measures": "ComparisonReport check compare compare_stores evaluate",
     "api.memories": "BlameReport WhatIfReport blame memory_use what_if",
     "api.open_store": "OpenStore WorkbenchWarning load_config open_store presets save_config",
     "api.tuning": "TuningReport tune",
     "config": "PipelineConfig",
     "errors": "EmbedderMismatchError InputError ModelError StoreError StoreLockedError WorkbenchError",
+    "jobs.compare_stores": "StoresCompared",
     "jobs.evaluation": "EvaluationReport",
     "jobs.memory_use": "MemoryReport",
     "progress": "Cancelled",
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from cems_workbench.api.measures import ComparisonReport as ComparisonReport
     from cems_workbench.api.measures import check as check
     from cems_workbench.api.measures import compare as compare
+    from cems_workbench.api.measures import compare_stores as compare_stores
     from cems_workbench.api.measures import evaluate as evaluate
     from cems_workbench.api.memories import BlameReport as BlameReport
     from cems_workbench.api.memories import WhatIfReport as WhatIfReport
@@ -86,6 +88,7 @@ if TYPE_CHECKING:
     from cems_workbench.errors import StoreError as StoreError
     from cems_workbench.errors import StoreLockedError as StoreLockedError
     from cems_workbench.errors import WorkbenchError as WorkbenchError
+    from cems_workbench.jobs.compare_stores import StoresCompared as StoresCompared
     from cems_workbench.jobs.evaluation import EvaluationReport as EvaluationReport
     from cems_workbench.jobs.memory_use import MemoryReport as MemoryReport
     from cems_workbench.progress import Cancelled as Cancelled

@@ -7,6 +7,7 @@
     gather, load_evidence, drift            the evidence of a query set                evidence
     as_transformer                          a config as a stage of PyTerrier           evidence
     evaluate, compare, check                configs measured on it                     measures
+    compare_stores                          two states of a memory                     measures
     tune                                    a better config searched                   tuning
 
 Every result is frozen, prints as a table, has `to_pandas()` and shows itself in a notebook (`results`). What a user can mend is a

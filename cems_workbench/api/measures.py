@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cems_workbench.api.open_store import ConfigLike
     from cems_workbench.evaluation.comparison import Comparison
     from cems_workbench.evaluation.verdict import Verdict
+    from cems_workbench.jobs.compare_stores import StoresCompared
     from cems_workbench.jobs.evaluation import EvaluationReport
 
 
@@ -201,6 +202,42 @@ def compare(*reports: EvaluationReport, seed: int = 0) -> ComparisonReport:
     configs = with_unique_names([report.config for report in reports])
     evaluations = [replace(report.evaluation, config=config) for report, config in zip(reports, configs, strict=True)]
     return ComparisonReport(compared(evaluations, seed=seed), reports)
+
+
+def compare_stores(
+    before: str | Path,
+    now: str | Path,
+    config: ConfigLike | None = None,
+    config_now: ConfigLike | None = None,
+    *,
+    query_set: str = "all",
+    measures: str | None = None,
+    successors: bool = False,
+    seed: int = 0,
+) -> StoresCompared:
+    """Compare two stores on their judged queries, as the command `compare` does, and prove why each query was won or lost.
+
+    Args:
+        before: the folder of a store, or `FOLDER@3`: as it was after import 3.
+        now: the store that is compared with it.
+        config: the config of both; None is the preset of the settings.
+        config_now: that of the second store, if it has another.
+        query_set: the judged queries; "all" are those of both stores.
+        measures: their names, separated by spaces; None is a full report. Causes are by nDCG@10, or else the first.
+        successors: whether a relevant memory counts as found where its successor is returned.
+        seed: seed of intervals and tests.
+
+    Raises:
+        InputError: no query has a judgment, or the two are one store.
+        StoreError: a store cannot be opened.
+    """
+    from cems_workbench.jobs import compare_stores as job
+    from cems_workbench.settings import Settings
+
+    settings = Settings()
+    first = load_config(settings.preset if config is None else config)
+    asked = job.Asked(query_set, measures, successors=successors, seed=seed)
+    return job.compare_stores(str(before), str(now), (first, first if config_now is None else load_config(config_now)), settings, asked)
 
 
 def check(

@@ -34,6 +34,7 @@ from cems_workbench.evaluation.evaluate import Evaluation, evaluate
 from cems_workbench.evaluation.evidence_file import EvidenceSet, differences, is_evidence_file, read_header
 from cems_workbench.evaluation.grades import as_judged
 from cems_workbench.evaluation.metrics import Measure, parse_measures, standard_measures
+from cems_workbench.evaluation.verdict import verdict_measure
 from cems_workbench.jobs.evaluation import AgreedGrades, agreed, refuse_nothing
 from cems_workbench.jobs.factory import embedder, for_store, servers
 from cems_workbench.jobs.query_set_evidence import (
@@ -280,7 +281,7 @@ class _Stores:
             label = f"replaying with {' and '.join(sorted(back))} as before"
             with self._with_parts(back - {CONFIG}, differs, of) as side:
                 batch, _ = self.batch(side, config, [queries[qid] for qid in qids], label)
-                return values_of(batch, config, self.measures[0])
+                return values_of(batch, config, verdict_measure(self.measures))
 
         return trial
 
@@ -352,12 +353,14 @@ def report(
     notes: Sequence[str],
     trial: Trial,
 ) -> StoresCompared:
-    """The verdict on the second side, and of each query that is won or lost by the first measure the cause."""
+    """The verdict on the second side, and of each query that is won or lost by the measure of the verdict the cause."""
     base, other = measured
     back = {now: was for was, now in differs.pairs.items()}
     overlap = overlap_of(base.results, [[back.get(key, f"{key} of the second") for key in ids] for ids in other.results])
     comparison = compare(measured, seed=asked.seed, overlaps=[float(overlap.mean())])
-    measure, values = base.measures[0], np.stack([base.values[:, 0], other.values[:, 0]])
+    measure = verdict_measure(base.measures)
+    column = base.measures.index(measure)
+    values = np.stack([base.values[:, column], other.values[:, column]])
     gains = np.nan_to_num(measure.direction * (values[1] - values[0]))
     changed = [
         ChangedQuery(query.qid, query.query, query.type, *values[:, q].tolist(), float(gains[q]))
@@ -428,7 +431,7 @@ def compare_files(
     def trial(back: frozenset[str], qids: Sequence[str]) -> Values:
         config = configs[0 if CONFIG in back else 1]
         mixed = {qid: with_parts(now[qid], was[qid], back, config) for qid in qids}
-        return values_of(of([one for one in queries if one.qid in mixed], mixed), config, measures[0])
+        return values_of(of([one for one in queries if one.qid in mixed], mixed), config, verdict_measure(measures))
 
     differs = Difference({key: key for key in names.values() if key in given[1]}, settings=settings)
     lines = [f"candidates: {matched:,} of {len(given[0]):,} are in both", *differences(first.header, second.header)]

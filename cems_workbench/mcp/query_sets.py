@@ -15,6 +15,7 @@ from anyio import from_thread
 from mcp.server.mcpserver import Context
 from pydantic import Field
 
+from cems_workbench.analysis import swaps
 from cems_workbench.analysis.losses_of_set import in_words
 from cems_workbench.analysis.memory_use import memory_uses
 from cems_workbench.analysis.ranks import target_rank
@@ -26,6 +27,7 @@ from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, significa
 from cems_workbench.evaluation.evaluate import number, stale_lines
 from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.jobs.catalogue import named
+from cems_workbench.jobs.compare_stores import AT_IMPORT, Asked, StoresCompared, compare_stores
 from cems_workbench.jobs.evaluation import EvaluationReport, evidence_of, measured_losses
 from cems_workbench.jobs.memory_use import FEW_MEASURES, MemoryReport
 from cems_workbench.jobs.query_set_evidence import PROGRESS_LABEL
@@ -92,12 +94,15 @@ class Compare(OfSet):
 
     against: protocol.Name = Field("", description="Baseline; empty: config unchanged.")
     measures: protocol.Name = FEW_MEASURES
+    since_import: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="Compare the store as it was after this import with now.")
 
 
 def compare(served: protocol.ServedStore, asked: Compare, context: Context) -> protocol.Reply:
     """config with changes against a baseline on judged queries: verdict (pass, fail, cannot tell), each difference with its
     95 % interval and p, and the queries that changed most. "searching": call again."""
     compared = served.config(asked.config, asked.changes)
+    if asked.since_import:
+        return _since_import(served, asked, compared, context)
     baseline = served.config(asked.against or asked.config)
     if compared == baseline:
         raise InputError("changes: nothing to compare; name changes, or another config as against")
@@ -128,6 +133,28 @@ def compare(served: protocol.ServedStore, asked: Compare, context: Context) -> p
         changed=protocol.rows_of(replace(changed, rows=tuple(rows)), "config"),
         said=[decided.sentence, _significant(report), f"changed: by {first}, the largest differences first"],
         notes=report.notes,
+    )
+
+
+def _since_import(served: protocol.ServedStore, asked: Compare, config: PipelineConfig, context: Context) -> protocol.Reply:
+    """The store against itself as it was after an import: verdict, what differs, and why each query was won or lost."""
+    path, of = str(served.resources.store.path), Asked(asked.query_set, asked.measures or FEW_MEASURES)
+    states, settings = (f"{path}{AT_IMPORT}{asked.since_import}", path), served.settings
+    found = within_time(
+        served, asked.seconds, context, lambda allowance: compare_stores(*states, (config, config), settings, of, allowance)
+    )
+    if not isinstance(found, StoresCompared):
+        said = "The time is up, and nothing of it is saved: call again with more seconds or a smaller query set."
+        return protocol.reply(**{**found, "state": "searching", "said": [said]})
+    rows, counts = protocol.page(swaps.in_order(found.changed), asked)
+    return protocol.reply(
+        **counts,
+        state="measured",
+        verdict=found.verdicts[0].kind,
+        differs=found.difference.counts,
+        changed=[protocol.picked(one, "qid query before now", cause=one.cause_words) for one in rows],
+        said=found.lines,
+        notes=found.notes,
     )
 
 

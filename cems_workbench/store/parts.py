@@ -284,6 +284,9 @@ def put_back(into: Database, source: Database, of: Difference, parts: Collection
                 for key, one in ours.items()
             ]
             memories.upsert(cursor, memories.staging(rows, rule=rule))
+        again = [named[key] for key in back]
+        cursor.execute("UPDATE memories SET deleted_at = NULL WHERE id IN (SELECT unnest(?))", [again])
+        memories.mark_changed(cursor, again, tables.next_version(cursor))
         for some in tables.portions(sorted(cut), PORTION):
             _put_chunks(read, cursor, some, named)
         if SUPERSESSION in parts:

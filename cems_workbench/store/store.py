@@ -192,6 +192,8 @@ class Store:
     def put_back(self, source: Side, of: Difference, parts: Collection[str]) -> None:
         """Write parts of another store into this copy (`parts.put_back`)."""
         put_back(self._database, source.database, of, parts)
+        with self._database.reading() as cursor:
+            self.memories.reload_hidden(cursor)
 
     def plan_rebase(self, texts: Mapping[str, str] | None = None, *, by_itself: bool = False) -> Rebase:
         """Where the judged memories are now, and which judgments move; nothing is changed (`rebase.plan`)."""

@@ -118,6 +118,10 @@ def test_each_of_two_parts_is_told_by_putting_it_back(before: Path, tmp_path: Pa
     found = compared(before, place, with_values(CONFIG_HERE, {"lists.lexical.enabled": True}))
     assert TEXTS in found.difference.parts and LEXICAL in found.difference.parts
     assert {one.qid: one.cause for one in found.changed}["q1"] == (TEXTS,)
+    place = changed_by(lambda store: store.memories.delete("job"), lambda store: store.memories.update(Memory("oat", "No.")))(
+        before, tmp_path / "deleted"
+    )
+    assert {one.qid: one.cause for one in compared(before, place).changed} == {"q1": (MEMORIES,), "q2": (TEXTS,)}
 
 
 def test_cause_is_the_first_alone_then_a_pair_else_cannot_tell() -> None:

@@ -18,7 +18,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.settings import settings_for
 from cems_workbench.ui.evaluate.changes import BETTER, WORSE
-from cems_workbench.ui.evaluate.compare import draw_figures
+from cems_workbench.ui.evaluate.compare import draw_figures, draw_verdicts
 from cems_workbench.ui.evaluate.state import config_options
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.charts import HOVERTEXT, bar_chart, draw_chart, lines
@@ -35,7 +35,7 @@ COLUMNS: Sequence[Column[ChangedQuery]] = (
     Column("query", lambda one: one.query, "large"),
     Column("before", lambda one: one.before, "small", "%.3f"),
     Column("now", lambda one: one.now, "small", "%.3f"),
-    Column("cause", lambda one: one.cause_words, "medium"),
+    Column("cause", lambda one: one.cause_words, "large"),
 )
 
 
@@ -81,9 +81,9 @@ def _never(other: str) -> StoresCompared:
 
 def _draw(found: StoresCompared) -> None:
     assert found.comparison is not None
-    st.markdown(f"## {plain(found.lines[0])}")
-    for line in found.lines[1:]:
-        st.caption(plain(line))
+    figures, others = [one.figures for one in found.comparison.evaluations], found.comparison.compared
+    draw_verdicts(figures, others)
+    st.caption("  \n".join(map(plain, found.said)))
     if found.changed:
         st.markdown("## Why queries are won or lost", help="The part that was put back, and with it the outcome of before.")
         draw_chart(figure(found.changed), key="evaluate:stores:causes", alt="Bar chart: won and lost queries by cause.", table=None)
@@ -91,7 +91,7 @@ def _draw(found: StoresCompared) -> None:
         st.caption("Tick the box of a row to see its first results in both stores.")
         if picked is not None:
             _draw_results(found, picked)
-    draw_figures([one.figures for one in found.comparison.evaluations], found.comparison.compared)
+    draw_figures(figures, others)
 
 
 def figure(changed: Sequence[ChangedQuery]) -> Figure:
@@ -105,7 +105,7 @@ def figure(changed: Sequence[ChangedQuery]) -> Figure:
         [cause for cause, _ in rows],
         values,
         [f"{'▲' if won else '▼'} {abs(value)}" for value, (_, won) in zip(values, rows, strict=True)],
-        {"range": [-widest, widest], "title": "queries lost, and won", "zeroline": True},
+        {"range": [-widest, widest], "title": "queries lost, and won", "zeroline": True, "showticklabels": False},
         marker={"color": [BETTER if won else WORSE for _, won in rows]},
         hovertext=[lines(cause, f"{abs(value)} {'won' if won else 'lost'}") for value, (cause, won) in zip(values, rows, strict=True)],
         hovertemplate=HOVERTEXT,
