@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cems_workbench.records import Memory
-from workbench_transcripts.coverage import Reading, compared, normal, point_of
+from workbench_transcripts.coverage import Pair, Reading, compared, normal, point_of
+from workbench_transcripts.ways import _decided
 
 READING = Reading(lambda _: 3.0, speakers=frozenset({"mira", "jo"}))
 DAY = datetime(2026, 5, 4, 10, tzinfo=UTC)
@@ -48,6 +49,8 @@ def verdict(asked: tuple[str, str], content: str, cosine: float, days: int = 0, 
             "says otherwise",
         ),
         (RENT, "Jo: The flat in Pankow at a rent of 940 euros sounds great.", 0.9, "cannot tell"),
+        (RENT, TURN.replace("Mira:", "Jo:"), 0.95, "says otherwise"),
+        (RENT, "Jo: I pay a rent of 940 euros.", 0.8, "no"),
         (RENT, "Pankow flat: the rent is 940 euros, Mira signed the lease.", 0.8, "covers"),
     ],
 )
@@ -69,6 +72,18 @@ def test_a_copy_of_a_long_turn_with_one_word_changed_is_compared_with_it_word_by
     gone: str, instead: str, right: str
 ) -> None:
     assert verdict(STYLE, LONG.replace(gone, instead), 0.95, turn=LONG) == right
+
+
+def test_forms_of_an_irregular_verb_are_one_term() -> None:
+    assert READING.terms("we won it and it paid off") == READING.terms("We win it and it pays off.")
+
+
+def test_the_cross_encoder_decides_what_words_leave_open_by_how_far_a_memory_is_from_its_turn() -> None:
+    open_ = Pair("cannot tell", 0.5, 1.0, 0.6, "", weak=True, answered=True)
+    decided = [_decided(open_, beside).coverage for beside in (0.5, -1.0, -2.5)]
+    assert decided == ["covers", "cannot tell", "no"]
+    assert _decided(open_._replace(stranger=True), 0.5).coverage == "cannot tell"
+    assert _decided(open_._replace(coverage="covers"), -1.0).coverage == "cannot tell"
 
 
 def test_a_day_told_from_another_day_is_another_time() -> None:
