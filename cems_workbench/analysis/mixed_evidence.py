@@ -48,7 +48,10 @@ def renamed(evidence: Evidence, names: Mapping[str, str]) -> Evidence:
     def keys(of: Mapping[str, Any]) -> dict[str, Any]:
         return {names[key]: value for key, value in of.items()}
 
-    noted = {names[key]: [one | {"id": names[one["id"]]} for one in own] for key, own in (evidence.notes.get(SUPERSEDED) or {}).items()}
+    noted = {
+        names[key]: [one | {"id": names[one["id"]]} for one in own]
+        for key, own in (evidence.notes.get(SUPERSEDED) or {}).items()
+    }
     return replace(
         evidence,
         memories={names[key]: replace(one, id=names[key]) for key, one in evidence.memories.items()},
@@ -57,9 +60,13 @@ def renamed(evidence: Evidence, names: Mapping[str, str]) -> Evidence:
             for ranked in evidence.lists
         ),
         embeddings=keys(evidence.embeddings),
-        chunks={names[key]: tuple(replace(one, memory_id=names[key]) for one in own) for key, own in evidence.chunks.items()},
+        chunks={
+            names[key]: tuple(replace(one, memory_id=names[key]) for one in own) for key, own in evidence.chunks.items()
+        },
         tokens=keys(evidence.tokens),
-        relations=tuple(replace(one, source_id=names[one.source_id], target_id=names[one.target_id]) for one in evidence.relations),
+        relations=tuple(
+            replace(one, source_id=names[one.source_id], target_id=names[one.target_id]) for one in evidence.relations
+        ),
         model_scores={model: keys(own) for model, own in evidence.model_scores.items()},
         judge_scores={model: keys(own) for model, own in evidence.judge_scores.items()},
         notes={**evidence.notes, SUPERSEDED: noted} if SUPERSEDED in evidence.notes else evidence.notes,
@@ -93,7 +100,12 @@ def with_parts(now: Evidence, was: Evidence, back: Collection[str], config: Pipe
     return replace(
         now,
         memories=memories,
-        lists=(*known, *metadata_lists({hit.memory_id: memories[hit.memory_id] for one in known for hit in one.hits}, known, config)),
+        lists=(
+            *known,
+            *metadata_lists(
+                {hit.memory_id: memories[hit.memory_id] for one in known for hit in one.hits}, known, config
+            ),
+        ),
         as_of=was.as_of if DATES in back else now.as_of,
         embeddings=merged(VECTOR_LISTS, "embeddings"),
         chunks=merged(OTHER_LISTS, "chunks"),

@@ -69,7 +69,10 @@ def causes(changed: Sequence[ChangedQuery], parts: Sequence[str], trial: Trial) 
 def summary(changed: Sequence[ChangedQuery]) -> list[str]:
     """ "of 26 lost, 17 by chunks, 6 by vectors, 3 cannot tell", a line each for lost and won."""
     lines = []
-    for word, own in (("lost", [one for one in changed if one.gain < 0]), ("won", [one for one in changed if one.gain > 0])):
+    for word, own in (
+        ("lost", [one for one in changed if one.gain < 0]),
+        ("won", [one for one in changed if one.gain > 0]),
+    ):
         if own:
             by = Counter(one.cause_words for one in own).most_common()
             known = [f"{count:,} by {cause}" for cause, count in by if cause != CANNOT_TELL]
@@ -92,6 +95,13 @@ def in_order(changed: Sequence[ChangedQuery]) -> list[ChangedQuery]:
 def to_json(changed: Sequence[ChangedQuery]) -> list[dict[str, Any]]:
     """The changed queries as plain values."""
     return [
-        {"qid": one.qid, "query": one.query, "type": one.type, "before": one.before, "now": one.now, "cause": list(one.cause)}
+        {
+            "qid": one.qid,
+            "query": one.query,
+            "type": one.type,
+            "before": one.before,
+            "now": one.now,
+            "cause": list(one.cause),
+        }
         for one in in_order(changed)
     ]

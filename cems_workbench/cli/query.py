@@ -325,7 +325,8 @@ def _evidence_of(query: str, name: Path, store: Path | None) -> tuple[Evidence, 
 
 
 def what_if_command(
-    query: str,
+    query: str | None = None,
+    *,
     choice: cli.ConfigChoice,
     asked: cli.Asked,
     without: str | None = None,
@@ -335,13 +336,22 @@ def what_if_command(
     of_project: str | None = None,
     scope: str = "personal",
     queries: str | None = None,
+    embedder: str | None = None,
+    share: float = 0.1,
     ids: cli.IdsOption = False,
     store: cli.StoreOption = None,
     as_json: cli.JsonOption = False,
 ) -> None:
-    """Show what comes in a memory's place, or whether a new memory would be found. Nothing is stored."""
-    if sum(given is not None for given in (without, text, text_file)) != 1:
-        raise InputError("pass one of --without MEMORY_ID, --with TEXT and --with-file FILE")
+    """Show what comes in a memory's place, whether a new memory would be found, or what another embedder would do.
+
+    Nothing is stored. --embedder takes no query, but --queries.
+    """
+    if sum(given is not None for given in (without, text, text_file, embedder)) != 1:
+        raise InputError("pass one of --without MEMORY_ID, --with TEXT, --with-file FILE and --embedder MODEL")
+    if (query is None) != (embedder is not None):
+        raise InputError("name a query" if query is None else "--embedder takes no query; --queries names a set")
+    if query is None:
+        return _what_if_embedder(embedder or "", queries, share, store, as_json)
     if scope not in ("personal", "shared"):
         raise InputError(f"--scope {scope[:40]}: expected personal or shared")
     with asked.answer(query, choice.read(store), store, as_json) as (opened, answer, progress):
@@ -364,6 +374,17 @@ def what_if_command(
     then = words_of("search", query, options=[*request_options(answer.request), *choice.words(store)])
     then = repeated("--queries", "all") if queries is None and any_judged else then
     cli.present(found, as_json, then, memories=None if ids else answer.evidence.memories)
+
+
+def _what_if_embedder(embedder: str, queries: str | None, share: float, store: Path | None, as_json: bool) -> None:
+    from cems_workbench.jobs.embedder_change import embedder_change, embedder_named
+    from cems_workbench.jobs.query_set_evidence import ALL_QUERIES
+
+    other, query_set = embedder_named(embedder, cli.settings_for(store)), queries or ALL_QUERIES
+    with cli.progress_bar(as_json) as progress, cli.filled_resources(store) as resources:
+        found = embedder_change(query_set, other, resources, share, progress)
+    then = words_of("evaluate", query_set, options=["--losses", *cli.given_options(store=store)])
+    cli.present(found, as_json, then)
 
 
 def memory_command(
