@@ -12,12 +12,17 @@ from cems_workbench.analysis.edited_evidence import Edit, edited_evidence
 from cems_workbench.analysis.what_if import absence, applied, new_memory, presence
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
+from cems_workbench.jobs.embedder_change import embedder_change, embedder_named
+from cems_workbench.jobs.query_set_evidence import ALL_QUERIES
+from cems_workbench.models.minilm_embedder import local_embedder
+from cems_workbench.models.resolve import EIGHT_BIT_ID
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.evidence import RankedList
 from cems_workbench.pipeline.gather import Request, gather, gather_lists, gather_scores
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.records import Memory, ParsedInput
+from cems_workbench.settings import Settings
 from tests.sample import FAILING, MOVING
 from tests.thoroughly import first_of
 
@@ -329,3 +334,16 @@ def test_what_comes_in_the_place_of_the_first_result(resources: Resources) -> No
     assert len(results) == len(after) == 10 and len(came) == 1 and results[0] not in after
     assert [one.memory_id for one in found.came(10)] == came and found.left(10) == []
     assert f"{came[0]} comes into the first 10" in found.sentence and found.approximated == ()
+
+
+def test_another_embedder_is_estimated_and_one_that_is_none_is_one_line(resources: Resources) -> None:
+    share = 0.97  # of the sample 415 of 438 memories are judged
+    found = embedder_change(ALL_QUERIES, local_embedder(EIGHT_BIT_ID), resources, share)
+    assert found.low <= found.change <= found.high and found.high - found.low < 0.01
+    assert (found.embedded, found.memories, found.queries) == (425, 438, 121)
+    with pytest.raises(InputError, match=r"memories are judged; embed at least 0\.9"):
+        embedder_change(ALL_QUERIES, local_embedder(EIGHT_BIT_ID), resources)
+    with pytest.raises(InputError, match=r"the store's vectors are of this model"):
+        embedder_change(ALL_QUERIES, resources.embedder, resources, share)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"--embedder nowhere: not found"):
+        embedder_named("nowhere", Settings())
