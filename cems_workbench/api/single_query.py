@@ -386,6 +386,7 @@ class Explanation(Result):
         answer: the answer that is explained.
         taken: which memory was taken for a piece of text; empty for an id.
         question: whether a later candidate replaces an earlier result, if their texts suggest it; empty otherwise.
+        cannot: what the store's target cannot run of the fix, and of the changes; empty where it can, and without a target.
         memory: the memory; None where it is no candidate of evidence without a store.
     """
 
@@ -394,6 +395,7 @@ class Explanation(Result):
     taken: str = ""
     question: str = ""
     memory: Memory | None = None
+    cannot: tuple[str, str] = ("", "")
 
     @property
     def memories(self) -> dict[str, Memory]:
@@ -447,8 +449,10 @@ class Explanation(Result):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The memory that was meant, the fix, the cause, what is known of the memory, known mistakes and the verdict."""
-        return tuple(line for line in (self.taken, *self.why.lines, self.question) if line)
+        """The memory that was meant, the fix, what the target cannot run of it, the cause, what is known of the memory, and the verdict."""
+        fix, *further = self.why.lines if self.why.fix else ("", *self.why.lines)
+        lost = self.cannot[0] and f"{self.cannot[0]}."
+        return tuple(line for line in (self.taken, fix, lost, *further, self.question) if line)
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -469,11 +473,13 @@ class Explanation(Result):
             further: Iterator[str] = (f"warning: {stage}: {text}" for stage, text in warned if text not in said)
         else:
             further = effect_lines(self.answer.trace, asked is not None and asked.as_of is not None)
-        return (*self.why.notes, *further, *([answered] if answered else []))
+        of_changes = f"Of these changes, {self.cannot[1]}." if self.cannot[1] != self.cannot[0] else ""
+        return (*self.why.notes, *further, *(line for line in (of_changes, answered) if line))
 
     def to_json(self) -> dict[str, Any]:
         """The whole answer as plain values, as `why --json` prints it."""
-        return self.why.to_json() | ({"question": self.question} if self.question else {})
+        said = {"question": self.question, "cannot": self.cannot[1]}
+        return self.why.to_json() | {name: text for name, text in said.items() if text}
 
 
 def why(
@@ -540,11 +546,16 @@ def explanation(
     found = explain(
         memory_id, evidence, config, k=k, **of_store, switched_off=answer.off, of_set=of_set, progress=progress
     )
-    question = ""
+    question, lost = "", ("", "")
     if store is not None and not evidence.external:
         from cems_workbench.analysis.proposed_edges import contradicting
+        from cems_workbench.config.forms.targets import cannot
         from cems_workbench.jobs.query_grades import QueryGrades, query_grades
+        from cems_workbench.settings import saved_target
 
+        runs, fix = saved_target(store.resources.store.path), None if found.fix is None else found.fix.change
+        of_fix = () if fix is None else (fix.values,)
+        lost = (cannot(runs, config, *of_fix), cannot(runs, config, *(one.values for one in found.counterfactuals)))
         judged = query_grades(answer.request, store.resources.store) if answer.request is not None else QueryGrades()
         pair = contradicting(answer.trace, store.resources, judged.grades, judged.relevant_from)
         if pair is not None:
@@ -552,4 +563,4 @@ def explanation(
                 f"{pair.question} Signs: {pair.why}. Inspect, Label › Superseded and supersessions save the answer, which "
                 "supersession.mode then follows."
             )
-    return Explanation(found, answer, "" if memory is None else taken(named, memory), question, memory)
+    return Explanation(found, answer, "" if memory is None else taken(named, memory), question, memory, lost)

@@ -10,6 +10,7 @@ import pytest
 import cems_workbench as cw
 from cems_workbench.analysis.proposed_edges import contradicting
 from cems_workbench.records import Memory, ParsedInput
+from cems_workbench.settings import SavedTarget, save_target
 from cems_workbench.store import Store
 
 QUERY = "where in Hamburg do I live"
@@ -46,6 +47,15 @@ def test_the_pair_that_spoils_a_query_is_asked_about_until_it_is_decided(
                 assert (contradicting(asked.answer.trace, opened.resources, grades, 2) is not None) == asks
         opened.resources.store.supersessions.decide(NEW, OLD, "rejected", "ada")
         assert contradicting(asked.answer.trace, opened.resources) is None
+
+        opened.resources.store.supersessions.decide(NEW, OLD, "accepted", "ada")
+        save_target(tmp_path / "store", SavedTarget("mem0", "mem0", {}))
+        fixed = cw.why(cw.search(opened, QUERY, "mem0"), NEW, store=opened)
+        assert fixed.why.fix is not None and fixed.why.fix.change is not None
+        lost = f"mem0 cannot: {fixed.why.fix.change.assigned}"
+        assert fixed.lines[1] == f"{lost}." and fixed.to_json()["cannot"].startswith(lost)
+        save_target(tmp_path / "store", None)
+        assert cw.why(fixed.answer, NEW, store=opened).cannot == ("", "")
 
 
 @pytest.mark.parametrize("author", ["ada", "bob"])
