@@ -70,20 +70,24 @@ def case(window: Window, shoot: Shoot = lambda page, name, selector: None, *, pr
 
 
 def _prove(window: Window, shoot: Shoot) -> None:
+    _evaluate(window)
+    shoot(window.page, "case-4-compare", "[data-testid=stMain]")
+    window.view("Losses")
+    window.page.get_by_text("relevant memories from the first").first.wait_for()
+    window.settled()
+    shoot(window.page, "case-5-losses", "[data-testid=stMain]")
+
+
+def _evaluate(window: Window) -> None:
+    """Open Evaluate, which compares the config of Inspect with its preset, on the set that it gathers where that is needed."""
     page = window.page
     window.switch("Evaluate")
-    page.get_by_text("relevant memories from the first").or_(page.get_by_role("button", name="Gather")).first.wait_for()
-    gather = page.get_by_role("button", name="Gather")
-    if gather.count():
+    compared, gather = page.get_by_text("Compared with the baseline").first, page.get_by_role("button", name="Gather")
+    compared.or_(gather).first.wait_for()
+    if gather.count():  # a search gathered what its baseline needs, not the preset's
         gather.click()
-    expect(gather).to_have_count(0, timeout=GATHERED)
-    page.get_by_text("relevant memories from the first").first.wait_for(timeout=GATHERED)
+    compared.wait_for(timeout=GATHERED)
     window.settled()
-    shoot(page, "case-4-losses", "[data-testid=stMain]")
-    window.view("Compare")
-    page.get_by_text("Compared with the baseline").first.wait_for()
-    window.settled()
-    shoot(page, "case-5-compare", "[data-testid=stMain]")
 
 
 def _why(inspect: Inspect, window: Window, shoot: Shoot) -> None:
@@ -136,17 +140,7 @@ def _tune(window: Window, shoot: Shoot, trials: int) -> None:
 
 
 def _compare(window: Window, shoot: Shoot) -> None:
-    page = window.page
-    window.switch("Evaluate")
-    page.get_by_text("relevant memories from the first").or_(page.get_by_role("button", name="Gather")).first.wait_for()
-    gather = page.get_by_role("button", name="Gather")
-    if gather.count():  # the search gathered what its baseline needs, not the preset's
-        gather.click()
-    expect(gather).to_have_count(0, timeout=GATHERED)
-    window.settled()
-    window.view("Compare")
-    page.get_by_text("Compared with the baseline").first.wait_for()
-    window.settled()
+    _evaluate(window)
     shoot(window.page, "6-compare", "[data-testid=stMain]")
 
 
