@@ -621,3 +621,24 @@ def test_the_first_screens_show_the_shipped_figures_of_the_sample_set(
     gained = figures.tuned.card["measured"][0]
     assert mark in captions(page)
     assert f"nDCG@10 {gained['baseline']:.3f} → {gained['tuned']:.3f}" in all_html(page)
+
+
+def test_another_store_has_its_verdict_the_causes_and_both_texts(open_page: OpenPage, small_store: Path, tmp_path: Path) -> None:
+    other = shutil.copytree(small_store, tmp_path / "now")
+    with Store.open(other) as store:
+        judged = {one.memory_id for one in store.judgments.read() if one.grade}
+        for one in store.memories.read(judged).values():
+            store.memories.update(replace(one, content="Nothing is known of it."))
+    page = open_page(other).switch_page("pages/evaluate.py")
+    page.session_state["evaluate:against"] = "Another store"
+    page.run()
+    page.selectbox(key="evaluate:stores:set").select("few").run()
+    page.text_input(key="evaluate:stores:other").set_value(str(tmp_path / "none")).run()
+    page.button(key="evaluate:stores:compare").click().run()
+    assert "no store is there" in page.error[0].value
+    page.text_input(key="evaluate:stores:other").set_value(str(small_store)).run()
+    page.button(key="evaluate:stores:compare").click().run()
+    page.run()  # it is kept
+    (rows,) = (table.value for table in page.dataframe if "cause" in table.value.columns)
+    assert len(rows) and set(rows["cause"]) == {"memory texts"}
+    assert any("against" in text.value for text in page.markdown) and any("changed" in text.value for text in page.caption)
