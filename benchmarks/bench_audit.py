@@ -17,7 +17,7 @@ import pstats
 import resource
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -93,10 +93,13 @@ def main() -> int:
             found = audit(store, progress=progress)
             profile.disable()
             took = time.process_time() - began
-        spent = Counter[str]()
+        spent: dict[str, float] = defaultdict(float)
         for (label, at), (_, until) in zip(seen, [*seen[1:], ("", began + took)], strict=True):
             spent[label] += until - at
-    print(*(f"  {label}: {seconds:.1f} s" for label, seconds in spent.most_common(8)), sep="\n")
+    print(
+        *(f"  {label}: {seconds:.1f} s" for label, seconds in sorted(spent.items(), key=lambda one: -one[1])[:8]),
+        sep="\n",
+    )
     print(*found.summary.rows, *found.notes, sep="\n")
     peak, took = (
         resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,

@@ -68,7 +68,11 @@ Plant = Callable[[Store, random.Random, Base], object]
 def sample(chance: random.Random) -> tuple[list[Memory], list[Query], list[Judgment]]:
     """The bundled sample, with some of its queries."""
     judgments = [one for one in formats.read(SAMPLE_DATA / "judgments.qrels").judgments if one.grade]
-    queries = [one for one in formats.read(SAMPLE_DATA / "queries.jsonl").queries if any(row.qid == one.qid for row in judgments)]
+    queries = [
+        one
+        for one in formats.read(SAMPLE_DATA / "queries.jsonl").queries
+        if any(row.qid == one.qid for row in judgments)
+    ]
     return list(formats.read(SAMPLE_DATA / "memories.jsonl").memories), chance.sample(queries, QUERIES), judgments
 
 
@@ -117,14 +121,19 @@ def texts(store: Store, chance: random.Random, of: Base) -> None:
         words = one.content.split()
         chance.shuffle(words)
         if (now := store.memories.get(one.id)) is not None:
-            store.memories.update(replace(now, content=f"Minutes of item {chance.randrange(999)}: " + " ".join(words[: len(words) // 3])))
+            store.memories.update(
+                replace(now, content=f"Minutes of item {chance.randrange(999)}: " + " ".join(words[: len(words) // 3]))
+            )
 
 
 def memories(store: Store, chance: random.Random, of: Base) -> None:
     for one in some(chance, of, 0.2):
         store.memories.delete(one.id)
     asked = store.queries.read()
-    new = tuple(Memory(f"new{i}", f"{one.query} {i}", created_at=datetime(2026, 2, 1, tzinfo=UTC)) for i, one in enumerate(asked[::3]))
+    new = tuple(
+        Memory(f"new{i}", f"{one.query} {i}", created_at=datetime(2026, 2, 1, tzinfo=UTC))
+        for i, one in enumerate(asked[::3])
+    )
     store.add(ParsedInput("more", "bench", memories=new))
 
 
@@ -146,13 +155,19 @@ def edges(store: Store, chance: random.Random, of: Base) -> None:
     there = {one.id for one in store.memories.iterate()}
     older = [one.id for one in some(chance, of, 0.5) if one.id in there]
     newer = chance.sample([one.id for one in of[1] if one.id in there and one.id not in older], len(older) // 2)
-    store.add(ParsedInput("edges", "bench", relations=tuple(Relation(a, b, SUPERSEDES) for a, b in zip(newer, older, strict=False))))
+    store.add(
+        ParsedInput(
+            "edges", "bench", relations=tuple(Relation(a, b, SUPERSEDES) for a, b in zip(newer, older, strict=False))
+        )
+    )
 
 
 def dates(store: Store, chance: random.Random, of: Base) -> None:
     for one in some(chance, of, 0.6):
         if (now := store.memories.get(one.id)) is not None:
-            store.memories.update(replace(now, last_accessed=datetime(2025, 1, 1, tzinfo=UTC) - timedelta(days=chance.randrange(900))))
+            store.memories.update(
+                replace(now, last_accessed=datetime(2025, 1, 1, tzinfo=UTC) - timedelta(days=chance.randrange(900)))
+            )
 
 
 def other_fields(store: Store, chance: random.Random, of: Base) -> None:
@@ -189,7 +204,9 @@ def touched(of: Base, part: str, seed: int) -> list[Memory]:
     return some(random.Random(f"{seed} {part}"), of, SHARES[part])
 
 
-def planted(of: Base, place: Path, parts: Sequence[str], seed: int, among: Sequence[str] = ()) -> tuple[Path, PipelineConfig]:
+def planted(
+    of: Base, place: Path, parts: Sequence[str], seed: int, among: Sequence[str] = ()
+) -> tuple[Path, PipelineConfig]:
     """A copy of a store with these parts changed, of those of a pair, and the config that it is searched with."""
     shutil.copytree(of[0], place)
     config = HERE
@@ -197,9 +214,18 @@ def planted(of: Base, place: Path, parts: Sequence[str], seed: int, among: Seque
         for part in sorted(parts, key=PARTS.index):
             chance = random.Random(f"{seed} {part}")
             if (plant := PLANTS[part]) is not None:
-                taken = {one.id for other in (MEMORIES, TEXTS) if other in among and other != part for one in touched(of, other, seed)}
+                taken = {
+                    one.id
+                    for other in (MEMORIES, TEXTS)
+                    if other in among and other != part
+                    for one in touched(of, other, seed)
+                }
                 own = tuple(one for one in of[1] if one.id not in taken)
-                plant(store, chance, of if part == MEMORIES else (of[0], own, tuple(one for one in of[2] if one.memory_id not in taken)))
+                plant(
+                    store,
+                    chance,
+                    of if part == MEMORIES else (of[0], own, tuple(one for one in of[2] if one.memory_id not in taken)),
+                )
             elif part == CONFIG:
                 config = with_values(HERE, chance.choice(CONFIGS))
     if VECTORS in parts:
@@ -210,7 +236,9 @@ def planted(of: Base, place: Path, parts: Sequence[str], seed: int, among: Seque
     return place, config
 
 
-def compared(first: Path, second: Path, configs: tuple[PipelineConfig, PipelineConfig], why: bool = True) -> StoresCompared:
+def compared(
+    first: Path, second: Path, configs: tuple[PipelineConfig, PipelineConfig], why: bool = True
+) -> StoresCompared:
     return compare_stores(str(first), str(second), configs, Settings(store=first), Asked(metrics="nDCG@10", why=why))
 
 
@@ -227,7 +255,9 @@ def single(of: Base, part: str, seed: int, folder: Path) -> Counter[str]:
     real = swaps.causes
     with mock.patch.object(swaps, "causes", lambda changed, parts, trial: real(changed, (*parts, "nothing"), trial)):
         found = compared(of[0], place, (HERE, config))  # the part is put back in a copy, though no other one differs
-    return Counter("right" if one.cause == (part,) else "wrong" if one.cause else "cannot tell" for one in found.changed)
+    return Counter(
+        "right" if one.cause == (part,) else "wrong" if one.cause else "cannot tell" for one in found.changed
+    )
 
 
 def pair(of: Base, parts: tuple[str, str], seed: int, folder: Path) -> tuple[Counter[str], Counter[str]]:
@@ -240,7 +270,9 @@ def pair(of: Base, parts: tuple[str, str], seed: int, folder: Path) -> tuple[Cou
     told, together = Counter[str](), Counter[str]()
     for one in found.changed:
         # The store with the second part alone is the one in which the first was put back.
-        back = [swaps.ChangedQuery.reversed_by(one, with_one[1 - i][one.qid]) for i in (0, 1) if one.qid in with_one[1 - i]]
+        back = [
+            swaps.ChangedQuery.reversed_by(one, with_one[1 - i][one.qid]) for i in (0, 1) if one.qid in with_one[1 - i]
+        ]
         true = (parts[0],) if back[0] else (parts[1],) if back[1] else parts
         kind = "right" if one.cause == true else "wrong" if one.cause else "cannot tell"
         told[kind] += 1
@@ -271,12 +303,17 @@ def causes(asked: argparse.Namespace) -> None:
                 shutil.rmtree(place)
                 total += told
                 by.setdefault(" + ".join(parts), Counter()).update(told)
-                plants["right" if told["right"] == told.total() else "wrong" if told["wrong"] else "in part"] += bool(told)
+                plants["right" if told["right"] == told.total() else "wrong" if told["wrong"] else "in part"] += bool(
+                    told
+                )
                 print(f"{what} {seed:4} {' + '.join(parts):40} {dict(told)}", flush=True)
             for kind, counts in ((what, total), *((("only together", together),) if what == "pair" else ())):
                 whole = max(counts.total(), 1)
-                print(f"{asked.half} half, {kind}: {counts.total()} changed queries, right {counts['right'] / whole:.1%}, wrong "
-                      f"{counts['wrong'] / whole:.1%}, cannot tell {counts['cannot tell'] / whole:.1%}; plants {dict(plants)}", flush=True)
+                print(
+                    f"{asked.half} half, {kind}: {counts.total()} changed queries, right {counts['right'] / whole:.1%}, wrong "
+                    f"{counts['wrong'] / whole:.1%}, cannot tell {counts['cannot tell'] / whole:.1%}; plants {dict(plants)}",
+                    flush=True,
+                )
 
 
 class HashedWords:
@@ -328,8 +365,11 @@ def cost(asked: argparse.Namespace) -> None:
                     evaluated(folder / side)
                 alone = time.process_time() - began
                 shutil.rmtree(folder / "b")
-                print(f"{size:7} memories, {len(queries)} queries, {' and '.join(parts)}, {len(found.changed)} changed: both evaluated "
-                      f"{alone:.1f} s; compared {taken[0] / alone:.2f}, with causes {taken[1] / alone:.2f} times", flush=True)
+                print(
+                    f"{size:7} memories, {len(queries)} queries, {' and '.join(parts)}, {len(found.changed)} changed: both evaluated "
+                    f"{alone:.1f} s; compared {taken[0] / alone:.2f}, with causes {taken[1] / alone:.2f} times",
+                    flush=True,
+                )
 
 
 def evaluated(folder: Path) -> None:
@@ -337,13 +377,14 @@ def evaluated(folder: Path) -> None:
     from cems_workbench.evaluation.evaluate import evaluate
     from cems_workbench.evaluation.metrics import parse_measures
     from cems_workbench.jobs.evaluation import agreed, labelled
-    from cems_workbench.jobs.query_set_evidence import ensure_evidence, selected
+    from cems_workbench.jobs.factory import servers
+    from cems_workbench.jobs.query_set_evidence import ALL_QUERIES, ensure_evidence, selected
     from cems_workbench.pipeline.resources import Resources
 
     settings = Settings(store=folder)
     with Store.open(folder) as store:
-        resources = Resources(store, HashedWords(), job.servers(settings))
-        selection, judgments = selected(job.ALL_QUERIES, resources, True)
+        resources = Resources(store, HashedWords(), servers(settings))
+        selection, judgments = selected(ALL_QUERIES, resources, True)
         evidence = ensure_evidence(HERE, selection, judgments, resources)
         evaluate(labelled(evidence, agreed(judgments, None)).batch, HERE, parse_measures("nDCG@10", 1))
 

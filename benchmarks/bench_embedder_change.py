@@ -14,20 +14,20 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from cems_workbench.analysis.embedder_change import change_of, chosen_memories
+from cems_workbench.analysis.embedder_change import Cosines, change_of, chosen_memories
 from cems_workbench.evaluation.metrics import graded, parse_measure
 from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID
-from cems_workbench.pipeline.table import Floats
 
 SHARE, CHARS, FEATURES = 0.1, 280, 1024
 Corpus = tuple[list[str], list[str], list[str], list[set[str]]]
 """Ids and texts of the memories; queries, and the ids of the relevant memories of each."""
-Encode = Callable[[Sequence[str]], Floats]
+Encode = Callable[[Sequence[str]], Cosines]
 
 
 def scifact(folder: Path) -> Corpus:
@@ -71,7 +71,7 @@ def encoders(static: Path | None) -> dict[str, Encode]:
         made = HashingVectorizer(analyzer=analyzer, ngram_range=ngrams, n_features=FEATURES)
         return lambda texts: made.transform(texts).toarray()
 
-    def table(texts: Sequence[str]) -> Floats:
+    def table(texts: Sequence[str]) -> Cosines:
         from safetensors.numpy import load_file
         from tokenizers import Tokenizer
 
@@ -82,16 +82,17 @@ def encoders(static: Path | None) -> dict[str, Encode]:
             [vectors[one.ids].mean(axis=0) for one in read.encode_batch(list(texts), add_special_tokens=False)]
         )
 
-    found = {"words": hashed("word", (1, 1)), "n-grams": hashed("char_wb", (3, 4))}
-    found |= {name: local_embedder(name).encode for name in (PACKAGED_ID, EIGHT_BIT_ID)}
+    found: dict[str, Encode] = {"words": hashed("word", (1, 1)), "n-grams": hashed("char_wb", (3, 4))}
+    found |= {name: partial(local_embedder(name).encode) for name in (PACKAGED_ID, EIGHT_BIT_ID)}
     return found | ({"static": table} if static else {})
 
 
-def unit_vectors(name: str, encode: Encode, corpus: str, texts: Sequence[str], cache: Path | None) -> Floats:
+def unit_vectors(name: str, encode: Encode, corpus: str, texts: Sequence[str], cache: Path | None) -> Cosines:
     """Unit vectors of texts, kept in the cache."""
     path = None if cache is None else cache / f"{corpus}.{name.rpartition('/')[2]}.npy"
     if path is not None and path.is_file():
-        return np.load(path)
+        kept: Cosines = np.load(path)
+        return kept
     vectors = np.asarray(encode(texts), dtype=np.float32)
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
     if path is not None:
@@ -99,7 +100,7 @@ def unit_vectors(name: str, encode: Encode, corpus: str, texts: Sequence[str], c
     return vectors
 
 
-def true_value(cosines: Floats, relevant: Sequence[set[int]]) -> float:
+def true_value(cosines: Cosines, relevant: Sequence[set[int]]) -> float:
     """nDCG@10 of all memories in the order of their cosines."""
     first = [[str(number) for number in np.argsort(-row, kind="stable")[:10]] for row in cosines]
     grades = [{str(number): 1 for number in keys} for keys in relevant]

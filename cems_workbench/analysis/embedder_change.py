@@ -17,14 +17,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.metrics import discounts
-from cems_workbench.pipeline.table import Floats, Ints
+from cems_workbench.pipeline.table import Ints
 from cems_workbench.results import Result, Table
 
+Cosines = NDArray[np.floating[Any]]
 K = 10
 DRAWS = 200
 NEAREST_SHARE = 0.85
@@ -83,7 +86,7 @@ class EmbedderChange(Result):
         )
 
 
-def chosen_memories(cosines: Floats, judged: Sequence[int], count: int, seed: int = 0) -> tuple[Ints, int]:
+def chosen_memories(cosines: Cosines, judged: Sequence[int], count: int, seed: int = 0) -> tuple[Ints, int]:
     """Which memories to embed, (E) numbers, judged ones first, and how many those are.
 
     Args:
@@ -114,9 +117,9 @@ def chosen_memories(cosines: Floats, judged: Sequence[int], count: int, seed: in
 
 def change_of(
     names: tuple[str, str],
-    cosines: Floats,
+    cosines: Cosines,
     chosen: tuple[Ints, int],
-    found: Floats,
+    found: Cosines,
     grades: Sequence[Mapping[int, int]],
     draws: int = DRAWS,
     seed: int = 0,
@@ -192,13 +195,13 @@ def _groups(pairs: int) -> list[int]:
     return cuts[::-1]
 
 
-def _least_of_use(cosines: Floats, grades: Mapping[int, int]) -> float:
+def _least_of_use(cosines: Cosines, grades: Mapping[int, int]) -> float:
     """The cosine below which another memory changes no gain: that of the last gaining memory, or of the k-th of all."""
     kth = float(np.partition(cosines, -K)[-K]) if len(cosines) > K else -np.inf
     return max(kth, min(float(cosines[at]) for at, grade in grades.items() if grade > 0))
 
 
-def _ndcg(cosines: Floats, grades: Mapping[int, int], everything: Floats) -> float:
+def _ndcg(cosines: Cosines, grades: Mapping[int, int], everything: Cosines) -> float:
     """nDCG@k of graded memories, by number in `cosines`, among the cosines of all memories."""
     gains = discounts(K)
     gained = 0.0

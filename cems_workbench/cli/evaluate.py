@@ -360,6 +360,7 @@ def _compare_sides(
 ) -> None:
     """Compare two stores, or evidence files of two, under a config each."""
     from cems_workbench.jobs import compare_stores as job
+    from cems_workbench.jobs.query_set_evidence import ALL_QUERIES
 
     def configs(header: Header | None) -> list[PipelineConfig]:
         chosen = [config for config, _ in choice.read(header, store=how.store)]
@@ -369,7 +370,7 @@ def _compare_sides(
 
     metrics = " ".join(how.metric) if how.metric else None
     asked = job.Asked(
-        query_set or job.ALL_QUERIES,
+        query_set or ALL_QUERIES,
         metrics,
         how.grade,
         how.judge_kind,

@@ -155,7 +155,9 @@ def compare_stores(
 ) -> StoresCompared:
     """Compare the second store with the first. Raises InputError without judged queries, and StoreError."""
     if Path(first).resolve() == Path(second).resolve():
-        raise InputError(f"{first} is named twice; name two stores, or {first}{AT_IMPORT}N, the store as it was after import N")
+        raise InputError(
+            f"{first} is named twice; name two stores, or {first}{AT_IMPORT}N, the store as it was after import N"
+        )
     notes = list[str]()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="compare-", ignore_cleanup_errors=True)))
@@ -172,7 +174,8 @@ class _Labels:
     def __init__(self, sides: Sequence[Resources], judgments: Sequence[Sequence[Judgment]], kind: str | None) -> None:
         self._kind = kind
         self._given = [
-            (own, side.store.judged_texts({one.memory_id for one in own})) for side, own in zip(sides, judgments, strict=True)
+            (own, side.store.judged_texts({one.memory_id for one in own}))
+            for side, own in zip(sides, judgments, strict=True)
         ]
 
     def of(self, store: Store) -> tuple[AgreedGrades, Counter[str]]:
@@ -182,10 +185,16 @@ class _Labels:
             at = store.find_judged(texts)
             if not place:
                 counts.update(at.get(one.memory_id, UNJUDGED).status for one in own if one.memory_id != WHOLE_STORE)
-            lacking = {key for key, one in at.items() if not one.targets} | {one.memory_id for one in own if one.memory_id not in texts}
+            lacking = {key for key, one in at.items() if not one.targets} | {
+                one.memory_id for one in own if one.memory_id not in texts
+            }
             kept = [one for one in own if one.memory_id == WHOLE_STORE or one.memory_id not in lacking]
             there = [one for _, one in follow(list(enumerate(kept)), at)]
-            there += [replace(one, memory_id=_absent(one.memory_id, texts)) for one in own if one.memory_id in lacking - {WHOLE_STORE}]
+            there += [
+                replace(one, memory_id=_absent(one.memory_id, texts))
+                for one in own
+                if one.memory_id in lacking - {WHOLE_STORE}
+            ]
             for one in there:
                 key = one.qid, one.memory_id, one.judge, one.kind
                 if key not in found or found[key].grade < one.grade:
@@ -220,10 +229,16 @@ class _Stores:
         words = {query.qid: query for queries, _ in reversed(given) for query in queries}
         self.queries = [query for query in words.values() if all(_same(query, queries) for queries, _ in given)]
         known = {query.qid for query in self.queries}
-        self.notes += [f"{counted(len(words) - len(known), 'queries')} left out: other words under one id"] * (len(words) > len(known))
+        self.notes += [f"{counted(len(words) - len(known), 'queries')} left out: other words under one id"] * (
+            len(words) > len(known)
+        )
         refuse_nothing(self.queries, f"{names[0]} and {names[1]}")
-        self.labels = _Labels(self.sides, [[one for one in rows if one.qid in known] for _, rows in given], asked.judge_kind)
-        self.measures = _measures(asked, min(side.store.query_sets.relevant_from(asked.query_set) for side in self.sides))
+        self.labels = _Labels(
+            self.sides, [[one for one in rows if one.qid in known] for _, rows in given], asked.judge_kind
+        )
+        self.measures = _measures(
+            asked, min(side.store.query_sets.relevant_from(asked.query_set) for side in self.sides)
+        )
 
     def _judged(self, side: Resources) -> tuple[Sequence[Query], Sequence[Judgment]]:
         names = {one.name for one in side.store.query_sets.latest()} | {ALL_QUERIES}
@@ -236,7 +251,9 @@ class _Stores:
         except InputError:  # no judgments on this side
             return [], []
 
-    def gathered(self, side: Resources, config: PipelineConfig, queries: Sequence[Query], label: str) -> dict[str, Evidence]:
+    def gathered(
+        self, side: Resources, config: PipelineConfig, queries: Sequence[Query], label: str
+    ) -> dict[str, Evidence]:
         """The evidence of queries, all at the same moment, by qid."""
         require_words(config, side.store.path)
         found = {}
@@ -249,7 +266,9 @@ class _Stores:
             )
         return found
 
-    def batch(self, side: Resources, config: PipelineConfig, queries: Sequence[Query], label: str) -> tuple[LabelledBatch, Counter[str]]:
+    def batch(
+        self, side: Resources, config: PipelineConfig, queries: Sequence[Query], label: str
+    ) -> tuple[LabelledBatch, Counter[str]]:
         """Queries gathered in a store, with the judgments as they follow to it."""
         grades, counts = self.labels.of(side.store)
         asked, found = as_judged(queries, grades.answerable), self.gathered(side, config, queries, label)
@@ -356,14 +375,16 @@ def report(
     """The verdict on the second side, and of each query that is won or lost by the measure of the verdict the cause."""
     base, other = measured
     back = {now: was for was, now in differs.pairs.items()}
-    overlap = overlap_of(base.results, [[back.get(key, f"{key} of the second") for key in ids] for ids in other.results])
+    overlap = overlap_of(
+        base.results, [[back.get(key, f"{key} of the second") for key in ids] for ids in other.results]
+    )
     comparison = compare(measured, seed=asked.seed, overlaps=[float(overlap.mean())])
     measure = verdict_measure(base.measures)
     column = base.measures.index(measure)
     values = np.stack([base.values[:, column], other.values[:, column]])
     gains = np.nan_to_num(measure.direction * (values[1] - values[0]))
     changed = [
-        ChangedQuery(query.qid, query.query, query.type, *values[:, q].tolist(), float(gains[q]))
+        ChangedQuery(query.qid, query.query, query.type, float(values[0, q]), float(values[1, q]), float(gains[q]))
         for q, query in enumerate(batches[0].queries)
         if abs(gains[q]) > VALUE_TOLERANCE
     ]
@@ -391,7 +412,9 @@ def _results(measured: Sequence[Evaluation], batches: Sequence[LabelledBatch], q
 
     def of(found: Evaluation, batch: LabelledBatch) -> Results:
         memories, grades = batch.evidences[q].memories, batch.grades[q]
-        return [(key, memories[key].content, grades.get(key, 0) >= found.relevant_from) for key in found.results[q][:FIRST]]
+        return [
+            (key, memories[key].content, grades.get(key, 0) >= found.relevant_from) for key in found.results[q][:FIRST]
+        ]
 
     first, second = (of(*one) for one in zip(measured, batches, strict=True))
     return first, second
@@ -404,9 +427,14 @@ def compare_files(
 
     Memories are matched among the candidates alone, so that none is reported as new or gone."""
     if first.external or second.external:
-        raise InputError("external traces of two systems cannot be compared memory by memory: their stages are recorded")
+        raise InputError(
+            "external traces of two systems cannot be compared memory by memory: their stages are recorded"
+        )
     gathered = [query for query in first.queries if query.qid in first.evidences and query.qid in second.evidences]
-    given = [{key: one.content for found in side.evidences.values() for key, one in found.memories.items()} for side in (first, second)]
+    given = [
+        {key: one.content for found in side.evidences.values() for key, one in found.memories.items()}
+        for side in (first, second)
+    ]
     names, matched = _names(*given)
     rows = [replace(one, memory_id=names.get(one.memory_id, one.memory_id)) for one in first.judgments]
     merged = {(one.qid, one.memory_id, one.judge, one.kind): one for one in [*second.judgments, *rows]}
@@ -441,7 +469,9 @@ def compare_files(
 
 def _names(first: Mapping[str, str], second: Mapping[str, str]) -> tuple[dict[str, str], int]:
     """By id of the first side's candidates the id that they have on the second, or one that nothing has there; and how many are matched."""
-    found = found_among({key: Judged(text) for key, text in first.items()}, {key: Judged(text) for key, text in second.items()})
+    found = found_among(
+        {key: Judged(text) for key, text in first.items()}, {key: Judged(text) for key, text in second.items()}
+    )
     of = {one.targets[0]: key for key, one in found.items() if one.status in ("valid", "moved") and one.targets}
     pairs = {key: target for target, key in of.items()}
     names, free = dict(pairs), {*second}

@@ -9,15 +9,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cems_workbench.analysis.embedder_change import EmbedderChange, change_of, chosen_memories
+from cems_workbench.analysis.embedder_change import Cosines, EmbedderChange, change_of, chosen_memories
 from cems_workbench.errors import InputError
 from cems_workbench.jobs import factory
 from cems_workbench.jobs.evaluation import agreed
 from cems_workbench.jobs.query_set_evidence import selected
-from cems_workbench.models.protocol import QueryEmbedder
+from cems_workbench.models.protocol import Float32, QueryEmbedder
 from cems_workbench.models.resolve import resolve
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.pipeline.table import Floats
 from cems_workbench.progress import Progress, silent
 from cems_workbench.settings import Settings
 
@@ -76,20 +75,22 @@ def embedder_change(
     return change_of(names, cosines, (embedded, own_count), _nearest(other_queries, there), [own for _, own in asked])
 
 
-def _nearest(queries: Floats, parts: Sequence[Sequence[Floats]]) -> Floats:
+def _nearest(queries: Cosines, parts: Sequence[Sequence[Float32]]) -> Cosines:
     """(Q, memories) the cosine of each query with the nearest vector of each memory."""
     starts = np.cumsum([0, *(len(of_memory) for of_memory in parts)])[:-1]
     rows = np.stack([vector for of_memory in parts for vector in of_memory])
-    found: Floats = np.maximum.reduceat(queries @ rows.T, starts, axis=1)
+    found: Cosines = np.maximum.reduceat(queries @ rows.T, starts, axis=1)
     return found
 
 
-def _embedded(ids: Sequence[str], other: QueryEmbedder, resources: Resources, progress: Progress) -> list[list[Floats]]:
+def _embedded(
+    ids: Sequence[str], other: QueryEmbedder, resources: Resources, progress: Progress
+) -> list[list[Float32]]:
     """The vectors of each memory's entries."""
     texts = resources.store.indexes.texts(ids)
     owners = [key for key in ids for _ in texts[key]]
     rows = other.encode([text for key in ids for text in texts[key].values()], progress)
-    found: dict[str, list[Floats]] = {key: [] for key in ids}
+    found: dict[str, list[Float32]] = {key: [] for key in ids}
     for key, row in zip(owners, rows, strict=True):
         found[key].append(row)
     return list(found.values())

@@ -163,7 +163,8 @@ def token_count(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
     """
     if not rankings.tokens.shape[1]:
         return np.where(rankings.filled.any(axis=1), np.nan, 0.0)
-    return rankings.tokens[:, :k].sum(axis=1).astype(float)
+    read: Floats = rankings.tokens[:, :k].sum(axis=1).astype(float)
+    return read
 
 
 def relevant_tokens(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
@@ -175,7 +176,8 @@ def relevant_tokens(rankings: GradedRankings, k: int | None, grade: int) -> Floa
     if not rankings.tokens.shape[1]:
         return read
     of_use = np.where(rankings.relevant(grade), rankings.tokens, 0)[:, :k].sum(axis=1)
-    return np.divide(of_use, read, out=np.zeros(len(read)), where=read > 0)
+    share: Floats = np.divide(of_use, read, out=np.zeros(len(read)), where=read > 0)
+    return share
 
 
 MEASURE = families(

@@ -72,7 +72,7 @@ def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]
     in this run. Then the pair and the fix are looked for, by the returned function, which is called once everything else is drawn. The pair
     stays while settings change; the fix is looked for again only at a click, and not while a pair that explains the step is asked about."""
     (step, retired), place, below = _draw_step(context), st.empty(), st.empty()
-    look_for_fix = (lambda: None) if retired else _fix_ahead(step, context, fetched, below)  # the script is the fix
+    look_for_fix: Callable[[], None] = (lambda: None) if retired else _fix_ahead(step, context, fetched, below)  # the script is the fix
     if context.trace.external:
         return look_for_fix
     if changed := {path: now for path, _, now in state.changed_parameters()}:
