@@ -10,9 +10,10 @@
 
     - replaces [[Old deploys]]
 
-The id is basic-memory's `permalink`, else the path in the folder without its ending. Fields of the front matter are read by the names
-that `connect` knows (`base/memory_fields.py:NAMES`), also within `metadata`. The title is `title` or `name`, else the heading at the top,
-else the name of the file. A link `[[Note]]` to another note of the folder is a relation `links_to`; at the end of an item of a list that
+The id is basic-memory's `permalink`, else the path in the folder without its ending; `id` in the front matter is one more name, by which
+links and `superseded_by` find the note. Fields of the front matter are read by the names that `connect` knows
+(`base/memory_fields.py:NAMES`), also within `metadata`. The title is `title` or `name`, else the heading at the top, else the name of the
+file. A link `[[Note]]` to another note of the folder is a relation `links_to`; at the end of an item of a list that
 names it, as basic-memory writes relations, it is of that kind. `superseded_by` in the front matter names the note that replaces this one.
 The time of a file is not read: copying changes it.
 """
@@ -41,7 +42,7 @@ from cems_workbench.records import ParsedInput, Relation, RowError
 NAME = "markdown-notes"
 SUFFIXES = (".md", ".markdown")
 ANY_NAME = payload.names_of(None)
-LINKS_TO, SUPERSEDED_BY = "links_to", "superseded_by"
+LINKS_TO, SUPERSEDED_BY, OWN = "links_to", "superseded_by", "id"
 TEXT, PATH, LINKS = "\0text", "\0path", "\0links"
 """Keys of a row that no front matter can have."""
 MAX_NOTES = 200_000
@@ -91,7 +92,8 @@ def read(path: Path, progress: Progress) -> ParsedInput:
         memory, problems = _parse(row)
         newer = row.get(SUPERSEDED_BY)
         links[memory.id] = row[LINKS] + ([(SUPERSEDED_BY, newer.strip(" []"))] if isinstance(newer, str) else [])
-        for name in {memory.id, row[PATH], Path(row[PATH]).name, memory.title or ""} - {""}:
+        own = str(row[OWN]) if isinstance(row.get(OWN), str | int) else ""
+        for name in {memory.id, row[PATH], Path(row[PATH]).name, memory.title or "", own} - {""}:
             by_name.setdefault(name.casefold(), []).append(memory.id)
         return memory, problems
 
@@ -174,7 +176,7 @@ def _parse(row: dict[str, Any]) -> MemoryRead:
 
 
 def _unread(row: dict[str, Any]) -> list[str]:
-    read = [TEXT, PATH, LINKS, "permalink", "title", "name", "type", "metadata.type", SUPERSEDED_BY]
+    read = [TEXT, PATH, LINKS, "permalink", "title", "name", "type", "metadata.type", SUPERSEDED_BY, OWN]
     return payload.unread(row, ANY_NAME, read if row[TEXT] else [*read, "description"])
 
 

@@ -184,7 +184,8 @@ def test_a_note_names_its_successor_and_has_its_bytes_back(store: Store, tmp_pat
     files = {
         "old.md": b"\xef\xbb\xbf---\r\npermalink: home/old\r\n---\r\nMira lives in Graz.\r\n",
         "plain.md": b"Mira has no dog.",
-        "new.md": b"Mira moved to Linz, and has a dog.\n",
+        "new.md": b"---\nid: m312\n---\nMira moved to Linz, and has a dog.\n",
+        "linked.md": b"See [[m312]].",
     }
     for name, text in files.items():
         (folder / name).write_bytes(text)
@@ -204,8 +205,10 @@ def test_a_note_names_its_successor_and_has_its_bytes_back(store: Store, tmp_pat
     assert (folder / "plain.md").read_bytes() == b'---\nsuperseded_by: "new"\n---\nMira has no dog.'
     from workbench_tools.markdown_notes import read
 
-    edges = {(one.source_id, one.kind, one.target_id) for one in read(folder, lambda *_: None).relations}
-    assert edges == {("home/old", "superseded_by", "new"), ("plain", "superseded_by", "new")}
+    found = read(folder, lambda *_: None)
+    edges = {(one.source_id, one.kind, one.target_id) for one in found.relations}
+    replaced = {("home/old", "superseded_by", "new"), ("plain", "superseded_by", "new")}
+    assert (edges, found.notes) == (replaced | {("linked", "links_to", "new")}, ())  # an id is one more name
     (folder / "plain.md").write_bytes(b"edited since")
     assert run(script, "--undo") == f"1 put back; changed since, and left in {script}.undo.json: plain"
     assert ((folder / "old.md").read_bytes(), (folder / "plain.md").read_bytes()) == (files["old.md"], b"edited since")

@@ -78,7 +78,7 @@ def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]
     if changed := {path: now for path, _, now in state.changed_parameters()}:
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:changed"):
             if "supersession.mode" in _draw_cannot(context, changed) and not retired:
-                _draw_retire(context, "changed", *context.trace.evidence.memories)
+                draw_retire(context, "changed", *context.trace.evidence.memories)
     later = fetched or st.session_state.get(PAIR, ())[:1] != (context.judged,)
 
     def look() -> None:
@@ -102,7 +102,9 @@ def _ask(edge: ProposedEdge | None, context: InspectContext, place: DeltaGenerat
     """Ask whether the later memory of a pair replaces the earlier one, with the reasons, or draw what accepting it allows."""
     if edge is None:
         return
-    with place.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:pair"):
+    with place.container(
+        horizontal=True, vertical_alignment="center", wrap=False, gap="small", key="inspect:pair"
+    ):
         st.markdown(f":material/swap_vert: {plain(context.said(edge.question))}", help=plain(edge.why), width="stretch")
         if (who := _reviewer("Answer", "inspect:next:pair:name", "question_answer")) is None:
             return
@@ -152,7 +154,7 @@ def _draw_step(context: InspectContext) -> tuple[NextStep, str | None]:
             for name, label, icon, help, change in offered:
                 _button(name, label, icon, help, state.apply, change)
             _draw_cannot(context, *(change for *_, change in offered))
-            retired = found.memory_id if _draw_retire(context, "stale", found.memory_id) else None
+            retired = found.memory_id if draw_retire(context, "stale", found.memory_id) else None
     return step, retired
 
 
@@ -163,7 +165,7 @@ def _draw_cannot(context: InspectContext, *changes: Mapping[str, Any]) -> str:
     return lost
 
 
-def _draw_retire(context: InspectContext, key: str, *older: str) -> bool:
+def draw_retire(context: InspectContext, key: str, *older: str) -> bool:
     """Draw the way to the script that retires memories where they are from; False if none of these is the older one of an accepted pair."""
     runs, standing = saved_target(context.resources.store.path), context.resources.store.supersessions.standing()
     system = None if runs is None else SYSTEMS.get(runs.target)
