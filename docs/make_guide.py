@@ -76,8 +76,8 @@ def main() -> None:
 
 
 def _wait_for_work(page: Page) -> None:
-    """Wait until the judged queries are searched and the fix is named."""
-    for work in (page.get_by_test_id("stProgress"), page.get_by_text(LOOKING)):
+    """Wait until the judged queries are searched, the fix is named and no notice covers the page."""
+    for work in (page.get_by_test_id("stProgress"), page.get_by_text(LOOKING), page.get_by_test_id("stToast")):
         expect(work).to_have_count(0, timeout=GATHERED)
 
 

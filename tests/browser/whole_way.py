@@ -128,7 +128,7 @@ def _tune(window: Window, shoot: Shoot, trials: int) -> None:
     box = page.get_by_label("Configs", exact=True).first
     box.fill(str(trials))
     with window.rerun():
-        box.press("Tab")
+        box.blur()
     shoot(page, "4-tune", "[data-testid=stMain]")
     page.get_by_role("button", name="Start the search").click()
     page.get_by_role("heading", name="Changed parameters").wait_for(timeout=GATHERED)

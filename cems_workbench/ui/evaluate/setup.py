@@ -493,7 +493,8 @@ def offer(missing: Missing, measured: Sequence[EvaluationReport], choice: Choice
     for name, config in missing:
         if evidence_memory().searched(choice.selection, config, resources):
             paces = [*paces, (config, _pace(config, choice, resources))]
-            then += f"{plain(name)}: Inspect has searched them for itself, and their reranker scores are kept; "
+            scores = "" if config.rerank.backend == "none" else ", and their reranker scores are kept"
+            then += f"{plain(name)}: Inspect has searched them for itself{scores}; "
     return bool(missing) and widgets.offer_gather(
         "evaluate",
         [(name, config, choice.selection) for name, config in missing],

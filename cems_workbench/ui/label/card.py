@@ -164,8 +164,13 @@ def progress_html(progress: QueueProgress) -> Markup:
     parts += [f"{count} {'query' if count == 1 else 'queries'} without an answer"] if count else []
     if progress.seconds_per_label is not None and progress.left:
         minutes = (progress.seconds_left or 0) / 60
-        parts.append(f"{progress.seconds_per_label:.0f} s per card, about {max(1, round(minutes))} min left")
+        parts.append(f"{pace_text(progress.seconds_per_label)} per card, about {max(1, round(minutes))} min left")
     return progress_bar(share, f"{progress.graded}", "graded by you", parts)
+
+
+def pace_text(seconds: float) -> str:
+    """ "12 s" a card, or "under 1 s"."""
+    return "under 1 s" if seconds < 1 else f"{seconds:.0f} s"
 
 
 def progress_bar(share: float, count: str, of: str, parts: Sequence[str]) -> Markup:

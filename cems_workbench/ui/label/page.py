@@ -336,7 +336,7 @@ def _size_line(plan: QueuePlan, resources: Resources) -> str:
     pairs, exact = kept("label:new:size", key, lambda: expected_pairs(plan, resources, session.for_all_sessions))
     mine = [label for label in resources.store.judgments.read(kind="human") if label.judge == session.reviewer()]
     seconds = pace(mine)
-    at = f"at your {seconds:.0f} s a card" if seconds else f"at {USUAL_PACE_S:.0f} s a card"
+    at = f"at your {card.pace_text(seconds)} a card" if seconds else f"at {USUAL_PACE_S:.0f} s a card"
     minutes = max(1, round(pairs * (seconds or USUAL_PACE_S) / 60))
     most = "" if exact else "at most "
     return f"{most}{counted(pairs, 'pairs')}, {most}{counted(minutes, 'minutes')} per reviewer {at}.".capitalize()
