@@ -50,6 +50,10 @@ def draw(resources: Resources) -> None:
     """Agreement coefficients of the store or a queue, the conflicts as cards, and who gave which grade."""
     write_script("label_keys")
     queues = [queue.name for queue in resources.store.queues.read()]
+    open_now = st.session_state.get(state.QUEUE)
+    if state.OF not in st.session_state and open_now in queues:
+        compared = len({label.judge for label in resources.store.queues.labels(open_now)}) > 1
+        st.session_state[state.OF] = open_now if compared else ALL_QUERIES
     of = st.selectbox("Labels of", [ALL_QUERIES, *queues], **remembered(state.OF))
     every = resources.store.judgments.read(kind="human") if of == ALL_QUERIES else resources.store.queues.labels(of)
     labels, of_store = of_memories(every)
