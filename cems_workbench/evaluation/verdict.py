@@ -102,7 +102,9 @@ class Verdict:
         digits = _digits(better, self.tolerance)
         ends = f" [{self.low:+.{digits}f}, {self.high:+.{digits}f}]" if self.queries >= MIN_QUERIES else ""
         larger = (
-            f"a {'rise' if self.measure.lower_is_better else 'loss'} of more than {self.tolerance:g} is not excluded"
+            _rare_loss(self.queries)
+            if self.queries >= MIN_QUERIES and better[0] >= -self.tolerance - VALUE_TOLERANCE
+            else f"a {'rise' if self.measure.lower_is_better else 'loss'} of more than {self.tolerance:g} is not excluded"
         )
         kind = "not measured" if self.unmeasured else larger if self.kind == CANNOT_TELL else self.kind
         return f"{count_words(*self.counts)} by {self.measure}, {self.difference:+.{digits}f}{ends} ({kind})"
@@ -297,17 +299,18 @@ def _kind(found: _Paired, tolerance: float) -> tuple[Kind, str]:
         return CANNOT_TELL, few + (f"; at least {MIN_QUERIES} are needed" if few_queries else "")
     if low >= -tolerance - VALUE_TOLERANCE:
         if found.queries < _least(low, tolerance):
-            rare = 1 - MISSED ** (1 / found.queries)
-            return (
-                CANNOT_TELL,
-                f"{looks}{counted(found.queries, 'queries')} cannot exclude that {rare:.0%} of all queries lose everything",
-            )
+            return CANNOT_TELL, f"{looks}{_rare_loss(found.queries)}"
         return PASS, f"Pass: {'it is better' if low > 0 else f'{loss} is excluded'}"
     if high < -tolerance - VALUE_TOLERANCE:
         return FAIL, f"Fail: {loss} is shown"
     if difference < -tolerance:
         return CANNOT_TELL, f"{looks}{counted(found.queries, 'queries')} cannot tell {loss} from a smaller one"
     return CANNOT_TELL, few
+
+
+def _rare_loss(queries: int) -> str:
+    """What queries that show no loss leave open."""
+    return f"{counted(queries, 'queries')} cannot exclude that {1 - MISSED ** (1 / queries):.0%} of all queries lose everything"
 
 
 def unseen(share: float) -> float:

@@ -601,7 +601,7 @@ def edges() -> list[Relation]:
 
 def shown(unsuperseded: AppTest) -> tuple[str, ...]:
     """The ids of the pair shown, older first."""
-    return tuple(part.split("</code>")[0] for part in html(unsuperseded).split("<code>")[1:])
+    return tuple(re.findall(r'<code title="(.+?)">', html(unsuperseded)))
 
 
 def test_pairs_are_accepted_rejected_swapped_skipped_and_undone_by_name(unsuperseded: AppTest) -> None:

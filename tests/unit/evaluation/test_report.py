@@ -247,6 +247,7 @@ def test_student_interval_by_hand() -> None:
 def test_kind_and_sentence(differences: list[float], kind: str, said: str) -> None:
     found = verdict(differences)
     assert (found.kind, said in found.sentence) == (kind, True), found.sentence
+    assert ("lose everything" in found.brief) == ("lose everything" in found.sentence)
 
 
 @pytest.mark.parametrize(
