@@ -17,7 +17,6 @@ from streamlit.delta_generator import DeltaGenerator
 from cems_workbench.analysis.known_mistakes import NextStep, next_step
 from cems_workbench.analysis.proposed_edges import ProposedEdge
 from cems_workbench.analysis.supersession import Staleness, first_result_stale
-from cems_workbench.config.forms.targets import SYSTEMS
 from cems_workbench.errors import WorkbenchError
 from cems_workbench.jobs.background import may_start_unasked
 from cems_workbench.jobs.labelling import TYPED_SET, add_to_set, give_grade, own_grade
@@ -25,14 +24,13 @@ from cems_workbench.jobs.query_grades import stored_query
 from cems_workbench.pipeline import Trace
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
-from cems_workbench.settings import Settings, saved_target
+from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import PAIR, InspectContext
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.html import excerpt, plain, render
 from cems_workbench.ui.kit.widgets import errors_shown, opened_popover
-from cems_workbench.ui.label.state import VIEW as LABEL_VIEW
 from cems_workbench.ui.memories.state import open_in_memories
 
 WHY = {"superseded": "Why is {} not above it?", "dropped": "Why was {} dropped?", "low": "Why is {} not higher?"}
@@ -78,7 +76,7 @@ def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]
     if changed := {path: now for path, _, now in state.changed_parameters()}:
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:changed"):
             if "supersession.mode" in _draw_cannot(context, changed) and not retired:
-                draw_retire(context, "changed", *context.trace.evidence.memories)
+                context.draw_retire("changed", *context.trace.evidence.memories)
     later = fetched or st.session_state.get(PAIR, ())[:1] != (context.judged,)
 
     def look() -> None:
@@ -154,7 +152,7 @@ def _draw_step(context: InspectContext) -> tuple[NextStep, str | None]:
             for name, label, icon, help, change in offered:
                 _button(name, label, icon, help, state.apply, change)
             _draw_cannot(context, *(change for *_, change in offered))
-            retired = found.memory_id if draw_retire(context, "stale", found.memory_id) else None
+            retired = found.memory_id if context.draw_retire("stale", found.memory_id) else None
     return step, retired
 
 
@@ -163,20 +161,6 @@ def _draw_cannot(context: InspectContext, *changes: Mapping[str, Any]) -> str:
     if lost := context.cannot(*changes):
         st.caption(f":material/link_off: {plain(lost)}", width="content", help="It can be tried here only.")
     return lost
-
-
-def draw_retire(context: InspectContext, key: str, *older: str) -> bool:
-    """Draw the way to the script that retires memories where they are from; False if none of these is the older one of an accepted pair."""
-    runs, standing = saved_target(context.resources.store.path), context.resources.store.supersessions.standing()
-    system = None if runs is None else SYSTEMS.get(runs.target)
-    found = any(one.verdict == "accepted" and one.older in older for one in standing)
-    if found:
-        label = f"Script that retires it in {system.title}" if system and system.retires else "Retire it at the source"
-        help = "Opens Label › Superseded, which writes the script for all accepted pairs."
-        if _button(f"{key}:script", label, "download", help):
-            st.session_state[LABEL_VIEW] = "Superseded"
-            go("pages/label.py")
-    return found
 
 
 def _fix_ahead(step: NextStep, context: InspectContext, fetched: bool, place: DeltaGenerator) -> Callable[[], None]:
