@@ -100,9 +100,7 @@ def _ask(edge: ProposedEdge | None, context: InspectContext, place: DeltaGenerat
     """Ask whether the later memory of a pair replaces the earlier one, with the reasons, or draw what accepting it allows."""
     if edge is None:
         return
-    with place.container(
-        horizontal=True, vertical_alignment="center", wrap=False, gap="small", key="inspect:pair"
-    ):
+    with place.container(horizontal=True, vertical_alignment="center", wrap=False, gap="small", key="inspect:pair"):
         st.markdown(f":material/swap_vert: {plain(context.said(edge.question))}", help=plain(edge.why), width="stretch")
         if (who := _reviewer("Answer", "inspect:next:pair:name", "question_answer")) is None:
             return
