@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 def export_command(
     config: Path | None = None,
-    format: str = "yaml",
+    format: str | None = None,
     changes: SetOption = None,
     out: Path | None = None,
     card: Path | None = None,
@@ -71,7 +71,8 @@ def export_command(
 ) -> None:
     """Convert a config to another format, or write the store's memories as a collection of Chroma.
 
-    Every key of a config is written; parameters that the format cannot express are listed in comments.
+    YAML has what differs from the preset that the config's name begins with, other formats every key; parameters that the format cannot
+    express are listed in comments.
     """
     if (config is None) == (chroma is None):
         raise InputError("name a config to convert, or --chroma DIR for the memories of the store")
@@ -83,12 +84,13 @@ def export_command(
             found = export_chroma(resources.store, resources.embedder, chroma, progress)
         return present(found, as_json, words_of("import", chroma, options=["--store", unused("other")]))
     from cems_workbench.config import card_path
+    from cems_workbench.config.forms.files import form_for
     from cems_workbench.config.forms.targets import system_behind
     from cems_workbench.jobs.exporting import exported, with_figures
 
     chosen = chosen_config(None, config, changes, store)
     own = None if changes and card is None else _card(config, card)
-    export = exported(chosen, format, own)
+    export = exported(chosen, format or form_for(out), own)
     if export.instead:
         say(f"note: {export.instead}", err=True)
     if (system := system_behind(chosen)) is not None and system.needs:
@@ -210,7 +212,7 @@ def _add(store: Store, path: Path, why: str, author: str | None) -> None:
 
 def _show_or_restore(store: Store, number: int, out: Path | None, as_json: bool) -> None:
     from cems_workbench.config import card_path, export_config, nested
-    from cems_workbench.config.forms.files import SUFFIXES
+    from cems_workbench.config.forms.files import form_for
     from cems_workbench.jobs.catalogue import restored_config
 
     record = store.configs.get(number)
@@ -219,7 +221,7 @@ def _show_or_restore(store: Store, number: int, out: Path | None, as_json: bool)
         say(f"warning: {' '.join(warning.split())}", err=True)
     if out is None and as_json:
         return put_json(_row(record) | {"config": nested(restored.config), "card": record.card})
-    text = export_config(restored.config, SUFFIXES.get(out.suffix.lower(), "yaml") if out else "yaml", restored.card)
+    text = export_config(restored.config, form_for(out), restored.card)
     if out is None:
         return put(text)
     write_text(out, text)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cems_workbench.config import PipelineConfig, card_path, difference, export_config, read_back, with_values
-from cems_workbench.config.forms.files import SUFFIXES
+from cems_workbench.config.forms.files import form_for
 from cems_workbench.config.forms.targets import BY_FORM, TARGET_TITLES, unplaced
 from cems_workbench.errors import InputError, counted
 from cems_workbench.platform.atomic_write import write_text
@@ -235,7 +235,7 @@ def with_figures(
 def write_proposal(result: SearchResult, out: Path, card: EvidenceCard) -> Sequence[ExportedRanking]:
     """Write the proposal, in the format of the suffix of `out`, and its card; returns the figures of `with_figures`,
     none if the target's config is the same. Raises InputError."""
-    form = SUFFIXES.get(out.suffix.lower(), "yaml")
+    form = form_for(out)
     export, rankings, card = with_figures(
         result.tuned.config, form, card, lambda export: measured_proposal(result, export) if export.lost else []
     )

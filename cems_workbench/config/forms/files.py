@@ -105,14 +105,15 @@ def offered_forms(config: PipelineConfig) -> tuple[Form, ...]:
 
 
 def export_config(config: PipelineConfig, form: Form, card: EvidenceCard | None = None) -> str:
-    """The config as text with every key stated, headed by the evidence card where the form has comments. YAML, JSON,
-    TOML and Python are read back to the same config; the forms of other systems hold what those can express and list
-    the rest in comments. JSON has no comments: its card is a second file. Raises InputError on an unknown form."""
+    """The config as text, headed by the evidence card where the form has comments. YAML states what differs from a preset if
+    the config's name begins with that preset's, the other forms every key. YAML, JSON, TOML and Python are read back to the
+    same config; the forms of other systems hold what those can express and list the rest in comments. JSON has no comments:
+    its card is a second file. Raises InputError on an unknown form."""
     if form not in FORMS:
         raise InputError(f"export to {form!r}: not known; allowed: {', '.join(FORMS)}")
     head = card.text if card else ""
     if form == "yaml":
-        return yaml_form.dump_config(config, header=head)
+        return yaml_form.dump_changes(config, header=head)
     if form == "json":
         return json.dumps(yaml_form.nested(config), ensure_ascii=False, indent=2) + "\n"
     if form == "toml":
@@ -155,6 +156,11 @@ class Imported:
     def whole(self) -> bool:
         """Does the file state all of the config, and was all of it read? A form of another system never does: the rest is of the base."""
         return not self.warnings and self.form not in targets.BY_FORM
+
+
+def form_for(path: Path | None) -> Form:
+    """The form of a file to write, by its suffix; YAML for another suffix, and without a file."""
+    return SUFFIXES.get(path.suffix.lower(), "yaml") if path else "yaml"
 
 
 def load_config(path: Path) -> PipelineConfig:

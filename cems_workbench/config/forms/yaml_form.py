@@ -149,6 +149,21 @@ def dump_config(config: PipelineConfig, header: str = "") -> str:
     return commented(header) + _yaml(nested(config))
 
 
+def dump_changes(config: PipelineConfig, header: str = "") -> str:
+    """The config as YAML with the values in which it differs from the preset that its name begins with, which it `extends`; with every
+    key where there is no such preset, or no difference. `parse_config` of it gives an equal config, as long as the preset stays."""
+    above = max((name for name in preset_names() if config.name.startswith(name)), key=len, default=None)
+    changes = difference(preset(above).config, config) if above else []
+    # Without a name of its own it is named after its file, so that it is not taken for the preset.
+    named = {} if config.name == above else {"name": config.name}
+    values: dict[str, Any] = {"version": VERSION, EXTENDS: above, **named}
+    for path, _, _ in changes:
+        *parents, leaf = path.split(".")
+        reduce(lambda inner, key: inner.setdefault(key, {}), parents, values)[leaf] = plain_value(config, path)
+    short = commented(header) + _yaml(values)
+    return short if changes and parse_config(short) == config else dump_config(config, header)
+
+
 @lru_cache(maxsize=16)  # it takes 10 ms
 def portable_yaml(config: PipelineConfig) -> str:
     """The config as YAML of `portable_values`: what is hashed and what evidence keeps."""

@@ -13,7 +13,7 @@ from cems_workbench.config import (
     EvidenceCard,
     PipelineConfig,
     difference,
-    dump_config,
+    dump_changes,
     export_config,
     file_name,
 )
@@ -130,11 +130,11 @@ def _apply(
 
 
 def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
-    """A preset file: summary, origin, all keys."""
+    """A preset file: summary, origin, what differs from the preset it was tuned from."""
     changed = "proposed without labels from" if card.unlabelled else "tuned from"
     origin = f"{card.baseline} kept after a search" if card.kept else f"{changed} {card.baseline}"
     summary = why or f"{config.name}: {origin}."
-    return dump_config(config, header=f"{summary}\nSource: {origin}, with CEMS Workbench.\n{card.text}")
+    return dump_changes(config, header=f"{summary}\nSource: {origin}, with CEMS Workbench.\n{card.text}")
 
 
 def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, resources: Resources) -> None:

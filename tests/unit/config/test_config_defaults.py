@@ -14,6 +14,7 @@ from cems_workbench.config import (
     PipelineConfig,
     difference,
     dump_config,
+    export_config,
     field_specs,
     nested,
     parse_config,
@@ -222,3 +223,14 @@ def test_every_preset_has_a_source_and_a_known_mistake() -> None:
 def test_what_a_file_leaves_out_is_as_in_the_default_preset() -> None:
     """So the page need not say what cems differs from."""
     assert difference(PipelineConfig(), preset("cems").config) == []
+
+
+def test_an_exported_config_extends_the_preset_of_its_name_and_is_read_back_equal() -> None:
+    changes = {"fusion.k": 30, "adjust.time_decay.tiers": {"1": 1.0, "30": 0.5}, "name": "mem0-tuned"}
+    changed = with_values(preset("mem0").config, changes)
+    text = export_config(changed, "yaml")
+    assert text.splitlines()[:3] == ["version: 2", "extends: mem0", "name: mem0-tuned"] and text.count("\n") < 10
+    assert parse_config(text) == changed
+    assert "name" not in export_config(with_values(changed, {"name": "mem0"}), "yaml"), "its file names it"
+    for whole in (preset("mem0").config, with_values(changed, {"name": "other"})):
+        assert parse_config(export_config(whole, "yaml")) == whole and "extends" not in export_config(whole, "yaml")
