@@ -154,7 +154,7 @@ def dump_changes(config: PipelineConfig, header: str = "") -> str:
     key where there is no such preset, or no difference. `parse_config` of it gives an equal config, as long as the preset stays."""
     above = max((name for name in preset_names() if config.name.startswith(name)), key=len, default=None)
     changes = difference(preset(above).config, config) if above else []
-    # Without a name of its own it is named after its file, so that it is not taken for the preset.
+    # Without a name it takes that of its file, so that it is not taken for the preset.
     named = {} if config.name == above else {"name": config.name}
     values: dict[str, Any] = {"version": VERSION, EXTENDS: above, **named}
     for path, _, _ in changes:
