@@ -73,7 +73,7 @@ def test_a_click_on_a_branch_lists_its_memories_and_a_row_is_explained_in_inspec
     gathered.pick_row(table)
     inspect = Inspect(gathered)
     expect(inspect.query).to_have_value(query)
-    expect(page.locator(".wb-sentence")).to_contain_text(memory)
+    expect(page.locator(f'.wb-about [title="{memory}"]')).to_be_visible()
     expect(inspect.against).to_contain_text(CONFIGS[0])
     gathered.switch("Evaluate")
 
@@ -99,7 +99,7 @@ def test_a_lost_memory_is_looked_up_across_queries_and_back_in_inspect(gathered:
     gathered.pick_row(table, lost)
     inspect = Inspect(gathered)
     expect(inspect.query).to_have_value(column(rows, "query")[lost])
-    expect(gathered.page.locator(".wb-sentence")).to_contain_text(memory)
+    expect(gathered.page.locator(f'.wb-about [title="{memory}"]')).to_be_visible()
     inspect.tool("Across queries")
     expect(gathered.page.get_by_text(f"{memory} is wanted by")).to_be_visible()
     gathered.switch("Evaluate")
