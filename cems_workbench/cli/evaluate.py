@@ -250,7 +250,7 @@ def _why_lost(lost: Losses, found: measuring.Measured, name: str) -> list[str] |
 
 
 def compare_command(
-    evidence: measuring.NamesArgument,
+    evidence: list[str],
     choice: measuring.ComparedConfigs,
     how: measuring.Measuring,
     guards: measuring.Guards,

@@ -315,7 +315,7 @@ def test_a_config_file_is_offered_with_its_differences_and_taken(open_page: Open
     page.run()
     assert "2 parameters" in captions(page)
     page = page.button(key="inspect:take").click().run()
-    assert config_of(page) == imported
+    assert config_of(page) == with_values(imported, {"name": "cems-mine"}), "named after its file, not as the preset"
     assert control(page, "slider", "fusion.k").value == 17  # type: ignore[attr-defined]
     assert "The file has the same values as the current config." in captions(page)
 

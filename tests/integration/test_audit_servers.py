@@ -1,4 +1,4 @@
-"""`leak` and `forgotten` where memories are on servers: a live source that filters by nobody, Chroma's mirror, a team's labels."""
+"""`leak` and `forgotten` where memories are on servers: a live source that filters by nobody, Chroma's mirror."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ import pytest
 from cems_workbench.api.open_store import open_store
 from cems_workbench.jobs.factory import local_embedder
 from cems_workbench.models.resolve import PACKAGED_ID
-from tests.integration.team.conftest import prepared, server, team
 
 if TYPE_CHECKING:
     from conftest import Command
-
-__all__ = ["prepared", "server", "team"]
 
 SAID = {
     "m1": ("ann", "Ann keeps the key of the boathouse under the blue pot."),
@@ -80,26 +77,3 @@ def test_an_erased_memory_is_gone_from_the_mirror_on_a_server(
     receipt = json.loads(erased.out)
     assert erased.code == 0, [one for one in receipt["places"] if one["holds"] or one.get("problem")]
     assert [one["holds"] for one in receipt["places"] if one["kind"] == "chroma"] == [0]
-
-
-def test_an_erased_memory_is_gone_from_the_labels_of_a_team(
-    command: Command, team: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CEMS_WORKBENCH_TEAM", team)
-    memories(command, tmp_path)
-    imported(command, tmp_path, "queries", ASKED)
-    note = f"as it says: {SAID['m2'][1]}"
-    judged = {"qid": "q1", "grade": 0, "judge": "me", "kind": "human"}
-    imported(
-        command,
-        tmp_path,
-        "judgments",
-        judged | {"memory_id": "m2", "note": note},
-        judged | {"memory_id": "m1", "note": "right"},
-    )
-    dry = json.loads(command("forgotten", "m2", "--erase", "--store", tmp_path / "s", "--json").out)["rows"]
-    assert dry["team judgments"] == 1 and dry["memories"] == 1
-    erased = command("forgotten", "m2", "--erase", "--apply", "--store", tmp_path / "s", "--json")
-    receipt = json.loads(erased.out)
-    assert erased.code == 0, [one for one in receipt["places"] if one["holds"] or one.get("problem")]
-    assert any(one["name"] == "team judgments" and one["names"] == 1 for one in receipt["places"]), "the grade stays"

@@ -181,7 +181,7 @@ def test_result_is_stale_if_it_expired_or_no_successor_is_above_it():
     assert stale("demote")[0] == [True, True, False, False]  # b, c, a, d
     assert stale("follow", "drop") == ([False], [0.0, 0.0])
     assert evaluate(batch, config(), [parse_measure("hit@1")]).stale == (
-        "1 of 1 queries has a stale memory in the first 10"
+        "1 of 1 query has a stale memory in the first 10"
     )
 
 
