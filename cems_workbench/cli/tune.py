@@ -90,7 +90,8 @@ def export_command(
 
     chosen = chosen_config(None, config, changes, store)
     own = None if changes and card is None else _card(config, card)
-    export = exported(chosen, format or form_for(out), own)
+    form = format or form_for(out)
+    export = exported(chosen, form, own)
     if export.instead:
         say(f"note: {export.instead}", err=True)
     if (system := system_behind(chosen)) is not None and system.needs:
@@ -105,18 +106,18 @@ def export_command(
         else:
             print_ranking(ranking, err=out is None)
         if own is not None:
-            export, _, own = with_figures(chosen, format, own, lambda _: [ranking])
+            export, _, own = with_figures(chosen, form, own, lambda _: [ranking])
     if out is None:
         put(export.text)
         return
     write_text(out, export.text)
-    if format == "json" and own is not None:  # JSON has no comments
+    if form == "json" and own is not None:  # JSON has no comments
         write_text(card_path(out), own.to_json())
     if as_json:
         return
     if evidence is not None:
         say_next(words_of("evaluate", evidence, options=given_options(config=config, changes=changes)))
-    elif format in ("yaml", "json", "toml"):
+    elif form in ("yaml", "json", "toml"):
         system = system_behind(chosen)
         say_next(words_of("export", out, options=["--format", system.form if system else "python"]))
     else:
