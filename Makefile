@@ -54,19 +54,20 @@ browser:
 	@{ command -v chromium && command -v qemu-x86_64; } >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 \
 	  && apt-get update -q && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core qemu-user; } || true
 
+# Each runs, also after one that missed a target and so ended with an error.
 bench: $(VENV)/.tests
-	$(BIN)/python -m benchmarks.bench_replay
-	$(BIN)/python -m benchmarks.bench_store
-	$(BIN)/python -m benchmarks.bench_paint
-	$(BIN)/python -m benchmarks.bench_slider
-	$(BIN)/python -m benchmarks.bench_side_by_side
-	$(BIN)/python -m benchmarks.bench_label
-	$(BIN)/python -m benchmarks.bench_evaluate
-	$(BIN)/python -m benchmarks.bench_tune
-	$(BIN)/python -m benchmarks.bench_decisive
-	$(BIN)/python -m benchmarks.bench_durability
-	$(BIN)/python -m benchmarks.bench_fts5
-	$(BIN)/python -m benchmarks.bench_audit
+	-$(BIN)/python -m benchmarks.bench_replay
+	-$(BIN)/python -m benchmarks.bench_store
+	-$(BIN)/python -m benchmarks.bench_paint
+	-$(BIN)/python -m benchmarks.bench_slider
+	-$(BIN)/python -m benchmarks.bench_side_by_side
+	-$(BIN)/python -m benchmarks.bench_label
+	-$(BIN)/python -m benchmarks.bench_evaluate
+	-$(BIN)/python -m benchmarks.bench_tune
+	-$(BIN)/python -m benchmarks.bench_decisive
+	-$(BIN)/python -m benchmarks.bench_durability
+	-$(BIN)/python -m benchmarks.bench_fts5
+	-$(BIN)/python -m benchmarks.bench_audit
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
