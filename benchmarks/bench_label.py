@@ -80,7 +80,7 @@ def main() -> None:
         sample = sample_store(Path(name))
         for run in range(options.runs):
             store = shutil.copytree(sample, Path(name) / f"run-{run}")
-            queue_of(store, options.cards)
+            queue_of(store, options.cards + 1)  # the last card graded is followed by one
             with serving(WORKBENCH, free_port(), store) as url:
                 samples += graded(browser, url, options.cards)
             check(store, options.cards)

@@ -67,6 +67,10 @@ def window(browser: Browser, url: str, form: str) -> Page:
     page.locator(AT_REST).wait_for(timeout=60_000)
     page.get_by_role("radio", name=form, exact=True).click()
     page.locator(FORMS[form]).wait_for(timeout=60_000)
+    find = page.get_by_placeholder("Find a parameter")
+    find.fill("score_blend")  # which is not among the basic parameters
+    find.press("Enter")
+    page.locator('[data-testid="stSlider"]', has_text="Score blend").wait_for(timeout=60_000)
     page.wait_for_timeout(2000)
     page.evaluate(WATCH, FORMS[form])
     return page
