@@ -61,6 +61,7 @@ def graded(browser: Browser, url: str, cards: int) -> list[dict[str, float]]:
     page.keyboard.press("Enter")
     page.locator(".wb-card").wait_for(timeout=60_000)
     page.evaluate("document.activeElement.blur()")
+    page.wait_for_timeout(2000)  # until the page listens to keys
     found = []
     for i in range(cards):
         page.keyboard.press(str(i % 4))
