@@ -54,20 +54,12 @@ browser:
 	@{ command -v chromium && command -v qemu-x86_64; } >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 \
 	  && apt-get update -q && apt-get install -y -q --no-install-recommends chromium fonts-dejavu-core qemu-user; } || true
 
-# Each runs, also after one that missed a target and so ended with an error.
+BENCHMARKS := replay store paint slider side_by_side label evaluate tune decisive durability fts5 audit
+# Each runs, also after one that failed or missed a target.
 bench: $(VENV)/.tests
-	-$(BIN)/python -m benchmarks.bench_replay
-	-$(BIN)/python -m benchmarks.bench_store
-	-$(BIN)/python -m benchmarks.bench_paint
-	-$(BIN)/python -m benchmarks.bench_slider
-	-$(BIN)/python -m benchmarks.bench_side_by_side
-	-$(BIN)/python -m benchmarks.bench_label
-	-$(BIN)/python -m benchmarks.bench_evaluate
-	-$(BIN)/python -m benchmarks.bench_tune
-	-$(BIN)/python -m benchmarks.bench_decisive
-	-$(BIN)/python -m benchmarks.bench_durability
-	-$(BIN)/python -m benchmarks.bench_fts5
-	-$(BIN)/python -m benchmarks.bench_audit
+	@failed=; for name in $(BENCHMARKS); do \
+	  echo "bench_$$name"; $(BIN)/python -m benchmarks.bench_$$name || failed="$$failed $$name"; \
+	done; test -z "$$failed" || { echo "failed, or missed a target:$$failed"; exit 1; }
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'

@@ -23,12 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cems_workbench.errors import InputError, counted
-from cems_workbench.evaluation.metrics import discounts
+from cems_workbench.evaluation.metrics import GradedRankings, Measure, ideal_grades
 from cems_workbench.pipeline.table import Ints
 from cems_workbench.results import Result, Table
 
 Cosines = NDArray[np.floating[Any]]
 K = 10
+NDCG = Measure("nDCG", K)
 DRAWS = 200
 NEAREST_SHARE = 0.85
 """Of the memories that are embedded beside the judged ones, the share that the store's embedder has nearest to a query."""
@@ -134,12 +135,12 @@ def change_of(
         grades: of each query by number of the memory; each has one above 0.
     """
     (embedded, judged), random = chosen, np.random.default_rng(seed)
-    before = float(np.mean([_ndcg(cosines[q], own, cosines[q]) for q, own in enumerate(grades)]))
+    before = float(_ndcg([(own, cosines[q], cosines[q]) for q, own in enumerate(grades)]).mean())
     place = {number: at for at, number in enumerate(embedded.tolist())}
     own = [{place[number]: grade for number, grade in of_query.items()} for of_query in grades]
     rest = np.setdiff1d(np.arange(cosines.shape[1]), embedded)
     if not len(rest):
-        after = float(np.mean([_ndcg(found[q], graded, found[q]) for q, graded in enumerate(own)])) - before
+        after = float(_ndcg([(graded, found[q], found[q]) for q, graded in enumerate(own)]).mean()) - before
         return EmbedderChange(names, len(grades), cosines.shape[1], len(embedded), before, after, after, after, 0)
     x, y = cosines[:, embedded[judged:]], found[:, judged:]
     order = np.argsort(x, axis=None)
@@ -147,7 +148,7 @@ def change_of(
     cuts = _groups(order.size)
     limits = x.ravel()[order][cuts[1:-1]]
     entered = np.zeros(len(rest))
-    values = np.zeros((draws + 1, len(grades)))
+    means = np.zeros(draws + 1)
     # Only what may pass the least judged memory within reach can change a measure; a residual is at most the highest.
     for draw in range(draws + 1):  # the last has equal weights and no residuals: the lines alone
         weights = random.dirichlet(np.ones(x.shape[1])) if draw < draws else np.full(x.shape[1], 1 / x.shape[1])
@@ -158,6 +159,7 @@ def change_of(
         spread = np.sqrt((residual**2) @ weights) + 1e-9
         unit = (residual / spread[:, None]).ravel()[order]
         cumulated = [np.cumsum(weights[donor[low:high]]) for low, high in pairwise(cuts)]
+        placed = []
         for q, graded in enumerate(own):
             least = _least_of_use(found[q], graded)
             fitted = centre_y[q] + slope[q] * (cosines[q, rest] - centre_x[q])
@@ -170,11 +172,12 @@ def change_of(
                 drawn[of_group] = unit[cuts[g] + at.clip(0, len(cumulated[g]) - 1)]
             others = fitted[near] + (spread[q] * drawn if draw < draws else 0)
             entered[near[others > least]] += 1 / draws
-            values[draw, q] = _ndcg(found[q], graded, np.concatenate([found[q], others]))
-    *drawn_means, of_lines = values.mean(axis=1).tolist()
+            placed.append((graded, found[q], np.concatenate([found[q], others])))
+        means[draw] = _ndcg(placed).mean()
+    *drawn_means, of_lines = means.tolist()
     after, most = (
         float(np.mean(drawn_means)),
-        float(np.mean([_ndcg(found[q], one, found[q]) for q, one in enumerate(own)])),
+        float(_ndcg([(one, found[q], found[q]) for q, one in enumerate(own)]).mean()),
     )
     half = Z * float(np.hypot(np.std(drawn_means), UNCERTAIN * (of_lines - after)))
     ends = after - half - before, min(after + half, most) - before
@@ -201,12 +204,16 @@ def _least_of_use(cosines: Cosines, grades: Mapping[int, int]) -> float:
     return max(kth, min(float(cosines[at]) for at, grade in grades.items() if grade > 0))
 
 
-def _ndcg(cosines: Cosines, grades: Mapping[int, int], everything: Cosines) -> float:
-    """nDCG@k of graded memories, by number in `cosines`, among the cosines of all memories."""
-    gains = discounts(K)
-    gained = 0.0
-    for at, grade in grades.items():
-        rank = int((everything > cosines[at]).sum())
-        gained += max(grade, 0) * float(gains[rank]) if rank < K else 0.0
-    best = sorted((grade for grade in grades.values() if grade > 0), reverse=True)[:K]
-    return gained / float(np.dot(best, gains[: len(best)]))
+def _ndcg(placed: Sequence[tuple[Mapping[int, int], Cosines, Cosines]]) -> NDArray[np.float64]:
+    """(Q) nDCG@k: of each query its grades by number of the memory, the cosines of these, and those of all memories."""
+    shape = len(placed), K
+    grade, judged = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool)
+    for q, (grades, cosines, everything) in enumerate(placed):
+        for at, given in grades.items():
+            rank = int((everything > cosines[at]).sum())
+            while rank < K and judged[q, rank]:
+                rank += 1  # of equal cosines one comes after the other
+            if rank < K:
+                grade[q, rank], judged[q, rank] = given, True
+    ideal = ideal_grades([list(grades.values()) for grades, *_ in placed])
+    return NDCG.values(GradedRankings(grade, judged, judged, ideal))

@@ -306,10 +306,9 @@ def power_command(
     The queries first whose labels can move the difference between two configs most.
     """
     from cems_workbench.evaluation.grades import as_judged
-    from cems_workbench.evaluation.labelling.pooling import pool
     from cems_workbench.evaluation.labelling.queue import make_queue
     from cems_workbench.evaluation.metrics import parse_measure
-    from cems_workbench.evaluation.power import DEPTH, LOSSES, power_of
+    from cems_workbench.evaluation.power import LOSSES, power_of
 
     choice.require_two("power", [evidence])
     labelled, least = measuring.labelled_evidence(
@@ -331,10 +330,8 @@ def power_command(
         if not measuring.evidence_files([evidence]):
             then = words_of("power", evidence, options=["--queue", "first", *options])
     else:
-        pairs = set(found.pairs)
-        pooled = [one for one in pool(found.rankings, found.measure.k or DEPTH) if one.pair in pairs]
         with closing(cli.open_existing_store(store)) as opened:
-            opened.queues.save(make_queue(queue, pooled, "query"))
+            opened.queues.save(make_queue(queue, found.pairs, "query"))
         then = words_of("app", options=cli.given_options(store=store))
     cli.present(found, as_json, then)
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
         config_from,
         config_hash,
         difference,
-        dump_changes,
         dump_config,
         nested,
         parse_assignment,
@@ -52,7 +51,7 @@ else:
             "evidence_card": "EvidenceCard Measured card_path read_card",
             "fields": "COST_HELP FieldSpec",
             "forms.files": "FORM_TITLES FORMS Form Imported export_config file_name import_config load_config load_import read_back",
-            "forms.yaml_form": "DEFAULT Preset assigned assigned_value config_from config_hash difference dump_changes dump_config "
+            "forms.yaml_form": "DEFAULT Preset assigned assigned_value config_from config_hash difference dump_config "
             "nested parse_assignment parse_config portable_yaml preset with_values",
             "model": "PipelineConfig asks_source depth_notes field_spec field_specs list_depths",
         },

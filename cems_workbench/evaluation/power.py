@@ -21,6 +21,8 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.evaluation.comparison import VALUE_TOLERANCE
+from cems_workbench.evaluation.labelling.pooling import PooledPair, pool
+from cems_workbench.evaluation.labelling.queue import by_rank
 from cems_workbench.evaluation.metrics import MEASURES, Measure, graded
 from cems_workbench.evaluation.verdict import MIN_QUERIES, queries_to_exclude
 from cems_workbench.pipeline.evidence import Evidence
@@ -34,7 +36,6 @@ DEPTH = 10
 """Results that are labelled where the measure has no cut-off."""
 BLOCK_ROWS = 4096
 
-Pair = tuple[str, str]
 Results = Sequence[Sequence[str]]
 """(Q) memory ids, best first."""
 Grades = Sequence[Mapping[str, int]]
@@ -48,8 +49,8 @@ class Movable:
     qid: str
     query: str
     type: str | None
-    unjudged: tuple[str, ...]
-    """Memory ids, the best ranked first."""
+    unjudged: tuple[PooledPair, ...]
+    """Its results without a grade, the best ranked first."""
     now: float
     """NaN while nothing relevant is known."""
     lowest: float
@@ -67,17 +68,15 @@ class Power(Result):
     measure: Measure
     differences: Floats
     """(Q) of the judged queries, value minus baseline, NaN where there is none."""
-    rankings: Mapping[str, Mapping[str, Sequence[str]]]
-    """By config and qid the results, best first."""
     movable: Sequence[Movable]
     """The queries whose labels can move the difference, the most first."""
     losses: Sequence[float] = LOSSES
     shown: int = 20
 
     @property
-    def pairs(self) -> list[Pair]:
+    def pairs(self) -> list[PooledPair]:
         """The unjudged results of the queries that are shown."""
-        return [(one.qid, key) for one in self.movable[: self.shown] for key in one.unjudged]
+        return [pair for one in self.movable[: self.shown] for pair in one.unjudged]
 
     @property
     def title(self) -> str:
@@ -165,18 +164,23 @@ def power_of(
     judged = batches[0].grades
     top = max(int(batches[0].ideal.max(initial=1)), measure.grade)
     differences = _differences(results, judged, measure)
-    best_rank = [
-        _unjudged(pair, of_query, measure.k or DEPTH) for *pair, of_query in zip(*results, judged, strict=True)
-    ]
-    single = [(q, (key,)) for q, ranks in enumerate(best_rank) for key in ranks]
+    rankings = {
+        config.name: dict(zip(batch.qids, map(tuple, of_config), strict=True))
+        for config, batch, of_config in zip(configs, batches, results, strict=True)
+    }
+    place = {qid: q for q, qid in enumerate(batches[0].qids)}
+    loose = [pair for pair in pool(rankings, measure.k or DEPTH) if pair.memory_id not in judged[place[pair.qid]]]
+    single = [(place[pair.qid], (pair.memory_id,)) for pair in loose]
     now, expected = np.nan_to_num(differences), [0.0] * len(judged)
+    unjudged: list[list[PooledPair]] = [[] for _ in judged]
     sides: tuple[list[list[str]], list[list[str]]] = ([[] for _ in judged], [[] for _ in judged])
-    for (q, (key,)), value in zip(
-        single, _differences_with(single, results, judged, measure, top).tolist(), strict=True
+    for pair, (q, (key,)), value in zip(
+        loose, single, _differences_with(single, results, judged, measure, top).tolist(), strict=True
     ):
+        unjudged[q].append(pair)
         if abs(value - now[q]) > VALUE_TOLERANCE:
             sides[int(value > now[q])][q].append(key)
-            expected[q] += abs(value - now[q]) / (1 + best_rank[q][key])
+            expected[q] += abs(value - now[q]) * by_rank(pair)
     ends = [(q, tuple(keys)) for side in sides for q, keys in enumerate(side)]
     low, high = _differences_with(ends, results, judged, measure, top).reshape(2, -1)
     movable = [
@@ -184,7 +188,7 @@ def power_of(
             query.qid,
             query.query,
             query.type,
-            tuple(best_rank[q]),
+            tuple(unjudged[q]),
             float(differences[q]),
             min(float(low[q]), now[q]),
             max(float(high[q]), now[q]),
@@ -194,23 +198,7 @@ def power_of(
         if expected[q] and query.answerable is not False
     ]
     movable.sort(key=lambda one: -one.expected)
-    names = configs[1].name, configs[0].name
-    rankings = {
-        config.name: dict(zip(batch.qids, map(tuple, of_config), strict=True))
-        for config, batch, of_config in zip(configs, batches, results, strict=True)
-    }
-    return Power(names, measure, differences, rankings, movable, losses, shown)
-
-
-def _unjudged(rankings: Sequence[Sequence[str]], grades: Mapping[str, int], depth: int) -> dict[str, int]:
-    """The best rank, from 1, of each memory id without a grade within the depth of either ranking, in that order."""
-    ranks: dict[str, int] = {}
-    for rank in range(depth):
-        for ranking in rankings:
-            for key in ranking[rank : rank + 1]:
-                if key not in grades:
-                    ranks.setdefault(key, rank + 1)
-    return ranks
+    return Power((configs[1].name, configs[0].name), measure, differences, movable, losses, shown)
 
 
 def _differences(results: Sequence[Results], grades: Grades, measure: Measure) -> Floats:

@@ -56,8 +56,9 @@ from cems_workbench.store import Store
 from cems_workbench.store.judged_texts import UNJUDGED, Judged, found_among
 from cems_workbench.store.parts import CONFIG, LEXICAL, VECTORS, Difference, Side, StoredVectors, compared
 from cems_workbench.store.rebase import follow
+from cems_workbench.store.recovery import EXPANSIONS_FILE, TERMS_FILE
 
-FILES = ("expansions.yaml", "technical_terms.txt", ENTITIES_FILE)
+FILES = (EXPANSIONS_FILE, TERMS_FILE, ENTITIES_FILE)
 """Files of a store that change its searches: lexical settings."""
 AT_IMPORT = "@"
 NOT_HERE = "not here: "

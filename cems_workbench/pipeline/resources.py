@@ -26,6 +26,7 @@ from cems_workbench.platform.waiting import WAITING
 from cems_workbench.progress import Progress, silent
 from cems_workbench.store import Indexes, RefreshReport, Store
 from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
+from cems_workbench.store.recovery import EXPANSIONS_FILE, TERMS_FILE
 from cems_workbench.store.search.entries import ChunkHits
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.stop_lists import stop_list
@@ -415,7 +416,7 @@ class Resources:
     @property
     def dictionary_path(self) -> Path:
         """The user's expansion dictionary of this store."""
-        return self.store.path / "expansions.yaml"
+        return self.store.path / EXPANSIONS_FILE
 
     @property
     def entities_path(self) -> Path:
@@ -425,7 +426,7 @@ class Resources:
     @property
     def technical_terms_path(self) -> Path:
         """The user's technical terms of this store, added to the shipped lexicon."""
-        return self.store.path / "technical_terms.txt"
+        return self.store.path / TERMS_FILE
 
 
 def _check(documents: int, counts: Mapping[str, int]) -> str:

@@ -68,6 +68,8 @@ class Difference:
     """By part the ids, in the first store, of the pairs in which it differs; for supersession the edges of one store alone."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """By part what of the store as a whole differs: chunk rule, embedder, language."""
+    by_words: bool = True
+    """Whether what was left on both sides was compared by its words too."""
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -101,6 +103,8 @@ class Difference:
         matched, *others = self.counts.items()
         said = [f"{count:,} {name}" for name, count in others if count]
         lines = [f"memories: {matched[1]:,} {matched[0]}" + (f"; {', '.join(said)}" if said else ", nothing differs")]
+        if not self.by_words:
+            lines.append(f"more than {MOST_BY_WORDS:,} memories have no equal text: a reworded one counts as gone and new")
         return [*lines, *(f"{part}: {what}" for part, what in self.settings.items() if what)]
 
     def to_json(self) -> dict[str, Any]:
@@ -160,7 +164,7 @@ def compared(first: Side, second: Side) -> Difference:
     changed[SUPERSESSION] = _edges_between(first.database, second.database, pairs)
     if not changed[CHUNKS] and not (changed[TEXTS] or new or gone or regrouped):
         settings.pop(CHUNKS, None)  # another rule that cuts nothing otherwise
-    return Difference(pairs, regrouped, gone, new, changed, settings)
+    return Difference(pairs, regrouped, gone, new, changed, settings, sum(map(len, rest)) <= MOST_BY_WORDS)
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection) -> pa.Table:

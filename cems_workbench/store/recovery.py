@@ -33,7 +33,9 @@ SUBPROCESS_TIMEOUT_S = 600.0
 DERIVED = ("embedded",)
 LOG = "changes in the log"
 """Reported like a table if the log is unreadable; its lost rows are the lost transactions, such as labels."""
-FILES = ("expansions.yaml", "technical_terms.txt", "evidence")
+EXPANSIONS_FILE, TERMS_FILE = "expansions.yaml", "technical_terms.txt"
+"""Names of files in a store: manual expansions, and its technical terms."""
+FILES = (EXPANSIONS_FILE, TERMS_FILE, "evidence")
 """Further files of a store that cannot be rebuilt."""
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from cems_workbench.models.resolve import EIGHT_BIT
 from cems_workbench.records import SUPERSEDES, Judgment, Memory, ParsedInput, Query, Relation
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
-from cems_workbench.store.parts import CHUNKS, CONFIG, DATES, LEXICAL, MEMORIES, SUPERSESSION, TEXTS, VECTORS
+from cems_workbench.store.parts import CHUNKS, COLUMNS, CONFIG, DATES, LEXICAL, MEMORIES, SUPERSESSION, TEXTS, VECTORS
 
 MADE = datetime(2026, 3, 1, tzinfo=UTC)
 ASKED = "which day does the invoice job run"
@@ -33,7 +33,11 @@ OLD = {
     "long": f"{'Parcels leave the warehouse in Graz before lunch. ' * 40} The keys of the server room are in the blue safe.",
     "keys": "The keys of the garage hang at the reception.",
 }
-QUERIES = {"q1": (ASKED, "job"), "q2": ("what milk does Mira drink", "oat"), "q3": ("where are the keys of the server room", "long")}
+QUERIES = {
+    "q1": (ASKED, "job"),
+    "q2": ("what milk does Mira drink", "oat"),
+    "q3": ("where are the keys of the server room", "long"),
+}
 CONFIG_HERE = with_values(preset("cems").config, {"supersession.mode": "demote"})
 
 
@@ -118,15 +122,25 @@ def test_each_of_two_parts_is_told_by_putting_it_back(before: Path, tmp_path: Pa
     found = compared(before, place, with_values(CONFIG_HERE, {"lists.lexical.enabled": True}))
     assert TEXTS in found.difference.parts and LEXICAL in found.difference.parts
     assert {one.qid: one.cause for one in found.changed}["q1"] == (TEXTS,)
-    place = changed_by(lambda store: store.memories.delete("job"), lambda store: store.memories.update(Memory("oat", "No.")))(
-        before, tmp_path / "deleted"
-    )
+    place = changed_by(
+        lambda store: store.memories.delete("job"), lambda store: store.memories.update(Memory("oat", "No."))
+    )(before, tmp_path / "deleted")
     assert {one.qid: one.cause for one in compared(before, place).changed} == {"q1": (MEMORIES,), "q2": (TEXTS,)}
+
+
+def test_every_field_of_a_memory_is_of_a_part() -> None:
+    assert sorted(name for names in COLUMNS.values() for name in names) == sorted(
+        {one.name for one in fields(Memory)} - {"id", "source_ref"}
+    )
 
 
 def test_cause_is_the_first_alone_then_a_pair_else_cannot_tell() -> None:
     rows = [ChangedQuery(qid, qid, None, 1.0, 0.2, -0.8) for qid in ("alone", "pair", "neither")]
-    values = {"alone": {frozenset({TEXTS}): 1.0}, "pair": {frozenset({TEXTS, CHUNKS}): 1.0}, "neither": {frozenset({DATES}): 0.9}}
+    values = {
+        "alone": {frozenset({TEXTS}): 1.0},
+        "pair": {frozenset({TEXTS, CHUNKS}): 1.0},
+        "neither": {frozenset({DATES}): 0.9},
+    }
     found = causes(rows, (TEXTS, CHUNKS, DATES), lambda back, qids: {qid: values[qid].get(back, 0.2) for qid in qids})
     assert found == {"alone": (TEXTS,), "pair": (TEXTS, CHUNKS)}
     told = [replace(one, cause=found.get(one.qid, ())) for one in rows]
@@ -145,17 +159,23 @@ def test_other_ids_and_another_embedder_keep_every_label(before: Path, tmp_path:
     assert "labels of" in "\n".join(found.lines) and "3 moved" in "\n".join(found.lines)
 
 
-def test_store_before_an_import_a_config_each_and_files(before: Path, tmp_path: Path, command: Callable[..., Any]) -> None:
+def test_store_before_an_import_a_config_each_and_files(
+    before: Path, tmp_path: Path, command: Callable[..., Any]
+) -> None:
     place = changed_by(copied)(before, tmp_path / "new")
     found = command("compare", f"{place}@2", place, "--metric", "nDCG@10", "--json")
     told = json.loads(found.out)
     assert found.code == 0 and told["difference"]["new"] == ["copy"]
     assert {one["qid"]: one["cause"] for one in told["changed"]} == {"q1": [MEMORIES]}
     for name, store in (("a", before), ("b", place)):
-        assert not command("gather", "all", "--judged", "--store", store, "--preset", "cems", "--out", f"{name}.evidence").code
+        assert not command(
+            "gather", "all", "--judged", "--store", store, "--preset", "cems", "--out", f"{name}.evidence"
+        ).code
     found = command("compare", "a.evidence", "b.evidence", "--metric", "nDCG@10")
     assert found.code == 0 and "of 1 query lost, 1 by vector lists" in found.out
-    found = command("compare", before, place, "--preset", "cems", "--preset", "langgraph", "--metric", "nDCG@10", "--json")
+    found = command(
+        "compare", before, place, "--preset", "cems", "--preset", "langgraph", "--metric", "nDCG@10", "--json"
+    )
     assert json.loads(found.out)["difference"]["parts"] == [MEMORIES, CONFIG]
     assert "named twice" in command("compare", place, place).err
     assert "two stores" in command("compare", place, "a.evidence").err

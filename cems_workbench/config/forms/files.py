@@ -105,15 +105,15 @@ def offered_forms(config: PipelineConfig) -> tuple[Form, ...]:
 
 
 def export_config(config: PipelineConfig, form: Form, card: EvidenceCard | None = None) -> str:
-    """The config as text, headed by the evidence card where the form has comments. YAML states what differs from a preset if
-    the config's name begins with that preset's, the other forms every key. YAML, JSON, TOML and Python are read back to the
+    """The config as text, headed by the evidence card where the form has comments. YAML states what differs from the preset
+    that the config was made from by its name, the other forms every key. YAML, JSON, TOML and Python are read back to the
     same config; the forms of other systems hold what those can express and list the rest in comments. JSON has no comments:
     its card is a second file. Raises InputError on an unknown form."""
     if form not in FORMS:
         raise InputError(f"export to {form!r}: not known; allowed: {', '.join(FORMS)}")
     head = card.text if card else ""
     if form == "yaml":
-        return yaml_form.dump_changes(config, header=head)
+        return yaml_form.dump_changes(config, targets.preset_behind(config), head)
     if form == "json":
         return json.dumps(yaml_form.nested(config), ensure_ascii=False, indent=2) + "\n"
     if form == "toml":

@@ -149,10 +149,9 @@ def dump_config(config: PipelineConfig, header: str = "") -> str:
     return commented(header) + _yaml(nested(config))
 
 
-def dump_changes(config: PipelineConfig, header: str = "") -> str:
-    """The config as YAML with the values in which it differs from the preset that its name begins with, which it `extends`; with every
-    key where there is no such preset, or no difference. `parse_config` of it gives an equal config, as long as the preset stays."""
-    above = max((name for name in preset_names() if config.name.startswith(name)), key=len, default=None)
+def dump_changes(config: PipelineConfig, above: str | None, header: str = "") -> str:
+    """The config as YAML with the values in which it differs from the preset `above`, which it `extends`; with every key without one,
+    or without a difference. `parse_config` of it gives an equal config, as long as the preset stays."""
     changes = difference(preset(above).config, config) if above else []
     # Without a name it takes that of its file, so that it is not taken for the preset.
     named = {} if config.name == above else {"name": config.name}

@@ -16,7 +16,7 @@ import streamlit as st
 from cems_workbench.analysis.memory_names import NAME_CHARS, with_names
 from cems_workbench.analysis.proposed_edges import ProposedEdge, contradicting
 from cems_workbench.analysis.ranks import RankComparison, target_rank
-from cems_workbench.config.forms.targets import SYSTEMS, cannot
+from cems_workbench.config.forms.targets import cannot
 from cems_workbench.config.sections import AssemblyConfig
 from cems_workbench.evaluation.grades import relevant
 from cems_workbench.pipeline import Evidence, Trace
@@ -28,9 +28,7 @@ from cems_workbench.progress import Progress
 from cems_workbench.records import DEFAULT_SCALE
 from cems_workbench.settings import saved_target
 from cems_workbench.ui.inspect.state import TARGET
-from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.widgets import progress_bar
-from cems_workbench.ui.label.state import VIEW as LABEL_VIEW
 
 Made = TypeVar("Made")
 PAIR = "inspect:next:pair"
@@ -72,20 +70,6 @@ class InspectContext:
     def cannot(self, *changes: Mapping[str, Any]) -> str:
         """What the store's target cannot run of changes to the config, in words; empty if it can, and without a target."""
         return cannot(saved_target(self.resources.store.path), self.trace.config, *changes)
-
-    def draw_retire(self, key: str, *older: str) -> bool:
-        """Draw the way to the script that retires memories where they are from; False if none of these is the older one of an accepted
-        pair."""
-        runs, store = saved_target(self.resources.store.path), self.resources.store
-        system = None if runs is None else SYSTEMS.get(runs.target)
-        found = any(one.verdict == "accepted" and one.older in older for one in store.supersessions.standing())
-        if found:
-            label = f"Script that retires it in {system.title}" if system and system.retires else "Retire it at the source"
-            help = "Opens Label › Superseded, which writes the script for all accepted pairs."
-            if st.button(label, f"inspect:next:{key}:script", help, icon=":material/download:"):
-                st.session_state[LABEL_VIEW] = "Superseded"
-                go("pages/label.py")
-        return found
 
     @property
     def judged(self) -> tuple[Request, dict[str, int]]:

@@ -27,6 +27,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import PAIR, InspectContext
+from cems_workbench.ui.inspect.retire import draw_retire
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.html import excerpt, plain, render
@@ -70,13 +71,15 @@ def draw_next_step(context: InspectContext, fetched: bool) -> Callable[[], None]
     in this run. Then the pair and the fix are looked for, by the returned function, which is called once everything else is drawn. The pair
     stays while settings change; the fix is looked for again only at a click, and not while a pair that explains the step is asked about."""
     (step, retired), place, below = _draw_step(context), st.empty(), st.empty()
-    look_for_fix: Callable[[], None] = (lambda: None) if retired else _fix_ahead(step, context, fetched, below)  # the script is the fix
+    look_for_fix: Callable[[], None] = (
+        (lambda: None) if retired else _fix_ahead(step, context, fetched, below)
+    )  # the script is the fix
     if context.trace.external:
         return look_for_fix
     if changed := {path: now for path, _, now in state.changed_parameters()}:
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:changed"):
             if "supersession.mode" in _draw_cannot(context, changed) and not retired:
-                context.draw_retire("changed", *context.trace.evidence.memories)
+                draw_retire(context.resources, "changed", *context.trace.evidence.memories)
     later = fetched or st.session_state.get(PAIR, ())[:1] != (context.judged,)
 
     def look() -> None:
@@ -150,7 +153,7 @@ def _draw_step(context: InspectContext) -> tuple[NextStep, str | None]:
             for name, label, icon, help, change in offered:
                 _button(name, label, icon, help, state.apply, change)
             _draw_cannot(context, *(change for *_, change in offered))
-            retired = found.memory_id if context.draw_retire("stale", found.memory_id) else None
+            retired = found.memory_id if draw_retire(context.resources, "stale", found.memory_id) else None
     return step, retired
 
 

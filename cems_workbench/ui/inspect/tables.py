@@ -43,9 +43,7 @@ def compared_with_graph(context: InspectContext) -> dict[str, GraphList]:
     trace, resources = context.trace, context.resources
     vector, version = trace.config.lists.vector, resources.store.content_version
     key = (context.request, trace.evidence, vector, trace.config.query.scope, version)
-    if not session.is_kept(GRAPH, key) and not (
-        compared_lists(trace.evidence, trace.config) and resources.graph_open
-    ):
+    if not session.is_kept(GRAPH, key) and not (compared_lists(trace.evidence, trace.config) and resources.graph_open):
         return {}
     return session.kept(GRAPH, key, lambda: _searched(context))
 

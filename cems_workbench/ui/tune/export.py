@@ -13,13 +13,13 @@ from cems_workbench.config import (
     EvidenceCard,
     PipelineConfig,
     difference,
-    dump_changes,
     export_config,
     file_name,
 )
 from cems_workbench.config.fields import short_value
 from cems_workbench.config.forms.files import offered_forms
-from cems_workbench.config.forms.targets import unplaced
+from cems_workbench.config.forms.targets import preset_behind, unplaced
+from cems_workbench.config.forms.yaml_form import dump_changes
 from cems_workbench.errors import WorkbenchError, counted
 from cems_workbench.evaluation.comparison import interval_words
 from cems_workbench.jobs.catalogue import evidence_warning, keep_config, kept_card, named, restored_config
@@ -134,7 +134,8 @@ def preset_text(config: PipelineConfig, why: str, card: EvidenceCard) -> str:
     changed = "proposed without labels from" if card.unlabelled else "tuned from"
     origin = f"{card.baseline} kept after a search" if card.kept else f"{changed} {card.baseline}"
     summary = why or f"{config.name}: {origin}."
-    return dump_changes(config, header=f"{summary}\nSource: {origin}, with CEMS Workbench.\n{card.text}")
+    header = f"{summary}\nSource: {origin}, with CEMS Workbench.\n{card.text}"
+    return dump_changes(config, preset_behind(config), header)
 
 
 def _export(config: PipelineConfig, card: EvidenceCard, result: SearchResult, resources: Resources) -> None:

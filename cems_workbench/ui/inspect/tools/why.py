@@ -26,6 +26,7 @@ from cems_workbench.ui.inspect import state
 from cems_workbench.ui.inspect.context import InspectContext
 from cems_workbench.ui.inspect.controls import GROUPS
 from cems_workbench.ui.inspect.fetch_evidence import gathered_set, labelled_set, offer_labelled
+from cems_workbench.ui.inspect.retire import draw_retire
 from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit.html import full_label, plain, render, write_stylesheet
 from cems_workbench.ui.kit.tables import short_id
@@ -72,7 +73,7 @@ def draw(context: InspectContext) -> None:
     st.html(cause_html(why, memory.content, context.said, None if asked else lost))
     if why.fix is not None:
         if lost and why.fix.above is not None:
-            context.draw_retire("why", why.fix.above)
+            draw_retire(context.resources, "why", why.fix.above)
         _draw_changes(context, why)
     show((), (why.way, why.in_lists), about=COLUMNS, marked="lost here")
     report_button(
