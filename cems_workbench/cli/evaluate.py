@@ -176,6 +176,8 @@ def evaluate_command(
         }
         queries = {query.qid: query.query for each in kept for query in each.queries}
         notes = [line for line in lost.remarks if line not in remarks]
+        if any(row.batch.successors for row in found.rows):
+            notes.append("losses are of the judged memories themselves: successors are credited in the measures alone")
         cli.print_parts((*lost.sentences, *lost.mistakes), lost.tables, notes, memories, queries)
     for evaluation, (content_hash, answered) in zip(found.evaluations, found.made_on, strict=True):
         answers = [f"lists {answered}"] if answered else []
