@@ -59,8 +59,10 @@ def _draw(resources: Resources, started: float) -> None:
     toolbar = _draw_scope_and_given(resources)
     request = state.present_request()
     recorded = False
+    beginning = st.empty()  # so that its queries go at once, not when the first search has ended
     if request is None:
-        start.draw_start(resources)
+        with beginning.container():
+            start.draw_start(resources)
         _draw_sidebar(resources)
     else:
         from cems_workbench.ui.inspect import searched
