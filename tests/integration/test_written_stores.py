@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cems_workbench.builtin import DEFAULT_PRESET
+
 if TYPE_CHECKING:
     from conftest import Command
 
@@ -48,7 +50,7 @@ def test_places_are_those_that_were_judged_by_hand(system: str, shared: Path, co
     options = ("--store", tmp_path / "s")
     assert command("import", TALKS / f"{system}.json", *options).code == 0
     assert command("transcript", tmp_path / "30.json", *options).code == 0
-    found = json.loads(command("ways", "30", *options, "--json").out)["ways"]
+    found = json.loads(command("ways", "30", "--preset", DEFAULT_PRESET, *options, "--json").out)["ways"]
     places = {(way["query"], way["answer"]): way["place"] for way in found}
     rows = [json.loads(line) for line in (TALKS / "judged.jsonl").read_text("utf-8").splitlines()]
     asked = {f"q{i:03d}": (one["question"], str(one.get("answer"))) for i, one in enumerate(talk["qa"], 1)}
