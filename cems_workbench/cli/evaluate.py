@@ -344,7 +344,8 @@ def _two_sides(names: Sequence[str]) -> bool:
 
     stores = [is_store(name) for name in names]
     if any(stores) and not (all(stores) and len(names) == 2):
-        raise InputError("compare takes two stores: compare OLD NEW, or compare STORE@N STORE, the store as it was after import N")
+        other = next((f", and {name} is not one" for name, found in zip(names, stores, strict=True) if not found), "")
+        raise InputError(f"compare takes two stores{other}: compare OLD NEW, or STORE@N STORE, the store as it was after import N")
     return any(stores) or differing_files(names)
 
 

@@ -99,7 +99,7 @@ def _rebase(action: str, texts: Path | None, store: Path | None, *, apply: bool,
     old = None if texts is None else texts_of(texts)
     with cli.open_existing_store(store) as opened:
         found = rebase(opened, old, apply=apply)
-    cli.present(found, as_json, repeated("--apply") if found.values["written"] and not apply else None)
+    cli.present(found, as_json, repeated("--apply") if found.values["written"] and not apply else None, titled=True)
 
 
 def agreement_command(

@@ -178,5 +178,5 @@ def test_store_before_an_import_a_config_each_and_files(
     )
     assert json.loads(found.out)["difference"]["parts"] == [MEMORIES, CONFIG]
     assert "named twice" in command("compare", place, place).err
-    assert "two stores" in command("compare", place, "a.evidence").err
+    assert "two stores, and a.evidence is not one" in command("compare", place, "a.evidence").err
     assert "--query-set" in command("compare", "a.evidence", "--query-set", "all").err
