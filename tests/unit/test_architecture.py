@@ -168,7 +168,14 @@ OUTSIDE = ("pages", "app", "training", "benchmarks")
 """Ours, and not in the package."""
 LIBRARIES = ("cems_trace", "pg_text_search")
 """Packages of `plugins/` that import nothing of this project, and that it may import."""
-FEATURES = ("workbench_audit", "workbench_fidelity", "workbench_inspect", "workbench_supersession", "workbench_transcripts")
+FEATURES = (
+    "workbench_audit",
+    "workbench_explanations",
+    "workbench_fidelity",
+    "workbench_inspect",
+    "workbench_supersession",
+    "workbench_transcripts",
+)
 """Packages of `plugins/` with a feature of their own: analysis, commands, views. They stand above all layers and import any of them."""
 STANDS_ON = {
     "workbench_audit": ("workbench_supersession", "workbench_transcripts"),
