@@ -206,14 +206,18 @@ class LexicalIndex:
         return np.float32(log(1 + (self.document_count - df + 0.5) / (df + 0.5))) if df else None
 
     def _best(self, terms: Terms, k: int, where: Filter) -> entries.ChunkHits:
+        best = [part.best(terms, k, where, self.mean_length) for part in self._parts]
+        if len(best) == 1:
+            return self._parts[0].hits(*best[0], k)
+        scores = np.concatenate([found for _, found in best]) if best else np.zeros(0, np.float32)
+        # Where each text is a memory, only those with at least the k-th score are named.
+        whole = len(scores) > k and all(part.segment.starts is None for part in self._parts)
+        least = np.partition(scores, len(scores) - k)[len(scores) - k] if whole else 0.0
         hits: entries.ChunkHits = []
-        for part in self._parts:
-            hits += part.best(terms, k, where, self.mean_length)
-        if len(self._parts) > 1:
-            hits = entries.truncate_to_memories(
-                sorted(hits, key=lambda hit: (-hit[1], *entries.sort_key((hit[0], hit[2])))), k
-            )
-        return hits
+        for part, (texts, found) in zip(self._parts, best, strict=True):
+            hits += part.hits(texts[found >= least], found[found >= least], k)
+        hits.sort(key=lambda hit: (-hit[1], *entries.sort_key((hit[0], hit[2]))))
+        return entries.truncate_to_memories(hits, k)
 
 
 Terms = Mapping[str, tuple[int, np.float32]]
@@ -267,17 +271,21 @@ class _LiveTexts:
         words = self.segment.words
         return Counter({words[number]: count for number, count in zip(numbers.tolist(), counts.tolist(), strict=True)})
 
-    def best(self, terms: Terms, k: int, where: Filter, mean: float) -> entries.ChunkHits:
-        """The first hits, as many as cover k memories of this segment."""
+    def best(self, terms: Terms, k: int, where: Filter, mean: float) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The first texts and their scores, at least as many as cover k memories of this segment."""
         about = self._approximate_scores(terms, where, mean)
         if about is None:
-            return []
+            return np.zeros(0, np.int64), np.zeros(0, np.float32)
         texts = self._candidates(about, k)
         scores = self.scores(terms, texts, mean)
         order = np.argsort(-scores, kind="stable")
         if self.segment.starts is None:
             order = order[:k]
-        found = zip(self.segment.entries_at(texts[order]), scores[order].tolist(), strict=True)
+        return texts[order], scores[order]
+
+    def hits(self, texts: NDArray[np.int64], scores: NDArray[np.float32], k: int) -> entries.ChunkHits:
+        """The first of these texts of the segment, as many as cover k memories."""
+        found = zip(self.segment.entries_at(texts), scores.tolist(), strict=True)
         hits = [(memory_id, score, chunk) for (memory_id, chunk), score in found]
         return hits if self.segment.starts is None else entries.truncate_to_memories(hits, k)
 

@@ -22,6 +22,8 @@ from cems_workbench.store.search.tokenizer import Language, chunks, terms_of
 
 MAX_WORD_LETTERS = 40
 """Letters of the longest counted word."""
+MAX_KEPT_TERMS = 4_096
+"""Terms of a segment whose postings were found and are remembered: a query asks for each three times."""
 
 
 class LexicalSegment(SegmentFile):
@@ -49,11 +51,18 @@ class LexicalSegment(SegmentFile):
         self.lengths: arrays.Column = self.columns["lengths"]
         self.documents: NDArray[np.int32] = self.columns["documents"]
         self.counts: arrays.Column = self.columns["counts"]
+        self._postings: dict[str, slice] = {}
 
     def posting(self, term: str) -> slice:
         """The slice of a term's postings; empty if no text has it."""
-        number = self.terms.find(term)
-        return slice(0, 0) if number < 0 else slice(*map(int, self.columns["postings"][number : number + 2]))
+        found = self._postings.get(term)
+        if found is None:
+            if len(self._postings) >= MAX_KEPT_TERMS:
+                self._postings.clear()
+            number = self.terms.find(term)
+            found = slice(0, 0) if number < 0 else slice(*map(int, self.columns["postings"][number : number + 2]))
+            self._postings[term] = found
+        return found
 
     def words_of(self, memories: NDArray[np.int64]) -> arrays.Column:
         """The words of these memories, once per memory."""
