@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from cems_workbench.evaluation.evidence_file import EvidenceSet
 from cems_workbench.evaluation.grades import agreed_answerable, agreed_grades, as_judged, own_document, without_own
 from cems_workbench.evaluation.metrics import GradedRankings, ideal_grades
 from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.list_sources import TIMED
 from cems_workbench.pipeline.mismatches import mismatches_noted
 from cems_workbench.pipeline.missing_evidence import SCORED_WITH, unmet
 from cems_workbench.pipeline.recorded import merged_names
@@ -217,8 +218,16 @@ class LabelledBatch:
             stale,
             self._stale_known if len(stale) else self._stale_known[:0],
             tokens,
+            self._ms,
         )
         return Rankings(config, order, score, graded, needs, sent)
+
+    @cached_property
+    def _ms(self) -> dict[str, Floats]:
+        """As `GradedRankings.ms`: 0 for a part that was not asked for."""
+        parts = [evidence.ms for evidence in self.evidences]
+        found = {name: np.array([ms.get(name, 0.0 if ms.keys() - {""} else np.nan) for ms in parts]) for name in TIMED}
+        return found | {"": np.array([ms.get("", np.nan) for ms in parts])}
 
     def _credit(self, block: Block, order: Ints, grade: Ints, judged: Bools) -> None:
         """Give the first of a judged memory and its successors among the results the memory's grade, and the others of them none."""

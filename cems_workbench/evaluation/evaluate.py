@@ -35,7 +35,7 @@ from cems_workbench.config.fields import packaged
 from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation import grades
 from cems_workbench.evaluation.batch import LabelledBatch, Rankings, missing_score_lines
-from cems_workbench.evaluation.metrics import GradedRankings, Measure, relevance_words
+from cems_workbench.evaluation.metrics import MEASURES, GradedRankings, Measure, relevance_words
 from cems_workbench.evaluation.statistics import bootstrap, bounds, interval, means, resample
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import RERANK, candidate_stages
@@ -227,6 +227,9 @@ class Evaluation:
         if self.not_gathered:
             lines.append(f"left out: {counted(len(self.not_gathered), 'queries')} not gathered")
         lines += grades.remarks(*self.own_documents, len(self.qids))
+        untimed = [str(one.measure) for one in self.summaries if MEASURES[one.measure.family].timed and not one.queries]
+        if untimed:
+            lines.append(f"{', '.join(untimed)}: no time of this was recorded when it was gathered; gather it again")
         lines += [f"warning: {line}" for line in missing_score_lines([self.lacking])]
         return lines + [
             f"warning: the reranker failed in {counted(count, 'queries')}: {why}" for why, count in self.failed.items()

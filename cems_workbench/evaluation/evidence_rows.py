@@ -43,6 +43,9 @@ KEYS = packaged("evaluation/evidence_keys.json")
 columns that replay can see and their order (`replayed`); `faults` are (field, query for rows that are wrong, what is wrong)."""
 FIRST_TIME, LAST_TIME = "0001-01-02", "9999-12-30"
 
+TIMES = "ms of {}"
+"""The key in `meta` of what parts of gathering a query took (`Evidence.ms`), which is not replayed."""
+
 Role = Literal["rerank", "judge"]
 ROLES: tuple[Role, ...] = ("rerank", "judge")
 MAX_JSON_BYTES = 50_000_000
@@ -172,6 +175,9 @@ def write_evidence(
     _write_memories(cursor, evidence, known)
     number = {key: known.memories[key][0] for key in evidence.memories}
     add_rows(cursor, "evidence", [_evidence_row(qid, evidence, number, seconds)])
+    if evidence.ms:
+        parts = {name: round(took, 3) for name, took in evidence.ms.items() if name}
+        add_rows(cursor, "meta", [(TIMES.format(qid), _text(parts))])
     lists = []
     for position, ranked in enumerate(evidence.lists):
         members = [number[hit.memory_id] for hit in ranked.hits]
@@ -417,8 +423,10 @@ def read_evidence(cursor: duckdb.DuckDBPyConnection, source: str, portion: Porti
     Raises InputError naming `source` where something of it is not as evidence is."""
     ordered = f"FROM evidence JOIN queries USING (qid) WHERE {portion.where('evidence')} ORDER BY queries.position"
     rows = cursor.execute(
-        "SELECT qid, evidence.query, evidence.project, evidence.as_of, evidence.variants, evidence.notes " + ordered
+        "SELECT qid, evidence.query, evidence.project, evidence.as_of, evidence.variants, evidence.notes, seconds " + ordered
     ).fetchall()
+    timed = f"SELECT qid, value FROM evidence JOIN meta ON key = '{TIMES.format('')}' || qid WHERE {portion.where('evidence')}"
+    times = dict(cursor.execute(timed).fetchall())
     members, starts = flat(arrow(cursor, f"SELECT evidence.members {ordered}")["members"])
     listed = arrow(
         cursor,
@@ -442,8 +450,9 @@ def read_evidence(cursor: duckdb.DuckDBPyConnection, source: str, portion: Porti
     edges = _read_edges(cursor, portion)
     found: dict[str, Evidence] = {}
     gathered: Any = None
-    for i, (qid, query, project, as_of, variants, notes_text) in enumerate(rows):
+    for i, (qid, query, project, as_of, variants, notes_text, seconds) in enumerate(rows):
         own = f"{source}: query {one_line(qid)}"
+        parts = _read_as(dict[str, float], times.get(qid, "{}"), own, "ms")
         notes = _object(notes_text, own, "notes")
         if gathered is not None and notes.get("gathered") == gathered:  # kept once: it is the same for the whole set
             notes["gathered"] = gathered
@@ -463,6 +472,7 @@ def read_evidence(cursor: duckdb.DuckDBPyConnection, source: str, portion: Porti
             relations=tuple(edges.get(qid, ())),
             tokens={key: tokens[key] for key in memories if key in tokens},
             notes=notes,
+            ms={**parts, "": 1000 * seconds} if seconds else parts,
         )
         check_query(found[qid], own)
     return found

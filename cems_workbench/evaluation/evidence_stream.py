@@ -321,7 +321,7 @@ def _measure(
         one.bounds[:, columns] += np.nansum(low_high, axis=1)
         one.bounded[columns] += (~np.isnan(low_high[0])).sum(axis=0)
     one.graded.append(_read_together(graded, [m for m, own in zip(measures, per_query, strict=True) if not own]))
-    signals = {measure.signal for measure in measures if measure.signal}
+    signals = {measure.signal for measure, own in zip(measures, per_query, strict=True) if measure.signal and not own}
     if signals:
         every = batch.signals(rankings.config)
         one.signals.append({name: every[name] for name in signals})

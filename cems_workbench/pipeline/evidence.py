@@ -113,6 +113,8 @@ class Evidence:
     tokens: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """By memory id the cl100k tokens of its content, then of each of its chunks; empty when they were not counted."""
     notes: Mapping[str, Any] = field(default_factory=dict)
+    ms: Mapping[str, float] = field(default_factory=dict)
+    """Milliseconds that parts of its gathering took (`list_sources.TIMED`), under "" the whole; no stage reads them."""
 
     @property
     def searched(self) -> str:

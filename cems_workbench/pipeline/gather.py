@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 from cems_workbench.config import PipelineConfig, asks_source, list_depths
@@ -85,6 +86,13 @@ class GatherObserver(Protocol):
 
     def evidence(self, evidence: Evidence) -> None:
         """Evidence so far: with the cached scores before the reranker starts, and with all scores at the end."""
+
+
+class _Times(dict[str, float]):
+    """Milliseconds by what took them (`list_sources.TIMED`)."""
+
+    def since(self, name: str, begun: float) -> None:
+        self[name] = self.get(name, 0.0) + 1000 * (perf_counter() - begun)
 
 
 JudgeScope = Literal["results", "decisive"]
@@ -184,8 +192,10 @@ def gather_scores(
         if trace is None or _count(trace.evidence.model_scores) != _count(evidence.model_scores):
             trace = replay(evidence, config, switched_off=switched_off)
         if wanted_scores(trace, reader, also):
-            followed = observer is not None
+            followed, times, begun = observer is not None, _Times(evidence.ms), perf_counter()
             evidence = scored(reader, evidence, trace, resources, reading, cached_only, also, followed)
+            times.since(reader, begun)
+            evidence = replace(evidence, ms=times)
     if observer is not None and evidence is not before:
         observer.evidence(evidence)
     return evidence
@@ -256,10 +266,13 @@ def gather_lists(
     where = search_filter(request, config)
     llm = asker(resources)
     spoken = resources.store.language.current
+    times, begun = _Times(), perf_counter()
     understood = understand_request(request, config, resources, where, llm)
+    times.since("query", begun)
     variants, warnings = understood.variants, understood.warnings
     inner = inner_depth(config, request.query, spoken)
-    search = _Searches(request, config, resources, where, variants, understood.conversational, inner, warnings["lists"])
+    speech = understood.conversational
+    search = _Searches(request, config, resources, where, variants, speech, inner, warnings["lists"], times)
     search.ask_engine()
     by_engine = search.by_engines()
     if config.lists.vector.index == "graph" and config.lists.candidate_set.mode == "all":
@@ -280,21 +293,25 @@ def gather_lists(
         warnings["lists"].append(resources.behind)
     progress("searching", 1, 3)
     asked = SearchRequest(variants[0].text, variants, tuple(lists), config, resources, where, request.as_of)
-    added, failures = added_lists(asked, search.depths) if ADDED_LISTS else ([], [])
+    added, failures = added_lists(asked, search.depths, times.since) if ADDED_LISTS else ([], [])
     warnings["lists"] += failures
-    relations: list[Relation] = []
+    relations, begun = list[Relation](), perf_counter()
     if config.lists.relations.mode == "each":
         section = config.lists.relations
         relations = resources.store.relations.leading_from(possible_seeds(lists, section.seeds), section.per_seed)
     else:
         lists.append(relation_list(lists, config, resources, where, MAX_DEPTH))
+    times.since("relations", begun)
     if config.lists.entities.enabled:
+        begun = perf_counter()
         try:
             lists.append(retrieve("entities", asked, search.depths["entities"]))
         except InputError as error:
             lists.append(ranked_list("entities", {}))
             warnings["lists"].append(str(error))
+        times.since("entities", begun)
     lists += added
+    begun = perf_counter()
     memories = resources.store.memories.read(
         # In the order of the lists: that of a set differs from process to process.
         [*(hit.memory_id for ranked in lists for hit in ranked.hits), *(relation.target_id for relation in relations)]
@@ -331,7 +348,9 @@ def gather_lists(
         | ({LANGUAGE: spoken} if spoken != ENGLISH else {})
         | (noted.noted_in({}) if notes_superseded(config, resources) else {})
         | ({PIECES: pieces} if pieces else {}),
+        ms=times,
     )
+    times.since("candidates", begun)
     progress("searching", 3, 3)
     return evidence
 
@@ -378,6 +397,7 @@ class _Searches:
     inner: int
     """Memories of each list that a hybrid list is made of."""
     warnings: list[str]
+    times: _Times
     live: LiveLists = field(default_factory=dict)
     """The lists that the running system answers, instead of the workbench."""
     answered: dict[str, Any] | None = None
@@ -402,8 +422,11 @@ class _Searches:
         lists: list[RankedList] = []
         for i, variant in enumerate(self.variants):
             words = _text_for("lexical", i, variant, self.request)
+            begun = perf_counter()
             by_words = resources.lexical(config.lists.lexical)
             lexical = by_words.search_chunks(words, self.depths["lexical"], where) if hybrid else []
+            self.times.since("lexical", begun)
+            begun = perf_counter()
             vector = resources.embedder.encode_query(_text_for("vector", i, variant, self.request))
             if (i, "vector") in self.live:
                 hits = truncate_to_memories(self.live[i, "vector"], depth)
@@ -424,6 +447,7 @@ class _Searches:
             else:
                 hits = resources.indexes.vectors.search_chunks(vector, depth, where)
                 if section.index == "graph":
+                    begun = perf_counter()  # the exact list is there to compare
                     try:
                         exact, hits = (
                             hits,
@@ -433,6 +457,7 @@ class _Searches:
                         self.missed[f"vector:{i}"] = missed_by_graph(exact, hits)
                     except StoreError as error:
                         self.warnings.append(f"vector:{i}: exact, as the graph cannot be searched: {error}")
+            self.times.since("vector", begun)
             lists.append(RankedList(f"vector:{i}", "vector", i, _hits(hits)))
             if hybrid:
                 lists.append(RankedList(f"lexical:{i}", "lexical", i, _hits(lexical)))
@@ -445,6 +470,7 @@ class _Searches:
         depth = max(self.config.lists.ts_rank.chunk_depth, self.inner)
         lists: list[RankedList] = []
         for i, variant in enumerate(self.variants):
+            begun = perf_counter()
             try:
                 hits = self.live.get((i, "ts_rank")) or []
                 if (i, "ts_rank") not in self.live:
@@ -452,6 +478,7 @@ class _Searches:
                     hits = self.resources.full_text().search(words, depth, self.where, "window")
             except TsQueryError as error:
                 self.warnings.append(f"ts_rank:{i} is empty: {error}")
+            self.times.since("ts_rank", begun)
             lists.append(RankedList(f"ts_rank:{i}", "ts_rank", i, _hits(hits)))
         return lists
 
@@ -469,12 +496,13 @@ class _Searches:
                 if (i, name) in self.live:
                     lists.append(self._live_list(name, i))
                     continue
-                recorded = _engine_query(name, i, self.request)
+                recorded, begun = _engine_query(name, i, self.request), perf_counter()
                 search = EngineRequest(
                     variant.text, self.depths[name], self.config, self.resources, self.where, recorded
                 )
                 try:
                     answer = lexical_engine(name).search(search)
+                    self.times.since(name, begun)
                 except WorkbenchError as error:
                     lists.append(RankedList(f"{name}:{i}", name, i, ()))
                     self.warnings.append(f"{name}:{i} is empty: {error}")
@@ -533,6 +561,7 @@ class _Searches:
                 for name, found in engine.search(variant.text, vector, depths, self.where.required_scope).items():
                     live[i, name] = _passing(found.hits, self.where, resources)
                     asked[f"{name}:{i}"] = found
+                    self.times[name] = self.times.get(name, 0.0) + 1000 * found.seconds
                     said += _unsupported_list(f"{name}:{i}", found, engine.info())
                     said += [f"{name}:{i}: {line}" for line in found.notes]
             self.answered = engine_note(engine.name, engine.info().kind, begun, asked)

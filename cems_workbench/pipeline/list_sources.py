@@ -90,6 +90,8 @@ LIST_SOURCES: tuple[ListSource, ...] = (
 
 SOURCES: tuple[Source, ...] = tuple(source.name for source in LIST_SOURCES)
 
+TIMED = ("query", *(one.name for one in LIST_SOURCES if one.finds and not one.nested), "candidates", "rerank", "judge")
+"""What of a gathering is timed: understanding the query, each list that is searched, reading the candidates, and the model scores."""
 
 INSIDE: tuple[Source, ...] = ("vector", "ts_rank")
 """The lists inside a hybrid list."""

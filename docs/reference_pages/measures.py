@@ -7,6 +7,7 @@ import re
 import sys
 
 from cems_workbench.evaluation.metrics import MEASURES, NO_ANSWER, STANDARD, MeasureFamily
+from cems_workbench.pipeline.list_sources import TIMED
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
 from docs.reference_pages.markdown import code, notice, table, table_cell
 
@@ -20,6 +21,7 @@ Measures of queries without an answer are {" ".join(f"`{name}`" for name in NO_A
 
 A query is *answerable* if a memory is judged relevant to it, and *unanswerable* if it is marked so and no memory is judged relevant; any
 other query is in no mean. `AUROC(by=SIGNAL)` reads a confidence signal of abstain instead of the first score: {FEATURES}.
+`ms(by=NAME)` is the time of one part of gathering: {", ".join(TIMED)}.
 
 {notice("the modules of cems_workbench/evaluation/metrics")}
 """

@@ -83,7 +83,8 @@ def test_a_cancelled_gather_goes_on_without_repeating_what_was_finished(
     assert found.complete and found.content_hash == done.content_hash
     for query in queries:  # the numbers are those of a single search, but for the last digits of a batch's embeddings
         alone = replay(gather(request_for(query, found.header.moment), CONFIG, resources), CONFIG).results
-        kept = replay(found.evidences[query.qid], CONFIG).results
+        kept, ms = replay(found.evidences[query.qid], CONFIG).results, found.evidences[query.qid].ms
+        assert 0 < ms["vector"] < sum(ms.values()) - ms[""] < ms[""]  # the parts are of the whole
         assert [row.memory_id for row in kept] == [row.memory_id for row in alone]
         assert [row.score for row in kept] == pytest.approx([row.score for row in alone], abs=1e-5)
 

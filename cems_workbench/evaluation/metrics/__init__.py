@@ -1,6 +1,6 @@
 """Measures by name: `hit@5`, `recall@10`, `P@3`, `MRR`, `nDCG@10`, `AP`, `Judged@10`, and `hit(rel=2)@5` for another grade; and
-rank-biased overlap of two rankings. `AUROC(by=vector)` uses a signal of abstain instead of the first result's score; several are
-separated by ";".
+rank-biased overlap of two rankings. `AUROC(by=vector)` uses a signal of abstain instead of the first result's score, `ms(by=vector)` is
+the time of that list; several are separated by ";".
 
 A family of measures is the `MEASURE` of a module here, or one of several there, or an entry point of another package in the group
 `cems_workbench.measures`. `R@5` is refused: the CEMS and ACE documents mean hit@5 by it, everybody else recall@5.
@@ -32,6 +32,7 @@ import numpy as np
 from cems_workbench import extensions
 from cems_workbench.config.fields import packaged
 from cems_workbench.errors import InputError, nearest
+from cems_workbench.pipeline.list_sources import TIMED
 from cems_workbench.pipeline.stages.abstain import CONFIDENCE_FEATURES
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 
@@ -64,8 +65,10 @@ class GradedRankings:
     """(Q) whether it is known; empty where it is of none."""
     tokens: Ints = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
     """(Q, R) tokens of the result at each rank, its characters / 4, 0 past the end; empty where they are not known."""
+    ms: Mapping[str, Floats] = field(default_factory=dict)
+    """(Q) milliseconds that gathering took, by what of it (`list_sources.TIMED`), NaN where a query has no record; of nothing else."""
     chosen: str = ""
-    """Which of the signals says how sure a ranking is; empty: the score of the first result."""
+    """Which of the signals says how sure a ranking is, or what is timed; empty: the score of the first result, or the whole gathering."""
 
     def relevant(self, grade: int) -> Bools:
         """(Q, R) judged results of at least this grade."""
@@ -103,6 +106,7 @@ class GradedRankings:
         always = {name: getattr(self, name)[rows] for name in ("grade", "judged", "filled", "ideal")}
         known = {name: getattr(self, name) for name in ("unanswerable", "score", "stale", "stale_known", "tokens")}
         of_rows = always | {name: values[rows] if len(values) else values for name, values in known.items()}
+        of_rows |= {"ms": {name: values[rows] for name, values in self.ms.items()}}
         return replace(self, **of_rows, signals=None if signals is None else lambda name: signals(name)[rows])
 
 
@@ -186,7 +190,7 @@ class MeasureFamily:
     with nothing relevant has no value. `needs_no_answer`: only a query that nothing answers has one. `lower_is_better`: it measures
     harm. `resampled`: the measure is of all queries together; the values that `compute` gives of each have it as their mean.
     `reads_judgments`: it may be another once more of the results are judged. `reads_first`: of a ranking it reads the first place alone.
-    `aliases` are other names it can be written with, in lower case.
+    `timed`: it is time of gathering, `by` a stage. `aliases` are other names it can be written with, in lower case.
     """
 
     name: str
@@ -200,6 +204,7 @@ class MeasureFamily:
     resampled: Resampled | None = None
     reads_judgments: bool = True
     reads_first: bool = False
+    timed: bool = False
     aliases: tuple[str, ...] = ()
     place: int = extensions.DEFAULT_PLACE
 
@@ -223,13 +228,13 @@ MEASURES = extensions.Registry(extensions.MEASURES, MeasureFamily, "cems_workben
 """Every family of measures by name."""
 
 _NAME = extensions.PATTERNS[extensions.MEASURES]
-_WRITTEN = re.compile(rf"({_NAME})(?:\((?:rel=(-?\d{{1,6}}))?;?(?:by=([a-z]+))?\))?(?:@(\d{{1,6}}))?")
+_WRITTEN = re.compile(rf"({_NAME})(?:\((?:rel=(-?\d{{1,6}}))?;?(?:by=([a-z0-9_]+))?\))?(?:@(\d{{1,6}}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
     """One measure: a family, a cut-off (None: the whole ranking), the lowest grade that counts as relevant, and for a measure of a signal
-    which one of abstain it is (empty: the score of the first result).
+    which one of abstain it is (empty: the score of the first result), for one of time which stage (empty: all).
 
     The grade also decides the denominator, alike for every family: the queries that have a memory of at least that grade.
     """
@@ -301,9 +306,10 @@ def parse_measure(text: str, grade: int = 1) -> Measure:
         raise InputError(f"measure {text}: the cut-off must be at least 1")
     if k is None and family.needs_cutoff:
         raise InputError(f"measure {text}: needs a cut-off, such as {family.name}@5")
-    if signal is not None and (family.resampled is None or signal not in CONFIDENCE_FEATURES):
-        signals = f"by is one of {', '.join(CONFIDENCE_FEATURES)}"
-        raise InputError(f"measure {text}: {signals if family.resampled else f'{family.name} is not of a signal'}")
+    named = TIMED if family.timed else CONFIDENCE_FEATURES if family.resampled else ()
+    if signal is not None and signal not in named:
+        allowed = f"by is one of {', '.join(named)}" if named else f"{family.name} is not of a signal"
+        raise InputError(f"measure {text}: {allowed}")
     return Measure(family.name, None if k is None else int(k), grade if stated is None else int(stated), signal or "")
 
 
@@ -358,6 +364,7 @@ def offered_measures(per_query: bool = False) -> list[str]:
         "stale@10",
         "tokens",
         "tokens_relevant",
+        "ms",
         *(f"{family.name}@10" if family.needs_cutoff else family.name for family in added),
     ]
     return [name for name in names if not per_query or MEASURES[parse_measure(name).family].resampled is None]

@@ -180,6 +180,15 @@ def relevant_tokens(rankings: GradedRankings, k: int | None, grade: int) -> Floa
     return share
 
 
+def gathering_time(rankings: GradedRankings, k: int | None, grade: int) -> Floats:
+    """(Q) the milliseconds that a query took when its evidence was gathered; NaN without a record. `k` and `grade` have no part in it.
+
+    ms: milliseconds of gathering a query, as gathered: every list, also one that the config has off, and the model scores it asked for.
+    `ms(by=NAME)` is the time of one part. Neither has what replay computes, from normalising to assembly.
+    """
+    return rankings.ms.get(rankings.chosen, np.full(len(rankings.filled), np.nan))
+
+
 MEASURE = families(
     hit=hit,
     recall=recall,
@@ -195,4 +204,5 @@ MEASURE = families(
     refused=refused,
     tokens=token_count,
     tokens_relevant=relevant_tokens,
+    ms=gathering_time,
 )

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from time import perf_counter
 
 from cems_workbench import extensions
 from cems_workbench.config import PipelineConfig
@@ -58,16 +59,21 @@ def retrieve(name: str, request: SearchRequest, depth: int) -> RankedList:
     return ranked_list(name, {key: score for key, score in scores.items() if math.isfinite(score)}, depth)
 
 
-def added_lists(request: SearchRequest, depths: Mapping[str, int]) -> tuple[list[RankedList], list[str]]:
-    """The list of each added retriever, and a warning for each that failed; a failed one has an empty list."""
+def added_lists(
+    request: SearchRequest, depths: Mapping[str, int], since: Callable[[str, float], None] = lambda name, begun: None
+) -> tuple[list[RankedList], list[str]]:
+    """The list of each added retriever, and a warning for each that failed; a failed one has an empty list. `since` hears when each
+    began."""
     lists, warnings = [], []
     for name in ADDED_LISTS:
+        begun = perf_counter()
         try:
             with RETRIEVERS.guarded(name, InputError, own=True):
                 lists.append(retrieve(name, request, depths[name]))
         except WorkbenchError as error:
             lists.append(ranked_list(name, {}))
             warnings.append(str(error))
+        since(name, begun)
     return lists, warnings
 
 

@@ -77,7 +77,7 @@ def write(path: Path, evidences: Mapping[str, Evidence], *, finish: bool = True,
         return file.finish() if finish else None
 
 
-BOTH = {"q1": evidence("first"), "q2": evidence("second", "cad")}
+BOTH = {"q1": evidence("first", ms={"vector": 2.5}), "q2": evidence("second", "cad")}
 
 
 def test_a_file_reads_back_to_the_same_evidence(tmp_path: Path) -> None:
@@ -93,6 +93,20 @@ def test_a_file_reads_back_to_the_same_evidence(tmp_path: Path) -> None:
         assert bundle_from(one) == bundle_from(BOTH[qid])
         assert replay(one, PipelineConfig()).to_json() == replay(BOTH[qid], PipelineConfig()).to_json()
     assert found.evidences["q1"].memories["a"] is found.evidences["q2"].memories["a"]  # kept once
+    assert [one.ms for one in found.evidences.values()] == [{"": 250.0}, {"vector": 2.5, "": 250.0}]
+    assert write(tmp_path / "quicker.evidence", {**BOTH, "q1": evidence("first")}) == mark  # times are no part of it
+
+
+def test_milliseconds_are_those_of_gathering_and_one_line_says_that_there_are_none() -> None:
+    def measured(**ms: float) -> Evaluation:
+        batch = LabelledBatch(ASKED[1:], {"q1": evidence("first", ms=ms)}, {"q1": {"a": 1}})
+        return evaluate(batch, PipelineConfig(), parse_measures("ms ms(by=vector) ms(by=rerank)"))
+
+    timed = measured(vector=2.5, **{"": 250.0})
+    assert [one.mean for one in timed.summaries] == [250.0, 2.5, 0.0] and not timed.remarks
+    assert np.isnan(measured(vector=2.5).summaries[0].mean)
+    (line,) = measured().remarks
+    assert line == "ms, ms(by=vector), ms(by=rerank): no time of this was recorded when it was gathered; gather it again"
 
 
 def test_a_memory_is_in_the_file_once_however_many_queries_found_it(tmp_path: Path) -> None:
