@@ -27,6 +27,7 @@ _HOMES = {
     "analysis.drift": "DriftReport",
     "analysis.losses_of_set": "Losses",
     "api.single_query": "Answer Explanation replay search why",
+    "api.explained": "explanations",
     "api.evidence": "LoadedEvidence SearchTransformer as_transformer drift gather load_evidence",
     "api.measures": "ComparisonReport check compare compare_stores evaluate",
     "api.memories": "BlameReport WhatIfReport blame memory_use what_if",
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from cems_workbench.api.evidence import drift as drift
     from cems_workbench.api.evidence import gather as gather
     from cems_workbench.api.evidence import load_evidence as load_evidence
+    from cems_workbench.api.explained import explanations as explanations
     from cems_workbench.api.measures import ComparisonReport as ComparisonReport
     from cems_workbench.api.measures import check as check
     from cems_workbench.api.measures import compare as compare

@@ -32,6 +32,7 @@ from cems_workbench.errors import WorkbenchError
 from cems_workbench.progress import Cancelled
 
 COMMANDS = "cems_workbench.commands"
+EXPLANATIONS = "cems_workbench.explanations"
 FORMATS = "cems_workbench.formats"
 MEASURES = "cems_workbench.measures"
 OPERATIONS = "cems_workbench.operations"
@@ -48,6 +49,7 @@ VIEWS_OF = ("inspect.views", "inspect.tools", "evaluate", "evaluate.against", "l
 WORDS = r"[a-z][a-z0-9]*(-[a-z0-9]+)*"
 PATTERNS: Mapping[str, str] = {
     COMMANDS: WORDS,
+    EXPLANATIONS: WORDS,
     FORMATS: WORDS,
     MEASURES: r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*",
     OPERATIONS: WORDS,

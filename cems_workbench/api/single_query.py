@@ -194,6 +194,7 @@ class Answer(Result):
     def _remarks(self) -> Iterator[str]:
         from cems_workbench.config import depth_notes
         from cems_workbench.pipeline.effects import effect_lines, later_words
+        from cems_workbench.pipeline.explained import said_of
         from cems_workbench.pipeline.list_sources import answered_lists, searched_lines
         from cems_workbench.pipeline.stages.assembly import ASSEMBLY
         from cems_workbench.pipeline.stages.lists import LISTS
@@ -205,6 +206,7 @@ class Answer(Result):
         budget, left_out = trace.stage(ASSEMBLY).fields.budget, len(trace.skipped_for_budget)
         used = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
         yield f"{used}{f', {left_out} memories did not fit' if left_out else ''}; config {self.config.name}"
+        yield from said_of(self.evidence)
         yield from depth_notes(self.config)
         yield from effect_lines(trace, self.request is None or self.request.as_of is not None)
         yield from searched_lines(self.evidence.notes)
@@ -531,10 +533,11 @@ def explanation(
     from cems_workbench.analysis.why.path import known_memory, stored_memory, taken
     from cems_workbench.analysis.why.report import explain
     from cems_workbench.jobs.evidence_memory import checking_set
+    from cems_workbench.pipeline.explained import not_shown
 
     evidence, config, of_store = answer.evidence, answer.config, dict[str, Any]()
     if store is None:
-        memory_id = known_memory(named, evidence.memories)
+        memory_id = known_memory(named, evidence.memories, not_shown(evidence, named))
         memory = evidence.memories.get(memory_id)
     else:
         memory_id = stored_memory(named, store.resources)

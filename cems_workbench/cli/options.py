@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cems_workbench.config import PipelineConfig
     from cems_workbench.config.forms.targets import System
     from cems_workbench.evaluation.evidence_file import EvidenceSet
+    from cems_workbench.pipeline import Evidence
     from cems_workbench.pipeline.gather import JudgeScope
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.records import Memory, Query
@@ -363,6 +364,17 @@ class ConfigChoice:
     def read(self, store: Path | None = None) -> PipelineConfig:
         """The chosen config, on this store. Raises InputError as `chosen_config` does."""
         return chosen_config(self.preset, self.config, self.changes, store)
+
+    def of(self, evidence: Evidence) -> PipelineConfig:
+        """As `read`, for evidence without a store: of an explanation without a named config the one that it says, with the changes."""
+        from cems_workbench.config import parse_assignment, with_values
+        from cems_workbench.pipeline.explained import explained_config
+
+        said = None if self.preset or self.config else explained_config(evidence)
+        if said is None:
+            return self.read()
+        changes = dict(map(parse_assignment, self.changes or ()))
+        return with_values(said, changes, source="--set") if changes else said
 
     def words(self, store: Path | None = None) -> list[str]:
         """The options that were given, and the store, as words for the command that goes on."""

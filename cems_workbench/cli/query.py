@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 import sys
 import time
@@ -14,10 +15,11 @@ from typing import TYPE_CHECKING
 from cems_workbench.builtin import preset_names
 from cems_workbench.cli import options as cli
 from cems_workbench.cli.measuring import JudgeKindOption, default_config, evidence_files
-from cems_workbench.cli.terminal import put_json, repeated, request_options, say, say_next, say_wrapped
+from cems_workbench.cli.terminal import put_json, repeated, request_options, say, say_next, say_wrapped, unused
 from cems_workbench.command_words import asked_options, command_line, words_of
 from cems_workbench.command_words import why_command as why_words
 from cems_workbench.errors import InputError
+from cems_workbench.records import RowError
 
 if TYPE_CHECKING:
     from cems_workbench.analysis.blame import Next
@@ -32,23 +34,30 @@ if TYPE_CHECKING:
 
 
 def search_command(
-    query: str,
+    query: str | None = None,
+    *,
     choice: cli.ConfigChoice,
     asked: cli.AskedInFull,
     bundle: Path | None = None,
     redact: bool = False,
     explain: bool = False,
     stages: bool = False,
+    explained: str | None = None,
     ids: cli.IdsOption = False,
     store: cli.StoreOption = None,
     as_json: cli.JsonOption = False,
 ) -> None:
-    """Run the pipeline for one query.
+    """Run the pipeline for one query, or what a live system explained of one.
 
     Shows the ranking first, and what each stage did with --stages.
     """
     if redact and bundle is None:
         raise InputError("--redact needs a --bundle to write")
+    if explained is not None:
+        asked.fields()  # what a search refuses is refused here too
+        return _explained_search(explained, query or "", choice, bundle, redact, explain, stages, ids, as_json)
+    if query is None:
+        raise InputError("name a query; --explained FILE reads what a live system explained")
     with asked.answer(query, choice.read(store), store, as_json, "results") as (opened, answer, _):
         from cems_workbench.analysis.known_mistakes import next_step
         from cems_workbench.analysis.memory_names import in_words
@@ -67,6 +76,48 @@ def search_command(
     label = words_of("app", options=cli.given_options(store=store)) if step.place == "label" else None
     again = asked_options(**asked.fields(), without=answer.off)
     say_next(*_after_search(step, answer.trace, again, choice.words(store)), label)
+
+
+def _explained_search(
+    name: str,
+    query: str,
+    choice: cli.ConfigChoice,
+    bundle: Path | None,
+    redact: bool,
+    explain: bool,
+    stages: bool,
+    ids: bool,
+    as_json: bool,
+) -> None:
+    """Replay what a live system explained, "-" for stdin: one explanation as a search, several as an evidence file."""
+    from cems_workbench.api.explained import explained_answers, opened, write_explained
+
+    errors: list[RowError] = []
+    with opened(name) as text:
+        found = explained_answers(text, name, query.strip(), errors, choice.of)
+        answer, second = next(found, None), next(found, None)
+        if answer is None:
+            raise InputError(str(errors[0]) if errors else f"{name}: no explanation of {query!r}")
+        if second is None:
+            cli.say_left_out(errors)
+            if bundle is not None:
+                answer.save(bundle, redact=redact)
+            _print(answer, as_json, stages, explain, ids=ids)
+            return None if as_json else _after_replay(answer, bundle or Path(name), choice)
+        if bundle is None:
+            raise InputError(f"{name}: has several explanations: name a query of it, or write them all with --bundle FILE")
+        report = write_explained(itertools.chain((answer, second), found), bundle, name, errors)
+    cli.say_left_out(errors)
+    tune = words_of("tune", bundle, options=["--without-labels", "--out", unused("tuned.yaml")])
+    cli.present(report, as_json, tune)
+
+
+def _after_replay(answer: Answer, bundle: Path, choice: cli.ConfigChoice) -> None:
+    """Say what explains the first memory that a replay did not return."""
+    missing = next((memory_id for memory_id in answer.evidence.memories if memory_id not in answer.ids), None)
+    if missing is not None:
+        options = ["--evidence", str(bundle), *choice.words()]
+        say_next(why_words(answer.evidence.query, missing, options=options).words())
 
 
 def _after_search(step: NextStep, trace: Trace, asked: Sequence[str], options: Sequence[str]) -> list[list[str]]:
@@ -100,23 +151,19 @@ def replay_command(
 
     The same bundle and config give the same trace on any machine. No store and no model is needed.
     """
-    chosen = choice.read()
     from cems_workbench.api.single_query import Answer
     from cems_workbench.pipeline import read_bundle, replay
     from cems_workbench.pipeline.trace_spans import trace_spans
     from cems_workbench.platform.atomic_write import write_text
 
     evidence = read_bundle(bundle)
-    answer = Answer(replay(evidence, chosen, clock=time.perf_counter))
+    answer = Answer(replay(evidence, choice.of(evidence), clock=time.perf_counter))
     if spans is not None:
         write_text(spans, "".join(f"{line}\n" for line in trace_spans(answer.trace)))
     _print(answer, as_json, stages, explain, ids=ids)
     if as_json:
         return
-    missing = next((memory_id for memory_id in evidence.memories if memory_id not in answer.ids), None)
-    if missing is not None:
-        options = ["--evidence", str(bundle), *choice.words()]
-        say_next(why_words(evidence.query, missing, options=options).words())
+    _after_replay(answer, bundle, choice)
 
 
 def _print(
@@ -236,15 +283,16 @@ def _of_evidence(
     quiet: bool,
 ) -> Explanation:
     """The same of evidence that was gathered before: of a bundle, an evidence file or a set of external traces."""
-    chosen = asked.config(choice.read(store))
     asked.fields()  # what a search refuses is refused here too
     from cems_workbench.analysis.why.path import require_stored
     from cems_workbench.api.single_query import Answer, explanation, known_variants
     from cems_workbench.jobs.traced_sets import require_no_config
     from cems_workbench.jobs.traces import traced_mistakes
     from cems_workbench.pipeline import replay
+    from cems_workbench.pipeline.explained import explained
 
     bundle, own, path = _evidence_of(query, name, store)
+    chosen = asked.config(choice.read(store) if explained(bundle) is None else choice.of(bundle))
     if own is not None and bundle.external:
         if choice.words():
             require_no_config(name, own, True, [chosen])
@@ -311,7 +359,7 @@ def _evidence_of(query: str, name: Path, store: Path | None) -> tuple[Evidence, 
     folder = cli.settings_for(store).store
     path = name if name.exists() or traced_header(folder, str(name)) is None else traced_path(folder, str(name))
     if not is_evidence_file(path):
-        bundle = read_bundle(path)
+        bundle = read_bundle(path, query.strip())
         if query.strip() != bundle.query:
             raise InputError(f"{path} holds the evidence of another query: {bundle.query}")
         return bundle, None, None

@@ -6,6 +6,7 @@ ignored.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -15,18 +16,40 @@ from typing import Any
 
 from cems_workbench.errors import InputError, short
 from cems_workbench.pipeline.evidence import FORMAT, NOTES, Evidence, ModelScore, RankedList, Variant, check
+from cems_workbench.pipeline.explained import may_explain, read_explanations
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.platform.parsing import MAX_FILE_BYTES, json_values, read_text
 from cems_workbench.platform.typed_json import Misread, reader, written
+from cems_workbench.records import RowError
 
 ALWAYS = ("project", "session", "category", "created_at", "last_accessed", "kind", "weight", "start")
 """Fields of memories, variants, relations and chunks that are written at their default too."""
 
 
-def read_bundle(path: Path) -> Evidence:
-    """Read an evidence bundle. Raises InputError naming file and field."""
+def read_bundle(path: Path, query: str = "") -> Evidence:
+    """Read an evidence bundle, or what a live system explained: of several explanations that of the query. Raises InputError naming file
+    and field."""
     text = read_text(path, "bundle", MAX_FILE_BYTES)
-    return evidence_from(json_values(text, str(path), MAX_FILE_BYTES), str(path))
+    try:
+        bundle = json_values(text, str(path), MAX_FILE_BYTES)
+    except InputError:
+        if "\n{" not in text:
+            raise
+        bundle = None  # JSON lines
+    if isinstance(bundle, dict) and ("format" in bundle or not may_explain(bundle)):
+        return evidence_from(bundle, str(path))
+    return explained_in(text, str(path), query)
+
+
+def explained_in(text: str, source: str, query: str = "") -> Evidence:
+    """The only explanation of a text, or that of a query. Raises InputError, with the first error where nothing can be used."""
+    errors: list[RowError] = []
+    found = list(read_explanations(io.StringIO(text), source, errors, query))
+    own = [one for one in found if one.query == query.strip()] if len(found) > 1 else found
+    if not own:
+        of_query = f"no explanation of {short(query)}" if query else "has several explanations: name the query"
+        raise InputError(f"{source}: {of_query}, of {len(found)}" if found else str(errors[0]))
+    return own[0]
 
 
 def write_bundle(evidence: Evidence, path: Path) -> None:

@@ -68,8 +68,10 @@ def stored_memory(named: str, resources: Resources) -> str:
     return _meant(named, found.memories, list(store.memories.read(near).values()))
 
 
-def known_memory(named: str, memories: Mapping[str, Memory]) -> str:
-    """The same among the memories of an evidence."""
+def known_memory(named: str, memories: Mapping[str, Memory], bound: str = "") -> str:
+    """The same among the memories of an evidence; `bound` is why no other memory can be in it."""
+    if named not in memories and not _is_text(named) and bound:
+        raise InputError(bound)
     if named in memories or not _is_text(named):
         require_known(named, memories)
         return named

@@ -1,0 +1,135 @@
+"""What live systems explained of their answers: replayed one by one, or written as the evidence of a query set; no store and no model."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, TextIO
+
+from cems_workbench.api.open_store import load_config
+from cems_workbench.api.single_query import Answer
+from cems_workbench.config import portable_yaml
+from cems_workbench.errors import InputError, counted
+from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.explained import explained, explained_config, read_explanations
+from cems_workbench.records import Memory, Query, RowError
+from cems_workbench.results import Report
+
+if TYPE_CHECKING:
+    from cems_workbench.api.open_store import ConfigLike
+    from cems_workbench.config import PipelineConfig
+
+TYPE = "explained"
+"""The type of the queries of an evidence file of explanations."""
+
+
+def explained_answers(
+    text: TextIO,
+    source: str,
+    query: str,
+    errors: list[RowError],
+    config_of: Callable[[Evidence], PipelineConfig | None],
+) -> Iterator[Answer]:
+    """The answers of a text, each under its config; of several those of the query, if it is named.
+
+    Raises InputError as `read_explanations` does.
+    """
+    for evidence in read_explanations(text, source, errors, query):
+        chosen = config_of(evidence) if not query or evidence.query == query else None
+        if chosen is not None:
+            yield Answer(replay(evidence, chosen, clock=perf_counter))
+
+
+def explanations(source: str | Path, query: str = "", config: ConfigLike | None = None) -> tuple[Answer, ...]:
+    """What a live system explained of its answers, each replayed: its own order first, and any other config by `replay`.
+
+    Args:
+        source: a path, or the JSON itself: an explanation, a list of them or JSON lines (docs/use/explanations.md has the systems).
+        query: only the explanations of this query; also the query of one that does not say it.
+        config: a config, the name of a preset, or the path of a config file; None is the one that each explanation says.
+
+    Raises:
+        InputError: nothing in it is an explanation, with the first reason.
+    """
+    errors: list[RowError] = []
+    chosen = None if config is None else load_config(config)
+    pasted = isinstance(source, str) and source.lstrip()[:1] in ("{", "[")
+    name = "pasted" if pasted else str(source)
+    with io.StringIO(str(source)) if pasted else opened(name) as text:
+        found = tuple(explained_answers(text, name, query.strip(), errors, lambda one: chosen or explained_config(one)))
+    if not found:
+        raise InputError(str(errors[0]) if errors else f"{name}: no explanation of {query!r}")
+    return found
+
+
+@contextmanager
+def opened(name: str) -> Iterator[TextIO]:
+    """The text of a file, "-" for stdin, to read bit by bit. Raises InputError."""
+    if name == "-":
+        yield sys.stdin
+        return
+    try:
+        text = Path(name).open(encoding="utf-8-sig", errors="replace")  # noqa: SIM115
+    except (OSError, ValueError) as error:
+        raise InputError(f"{name}: {getattr(error, 'strerror', None) or 'cannot be read'}") from None
+    with text:
+        yield text
+
+
+def write_explained(answers: Iterable[Answer], path: Path, source: str, errors: list[RowError]) -> Report:
+    """Write explanations as an evidence file, one after the other; the config of the first is that of the file.
+
+    What cannot be written goes to the errors. Raises InputError if the file exists already, or cannot be written.
+    """
+    from cems_workbench.evaluation import evidence_rows
+    from cems_workbench.evaluation.evidence_file import EvidenceFile, Header
+
+    first: dict[str, Memory] = {}
+    queries: dict[str, Query] = {}
+    same = changed = 0
+    file: EvidenceFile | None = None
+    try:
+        for answer in answers:
+            if file is None:
+                config = portable_yaml(answer.config)
+                header = Header(Path(source).stem, TYPE, 0, "", config, datetime.now(UTC).isoformat())
+                file = EvidenceFile.create(path, header, (), ())
+            evidence = answer.evidence
+            note = explained(evidence) or {}
+            qid = str(note.get("qid", "")) or str(len(queries) + 1)
+            if qid in queries:
+                qid = f"{qid}.{len(queries) + 1}"
+            kept = {key: first.setdefault(key, memory) for key, memory in evidence.memories.items()}
+            changed += sum(one.content != evidence.memories[key].content for key, one in kept.items())
+            file.add(qid, replace(evidence, memories=kept), 0.0)
+            queries[qid] = Query(qid, evidence.query, None, evidence.as_of, TYPE)
+            same += bool(note.get("same_order"))
+        if file is None:
+            raise InputError(f"{source}: no explanation")
+        with file.writing() as cursor:
+            evidence_rows.write_query_set(cursor, list(queries.values()), (), str(path))
+        mark = file.finish()
+    except BaseException:
+        if file is not None:
+            file.close()
+            path.unlink(missing_ok=True)
+        raise
+    file.close()
+    total = counted(len(queries), "explanations")
+    lines = [
+        f"{path}: evidence of {total}; {same} of {len(queries)} replay in the order of the answer",
+        f"content hash {mark}",
+    ]
+    notes = (
+        [f"warning: {counted(changed, 'memories')} with another text in a later explanation: the first is kept"]
+        if changed
+        else []
+    )
+    values = {"evidence": str(path), "queries": len(queries), "same_order": same, "content_hash": mark, "notes": notes}
+    return Report(lines=lines, notes=notes, values=values | {"left_out": [str(error) for error in errors]})

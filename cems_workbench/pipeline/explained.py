@@ -1,0 +1,93 @@
+"""Explanations of live systems: answers that say how they were made, read as evidence that replays without store, model or access.
+
+The evidence is that of a bundle; its note `explained` says what it is of, and which config replays it:
+
+    {"system": "mem0", "preset": "mem0_keyword", "values": {"assembly.limit": 20}, "formula": "", "shown": 20, "same_order": true,
+     "taken": {"semantic": "vector:0"}, "lines": ["…"]}
+
+What an explanation does not hold is a bound: a memory below its cut is in none of its lists, and no setting brings it (`not_shown`). Which
+systems are read is for a reader to know, an entry point of the group `cems_workbench.explanations`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from cems_workbench import extensions
+from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
+from cems_workbench.errors import InputError, one_line
+from cems_workbench.pipeline.evidence import Evidence
+from cems_workbench.records import RowError
+
+EXPLAINED = "explained"
+"""The note."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExplanationReader:
+    """Reads explanations, one after the other: from a text, called by a name in messages. What cannot be used goes to the errors, and the
+    query is that of an explanation which does not say it. Raises InputError where the text as a whole is none."""
+
+    name: str
+    fits: Callable[[Any], bool]
+    """Whether a JSON document may be one."""
+    read: Callable[[TextIO, str, list[RowError], str], Iterator[Evidence]]
+
+
+READERS = extensions.Registry(extensions.EXPLANATIONS, ExplanationReader)
+"""Every reader by name."""
+
+
+def read_explanations(text: TextIO, source: str, errors: list[RowError], query: str = "") -> Iterator[Evidence]:
+    """The explanations in a text, each read when it is asked for. Raises InputError as the reader does, or without one."""
+    reader = next(iter(READERS.values()), None)
+    if reader is None:
+        raise InputError(f"{source}: nothing here reads explanations")
+    return reader.read(text, source, errors, query)
+
+
+def may_explain(document: Any) -> bool:
+    """Whether a JSON document may be an explanation that is read here."""
+    return any(reader.fits(document) for reader in READERS.values())
+
+
+def explained(evidence: Evidence) -> Mapping[str, Any] | None:
+    """The note of evidence that is an explanation; None for other evidence."""
+    note = evidence.notes.get(EXPLAINED)
+    return note if isinstance(note, Mapping) else None
+
+
+def explained_config(evidence: Evidence) -> PipelineConfig | None:
+    """The config that replays an explanation; None for other evidence. Raises InputError for a note of another version."""
+    note = explained(evidence)
+    if note is None:
+        return None
+    name, values = note.get("preset"), note.get("values")
+    if name not in preset_names() or not isinstance(values, Mapping):
+        raise InputError(f"notes.{EXPLAINED}: no config of this version: preset {one_line(str(name), 60)}")
+    return with_values(preset(name).config, dict(values), source=f"notes.{EXPLAINED}")
+
+
+def not_shown(evidence: Evidence, named: str) -> str:
+    """Why a memory that an explanation does not hold cannot be brought: "m312 is not among the 40 …"; empty for other evidence."""
+    note = explained(evidence)
+    if note is None:
+        return ""
+    shown = int(note.get("shown", 0))
+    least = f"the depth must be at least {shown + 1}"
+    return f"{one_line(named, 60)} is not among the {shown} it shows: no slider can bring it; {least}"
+
+
+def said_of(evidence: Evidence) -> tuple[str, ...]:
+    """What a reader should know of an explanation, a line each; none for other evidence."""
+    note = explained(evidence)
+    if note is None:
+        return ()
+    named = ", ".join(f"{theirs} as {ours}" for theirs, ours in note.get("taken", {}).items())
+    how = f"the formula {note['formula']}" if note.get("formula") else f"preset {note['preset']}"
+    kept = "replays its order" if note.get("same_order") else "does not replay its order"
+    lists = f"; its lists: {named}" if named else ""
+    first = f"explained by {note['system'] or 'a system'}: {note['shown']} memories; {how} {kept}{lists}"
+    return (first, *map(str, note.get("lines", ())))

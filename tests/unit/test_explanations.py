@@ -1,0 +1,142 @@
+"""Explanations that live systems printed: read, replayed, and what they cannot show (plugins/workbench_explanations).
+
+The recordings are what the real programs answered (docs/use/explanations.md); their first queries are kept here.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cems_workbench import explanations, replay
+from cems_workbench.cli.main import commands
+from cems_workbench.config import with_values
+from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.explained import explained, read_explanations
+from cems_workbench.records import RowError
+
+RECORDED = Path(__file__).resolve().parents[1] / "recordings" / "explanations"
+
+
+def read(text: str, query: str = "") -> tuple[list[Evidence], list[str]]:
+    errors: list[RowError] = []
+    return list(read_explanations(io.StringIO(text), "pasted", errors, query)), [str(error) for error in errors]
+
+
+def recorded(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RECORDED / name).read_text("utf-8").splitlines()[0])
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(RECORDED.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_a_recorded_explanation_replays_its_order_and_scores(path: Path) -> None:
+    found, errors = read(path.read_text("utf-8"))
+    assert found and not errors
+    for evidence in found:
+        note = explained(evidence)
+        assert note is not None and note["same_order"], (evidence.query, note)
+
+
+def test_mem0_scores_are_replayed_and_a_setting_moves_them() -> None:
+    (answer,) = explanations(RECORDED / "mem0.jsonl", recorded("mem0.jsonl")["query"])
+    rows = recorded("mem0.jsonl")["results"]
+    assert [row.memory_id for row in answer.trace.results] == [row["id"] for row in rows]
+    assert [row.score for row in answer.trace.results] == pytest.approx([row["score"] for row in rows])
+    above = rows[4]["score"]
+    moved = replay(answer, with_values(answer.config, {"threshold.fixed": above}))
+    assert list(moved.ids) == [row["id"] for row in rows[:5]]
+
+
+def change(make: Callable[[dict[str, Any]], Any]) -> str:
+    document = recorded("mem0.jsonl")
+    return json.dumps(make(document) or document)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (
+            change(lambda d: d["results"][1]["score_details"].update(semantic_score=float("nan"))),
+            "pasted:1: results[1].score_details.semantic_score: must be a finite number, found nan",
+        ),
+        (
+            change(lambda d: [row["score_details"].pop("threshold") for row in d["results"]] and None),
+            "pasted:1: mem0 of another version than 2.2: lacks threshold",
+        ),
+        (change(lambda d: None)[:900], "pasted:1: is cut off"),
+        (change(lambda d: {"query": "a", "results": []}), "pasted:1: results: is empty: nothing was returned"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(text: str, error: str) -> None:
+    assert read(text)[1] == [error]
+
+
+def test_scores_that_contradict_the_ranks_are_said_and_the_ranks_taken() -> None:
+    document = recorded("mem0.jsonl")
+    first, second = document["results"][:2]
+    document["results"][:2] = [second, first]
+    ((evidence,), _) = read(json.dumps(document))
+    note = explained(evidence)
+    assert note is not None and not note["same_order"]
+    assert note["lines"][0].startswith("the answer: rank 2 (")
+
+
+def test_a_bad_document_costs_only_itself_and_memory_stays_bounded() -> None:
+    line = change(lambda d: d.update(results=d["results"][:2]))
+    errors: list[RowError] = []
+
+    class Endless(io.StringIO):
+        """Ten thousand lines, of which only what is asked for is made."""
+
+        left, most = 10_000, 0
+
+        def read(self, size: int | None = -1) -> str:
+            part = "".join(line + "\n" for _ in range(min(self.left, 50)))
+            self.left -= min(self.left, 50)
+            self.most = max(self.most, len(part))
+            return part.replace(line, "{broken", 1) if self.left == 9_950 else part
+
+    stream = Endless()
+    seen = read_explanations(stream, "pasted", errors)
+    assert next(seen).query == recorded("mem0.jsonl")["query"]
+    assert stream.left > 9_900
+    assert [error.row for error in errors] == [1]
+
+
+def test_a_list_of_answers_and_json_lines_are_the_same() -> None:
+    lines = (RECORDED / "mem0.jsonl").read_text("utf-8").splitlines()
+    of_lines, of_list = (read(text)[0] for text in ("\n".join(lines), f"[{', '.join(lines)}]"))
+    assert [one.query for one in of_lines] == [one.query for one in of_list] and len(of_lines) == len(lines)
+
+
+def test_the_command_pipes_replays_explains_and_names_the_bound(tmp_path: Path) -> None:
+    run, document = CliRunner().invoke, recorded("mem0.jsonl")
+    place = tmp_path / "explained.json"
+    place.write_text(json.dumps(document), "utf-8")
+    searched = run(
+        commands, ["search", "--explained", "-", "--bundle", str(tmp_path / "bundle.json")], input=json.dumps(document)
+    )
+    assert searched.exit_code == 0, searched.output
+    assert "explained by mem0: 20 memories; preset mem0 replays its order" in " ".join(searched.output.split())
+    wanted = document["results"][9]["id"]
+    for name in (place, tmp_path / "bundle.json"):
+        told = run(commands, ["why", document["query"], wanted, "--evidence", str(name), "--cutoff", "5"])
+        assert "it ended 10th" in " ".join(told.output.split())
+        bound = run(commands, ["why", document["query"], "m999", "--evidence", str(name)])
+        assert (
+            str(bound.exception)
+            == "m999 is not among the 20 it shows: no slider can bring it; the depth must be at least 21"
+        )
+    several = run(
+        commands,
+        ["search", "--explained", str(RECORDED / "mem0.jsonl"), "--bundle", str(tmp_path / "all.evidence"), "--json"],
+    )
+    assert json.loads(several.stdout)["queries"] == 3
+    measured = run(commands, ["memory", document["results"][0]["id"], str(tmp_path / "all.evidence"), "--json"])
+    assert measured.exit_code == 0
