@@ -16,7 +16,6 @@ from typing import Any
 
 from cems_workbench.errors import InputError, short
 from cems_workbench.pipeline.evidence import FORMAT, NOTES, Evidence, ModelScore, RankedList, Variant, check
-from cems_workbench.pipeline.explained import may_explain, read_explanations
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.platform.parsing import MAX_FILE_BYTES, json_values, read_text
 from cems_workbench.platform.typed_json import Misread, reader, written
@@ -29,6 +28,8 @@ ALWAYS = ("project", "session", "category", "created_at", "last_accessed", "kind
 def read_bundle(path: Path, query: str = "") -> Evidence:
     """Read an evidence bundle, or what a live system explained: of several explanations that of the query. Raises InputError naming file
     and field."""
+    from cems_workbench.pipeline.explained import may_explain
+
     text = read_text(path, "bundle", MAX_FILE_BYTES)
     try:
         bundle = json_values(text, str(path), MAX_FILE_BYTES)
@@ -43,6 +44,8 @@ def read_bundle(path: Path, query: str = "") -> Evidence:
 
 def explained_in(text: str, source: str, query: str = "") -> Evidence:
     """The only explanation of a text, or that of a query. Raises InputError, with the first error where nothing can be used."""
+    from cems_workbench.pipeline.explained import read_explanations
+
     errors: list[RowError] = []
     found = list(read_explanations(io.StringIO(text), source, errors, query))
     own = [one for one in found if one.query == query.strip()] if len(found) > 1 else found
