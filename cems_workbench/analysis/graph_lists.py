@@ -21,6 +21,7 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import ModelError, StoreError
 from cems_workbench.models.protocol import Float32
 from cems_workbench.pipeline.evidence import Evidence, RankedList, Request
+from cems_workbench.pipeline.explained import explained
 from cems_workbench.pipeline.gather import search_filter
 from cems_workbench.pipeline.list_sources import provenance_of
 from cems_workbench.pipeline.resources import Resources
@@ -108,6 +109,8 @@ def compared_lists(evidence: Evidence, config: PipelineConfig) -> list[str]:
     """The vector lists that were searched exactly, over all memories and their indexed texts: what the graph searches too."""
     vector = config.lists.vector
     if (vector.index, vector.text, config.lists.candidate_set.mode) != ("exact", "indexed", "all") or evidence.external:
+        return []
+    if explained(evidence) is not None:  # of another system's memories
         return []
     names = (ranked.name for ranked in evidence.lists if ranked.source == "vector" and ranked.hits)
     return [name for name in names if not provenance_of(evidence.notes, name)]

@@ -86,7 +86,7 @@ def said_of(evidence: Evidence) -> tuple[str, ...]:
     if note is None:
         return ()
     named = ", ".join(f"{theirs} as {ours}" for theirs, ours in note.get("taken", {}).items())
-    how = f"the formula {note['formula']}" if note.get("formula") else f"preset {note['preset']}"
+    how = note.get("formula") or f"preset {note['preset']}"
     kept = "replays its order" if note.get("same_order") else "does not replay its order"
     lists = f"; its lists: {named}" if named else ""
     first = f"explained by {note['system'] or 'a system'}: {note['shown']} memories; {how} {kept}{lists}"

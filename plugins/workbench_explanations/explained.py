@@ -62,9 +62,10 @@ class Row:
 class Explained:
     """One answer: the rows, best first, those that the answer does not have after them.
 
-    `preset` and `changes` replay it; without a preset `changes` are of `BASE`, and the formula is solved. `reranked` is the part that a
-    reranker's score is, `texts` are the further texts that were searched, `taken` says which of the system's lists is which of ours, and
-    `doubts` are lines about what was not used. `score` is the part that our score replays, where the final one is scaled.
+    `preset` and `changes` replay it, or one of `others`, changes as well, where the system does not say its settings; without a preset all
+    are of `BASE`, and where none replays it the formula is solved. `reranked` is the part that a reranker's score is, `texts` are the
+    further texts that were searched, `taken` says which of the system's lists is which of ours, and `doubts` are lines about what was not
+    used.
     """
 
     query: str
@@ -72,6 +73,7 @@ class Explained:
     system: str = ""
     preset: str = ""
     changes: Mapping[str, Any] = field(default_factory=dict)
+    others: tuple[Mapping[str, Any], ...] = ()
     reranked: str = ""
     texts: tuple[str, ...] = ()
     taken: Mapping[str, str] = field(default_factory=dict)
@@ -85,8 +87,8 @@ class Explained:
         return sorted((row for row in self.rows if row.rank), key=lambda row: row.rank)
 
 
-def config_of(explained: Explained) -> PipelineConfig:
-    """The config that the preset and the explanation say, with each list that there is switched on."""
+def config_of(explained: Explained, changes: Mapping[str, Any] | None = None) -> PipelineConfig:
+    """The config that the preset and the explanation say, or other changes, with each list that there is switched on."""
     names = sorted({name.partition(":")[0] for row in explained.rows for name in row.lists})
     values: dict[str, Any] = {f"lists.{name}.enabled": True for name in names}
     if not explained.preset:
@@ -95,7 +97,7 @@ def config_of(explained: Explained) -> PipelineConfig:
         values |= {"query.mode": "hybrid", "fusion.single_list": "fuse", "fusion.tie_break": "first_seen"}
     values["assembly.limit"] = max(len(explained.returned), 1)
     config = preset(explained.preset or BASE).config
-    return with_values(config, values | dict(explained.changes))
+    return with_values(config, values | dict(explained.changes if changes is None else changes))
 
 
 def evidence_of(explained: Explained) -> Evidence:
@@ -134,8 +136,16 @@ def evidence_of(explained: Explained) -> Evidence:
 
 def _explained_by(explained: Explained, evidence: Evidence) -> tuple[PipelineConfig, str, list[str]]:
     """The config, the formula where it was solved, and lines about what is not explained."""
-    config = config_of(explained)
-    return config, "", []
+    first = config_of(explained)
+    for changes in (explained.changes, *explained.others):
+        config = config_of(explained, changes)
+        if same_order(explained, [row.memory_id for row in replay(evidence, config).results]):
+            return config, "" if explained.preset else _words(changes), []
+    return first, "", []
+
+
+def _words(changes: Mapping[str, Any]) -> str:
+    return " ".join(f"{path}={value}" for path, value in changes.items())
 
 
 def same_order(explained: Explained, order: Sequence[str]) -> bool:

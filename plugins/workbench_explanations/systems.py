@@ -9,8 +9,11 @@ needs is reported, and a document that lacks the fields of every row is of anoth
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cems_workbench.errors import short, some
@@ -18,7 +21,7 @@ from cems_workbench.formats.base.fields import FieldError, finite
 from cems_workbench.formats.base.names import ANSWER
 from cems_workbench.formats.base.payload import ANY_NAMES, text_of
 from cems_workbench.formats.base.records import reported
-from cems_workbench.formats.responses import IDS, flat
+from cems_workbench.formats.responses import IDS, answers_in, flat
 from cems_workbench.records import RowError
 from workbench_explanations.explained import Explained, Row, contradictions
 
@@ -132,6 +135,312 @@ def _mem0(document: Document, reading: Reading) -> Iterator[Explained]:
     yield Explained("", rows, "mem0", preset, changes, taken=taken, doubts=tuple(doubts))
 
 
+def _qmd(document: Document, reading: Reading) -> Iterator[Explained]:
+    """QMD 2.8.3, `query --explain`: weighted RRF with a bonus by the best rank, then 1/rank blended with the reranker's score by bands."""
+    given = [(place, row, object_of(row, "explain")) for place, row in reading.each(document["results"], "results")]
+    lacking([explain for _, _, explain in given], ("rrf", "rerankScore", "blendedScore"), "QMD", "2.8")
+    weights: dict[str, set[float]] = {}
+    rows, plain, fused = [], True, []
+    searched = [one for _, _, explain in given for one in _contributions(explain)]
+    searched.sort(key=lambda one: (one.get("queryType") != "original", finite(one.get("listIndex")) or 0.0))
+    texts = {text: i for i, text in enumerate(dict.fromkeys(str(one.get("query", "")) for one in searched))}
+    for place, row, explain in given:
+        with reported(reading.errors, reading.source, reading.number, f"results[{place - 1}]."):
+            rrf = object_of(explain, "rrf")
+            lists: dict[str, tuple[int, float | None]] = {}
+            for _, one in reading.each(rrf.get("contributions"), f"results[{place - 1}].explain.rrf.contributions"):
+                source = {"fts": "fts5", "vec": "vector"}.get(str(one.get("source")))
+                if source is None:
+                    raise FieldError(
+                        "explain.rrf.contributions.source", f"is not fts or vec, found {short(one.get('source'))}"
+                    )
+                name = f"{source}:{texts[str(one.get('query', ''))]}"
+                weights.setdefault(name, set()).add(number(one, "weight"))
+                lists.setdefault(name, (int(number(one, "rank")), number(one, "backendScore")))
+            parts = {"rerank": number(explain, "rerankScore"), "rrf": number(rrf, "totalScore")}
+            plain = plain and number(rrf, "weight") == 1.0
+            fused.append(int(number(rrf, "rank")))
+            file = row.get("file")
+            key, text = (str(file), str(row.get("body") or row.get("snippet") or "")) if file else identity(row)
+            rows.append(Row(key, number(explain, "blendedScore"), place, lists, parts, text, row.get("title")))
+    said, doubts = _weights({name: max(values) for name, values in weights.items()}, len(texts))
+    changes: dict[str, Any] = {"lists.lexical.enabled": False, "lists.fts5.normalization": "none", **said}
+    changes |= {"rerank.backend": "none"} if plain else {"rerank.depth": 40}
+    query, *more = texts or {"": 0}
+    if not plain and fused and max(fused) > len(fused):
+        unshown = f"{max(fused) - len(fused)} of its first {max(fused)} candidates are not shown"
+        doubts = (*doubts, f"{unshown}, and their places count: ask for all, -n 40")
+    yield Explained(
+        query,
+        rows,
+        "QMD",
+        "qmd_head",
+        changes,
+        reranked="" if plain else "rerank",
+        texts=tuple(more),
+        taken={"fts": "fts5", "vec": "vector"},
+        doubts=doubts,
+    )
+
+
+def _contributions(explain: Document) -> list[Document]:
+    rrf = explain.get("rrf")
+    given = rrf.get("contributions") if isinstance(rrf, dict) else None
+    return [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+
+
+def _weights(by_list: Mapping[str, float], texts: int) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The weights of lists as weights of the query and its further texts, else of sources; and a line where they are neither."""
+    for what, path in (
+        (lambda name: "original" if name.endswith(":0") else "expansion", "variants.{}_weight"),
+        (lambda name: name.partition(":")[0], "lists.{}.weight"),
+    ):
+        found: dict[str, set[float]] = {}
+        for name, weight in by_list.items():
+            found.setdefault(what(name), set()).add(weight)
+        if all(len(values) == 1 for values in found.values()):
+            flat = {"variants.original_weight": 1.0, "variants.expansion_weight": 1.0}
+            return flat | {path.format(key): min(values) for key, values in found.items()}, ()
+    return {}, ("its lists have weights that no setting here has together",)
+
+
+def _hindsight(document: Document, reading: Reading) -> Iterator[Explained]:
+    """Hindsight 1.1.0, recall's `trace`: RRF, a cross-encoder's score × factors of time and proof around 1, then a budget of tokens."""
+    lacking([document], ("query", "retrieval_results", "rrf_merged", "reranked", "final_results"), "Hindsight", "1.1")
+    about = object_of(document, "query")
+    scores: dict[tuple[str, str], float] = {}
+    texts: dict[str, str] = {}
+    for _, method in reading.each(document["retrieval_results"], "retrieval_results"):
+        for _, hit in reading.each(method.get("results"), "retrieval_results.results"):
+            scores[str(method.get("method_name")), str(hit.get("node_id"))] = number(hit, "score")
+            texts[str(hit.get("node_id"))] = str(hit.get("text") or "")
+    moment = _moment(about.get("timestamp"))
+    final = {str(row.get("id")): place for place, row in reading.each(document["final_results"], "final_results")}
+    components = {str(row.get("node_id")): row for _, row in reading.each(document["reranked"], "reranked")}
+    rows, passed, unknown = [], True, set()
+    for place, row in reading.each(document["rrf_merged"], "rrf_merged"):
+        with reported(reading.errors, reading.source, reading.number, f"rrf_merged[{place - 1}]."):
+            key = str(row.get("node_id") or "")
+            ranks = {
+                name.removesuffix("_rank"): int(number(object_of(row, "source_ranks"), name))
+                for name in object_of(row, "source_ranks")
+            }
+            unknown |= ranks.keys() - HINDSIGHT_LISTS.keys()
+            lists = {
+                HINDSIGHT_LISTS[arm]: (rank, scores.get((arm, key)))
+                for arm, rank in ranks.items()
+                if arm in HINDSIGHT_LISTS
+            }
+            parts = {
+                name: value
+                for name, value in (components.get(key, {}).get("score_components") or {}).items()
+                if finite(value) is not None
+            }
+            passed = passed and not parts.get("cross_encoder_score")
+            age = (1 - parts.get("recency", 0.5)) * 365
+            made = None if moment is None or "recency" not in parts else moment - timedelta(days=age)
+            score = finite(components.get(key, {}).get("rerank_score"))
+            rows.append(
+                Row(
+                    key,
+                    score,
+                    final.get(key, 0),
+                    lists,
+                    parts,
+                    texts.get(key, str(row.get("text") or "")),
+                    created_at=made,
+                )
+            )
+    changes: dict[str, Any] = {"assembly.max_tokens": None, "rerank.raw_scale": "identity", "threshold.mode": "none"}
+    changes |= {"rerank.backend": "none"} if passed else {}
+    doubts = [f"its list {name} is not used" for name in sorted(unknown)]
+    doubts += (
+        ["its reranker passes the order on: factors of time act on 1/rank there, and here on the fused score"]
+        if passed
+        else []
+    )
+    yield Explained(
+        str(about.get("query_text") or ""),
+        rows,
+        "Hindsight",
+        "hindsight",
+        changes,
+        reranked="" if passed else "cross_encoder_score_normalized",
+        taken=HINDSIGHT_LISTS,
+        as_of=moment,
+        doubts=tuple(doubts),
+    )
+
+
+HINDSIGHT_LISTS = {"semantic": "vector:0", "bm25": "ts_rank_cd:0", "graph": "relations", "temporal": "lucene:0"}
+"""Which of its arms is which list here; it calls ts_rank_cd bm25."""
+
+
+def _moment(said: Any) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(str(said))
+    except ValueError:
+        return None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+FREE = ("lucene", "lexical", "fts5", "sparse", "ts_rank_cd")
+"""Sources for lists that have no kind of ours."""
+
+
+def _sources(names: Sequence[str]) -> dict[str, str]:
+    """A source for each list of a system: by what its name says, else one that is free, the same for the same names."""
+    found: dict[str, str] = {}
+    for name in sorted(names, key=lambda name: (_kind(name) is None, name)):
+        start = zlib.crc32(name.encode()) % len(FREE)
+        order = [_kind(name), *FREE[start:], *FREE[:start], "vector", "entities"]
+        free = next((one for one in order if one and one not in found.values()), None)
+        if free is None:
+            raise FieldError("", f"has {len(names)} lists; {len(found)} at most are replayed")
+        found[name] = free
+    return found
+
+
+def _kind(name: str) -> str | None:
+    plain = name.casefold()
+    if any(part in plain for part in ("sparse", "splade")):
+        return "sparse"
+    return "vector" if any(part in plain for part in VECTOR_PARTS) else None
+
+
+VECTOR_PARTS = ("dense", "vector", "embed", "semantic", "cosine", "knn", "closeness", "nearest")
+
+
+def _qdrant(document: Document, reading: Reading) -> Iterator[Explained]:
+    """Qdrant 1.20: the answer of each prefetch, asked alone, and the fused one; `request` says how they are fused."""
+    request = document.get("request") if isinstance(document.get("request"), dict) else {}
+    asked = request.get("prefetch") if isinstance(request, dict) else None
+    given = [answers_in(one) for one in document["prefetches"]]
+    names = []
+    for place in range(len(given)):
+        one = asked[place] if isinstance(asked, list) and place < len(asked) and isinstance(asked[place], dict) else {}
+        if one.get("prefetch"):
+            raise FieldError(f"request.prefetch[{place}]", "is nested: only one level of prefetch is replayed")
+        names.append(str(one.get("using") or f"prefetch {place + 1}"))
+    sources = _sources(list(dict.fromkeys(names)))
+    lists: dict[str, dict[str, tuple[int, float | None]]] = {}
+    texts: dict[str, str] = {}
+
+    def rows_of(answer: Any, where: str) -> Iterator[tuple[int, str, float]]:
+        for place, row in reading.each([] if answer is None else list(answer.rows[0]), where):
+            with reported(reading.errors, reading.source, reading.number, f"{where}[{place - 1}]."):
+                key, text = identity(row)
+                texts.setdefault(key, text)
+                yield place, key, number(row, "score")
+
+    for i, (name, answer) in enumerate(zip(names, given, strict=True)):
+        for rank, key, score in rows_of(answer, f"prefetches[{i}]"):
+            lists.setdefault(key, {})[f"{sources[name]}:0"] = (rank, score)
+    fused = {key: (rank, score) for rank, key, score in rows_of(answers_in({"result": document["result"]}), "result")}
+    keys = [*fused, *(key for key in lists if key not in fused)]
+    rows = [
+        Row(key, fused.get(key, (0, None))[1], fused.get(key, (0, None))[0], lists.get(key, {}), {}, texts[key])
+        for key in keys
+    ]
+    known = {"rrf": {"fusion.method": "rank_divided_rrf", "fusion.k": 2}, "dbsf": {"fusion.method": "dbsf"}}
+    said = request.get("query") if isinstance(request, dict) else None
+    rrf = said.get("rrf") if isinstance(said, dict) else None
+    fusion = "rrf" if isinstance(rrf, dict) else said.get("fusion") if isinstance(said, dict) else None
+    ways = [dict(known[str(fusion)])] if fusion in known else [dict(one) for one in known.values()]
+    if isinstance(rrf, dict):
+        ways[0] |= {"fusion.k": rrf["k"]} if finite(rrf.get("k")) is not None else {}
+        ways[0] |= {
+            f"lists.{sources[name]}.weight": weight
+            for name, weight in zip(names, rrf.get("weights") or (), strict=False)
+        }
+    taken = {name: f"{source}:0" for name, source in sources.items()}
+    yield Explained("", rows, "Qdrant", "", ways[0], others=tuple(ways[1:]), taken=taken)
+
+
+_FIELD = re.compile(r"weight\((?:Synonym\()?([\w.]+):|Term\(field=(\d+)")
+_BOOST = re.compile(r"Boost x([\d.]+) of")
+_WEIGHTS = re.compile(r"weights \[([^\]]*)\]")
+
+
+def _of_field(node: Any, depth: int = 0) -> set[str]:
+    """The fields, and `knn`, that a part of an explanation is made of."""
+    if not isinstance(node, dict) or depth > MAX_DEPTH:
+        return set()
+    said = f"{node.get('description', '')} {node.get('context', '')}"
+    found = {name or f"field {place}" for name, place in _FIELD.findall(said)}
+    if "within top" in said or "vector similarity" in said:
+        found.add("knn")
+    for inner in node.get("details") or ():
+        found |= _of_field(inner, depth + 1)
+    return found
+
+
+MAX_DEPTH = 40
+
+
+def _tree(document: Document, reading: Reading) -> Iterator[Explained]:
+    """The tree that Lucene, Elasticsearch, OpenSearch and tantivy explain a score by: a sum or the largest of parts by field."""
+    found, weights, combined = [], dict[str, float](), set[str]()
+    for place, row in reading.each(object_of(document, "hits").get("hits"), "hits.hits"):
+        with reported(reading.errors, reading.source, reading.number, f"hits.hits[{place - 1}]."):
+            key, text = identity(row)
+            top = object_of(row, "_explanation")
+            said = str(top.get("description", ""))
+            children = [one for one in top.get("details") or () if isinstance(one, dict)]
+            values = [finite(one.get("value")) or 0.0 for one in children]
+            if len(values) > 1:  # what tantivy calls a sum may be the largest
+                value = number(top, "value", "_explanation.")
+                combined.add("max" if abs(value - max(values)) < abs(value - sum(values)) else "sum")
+            parts: dict[str, float] = {}
+            apart = bool(children) and ("combination of" in said or all(map(_of_field, children)))
+            for i, child in enumerate(children if apart else [top]):
+                name = " ".join(sorted(_of_field(child))) or f"clause {i + 1}"
+                boost = _BOOST.match(str(child.get("description", "")))
+                weight = float(boost[1]) if boost else 1.0
+                parts[name] = parts.get(name, 0.0) + number(child, "value", "_explanation.") / weight
+                weights[name] = weight
+            if match := _WEIGHTS.search(said):
+                shares = [finite(one) or 0.0 for one in match[1].split(",")]
+                weights |= dict(zip(parts, shares, strict=False))
+            found.append((key, parts, Row(key, number(row, "_score"), place, {}, parts, text)))
+    sources = _sources(list(weights))
+    changes: dict[str, Any] = {"fusion.method": "combmax" if combined == {"max"} else "combsum"}
+    changes |= {f"lists.{sources[name]}.weight": weight for name, weight in weights.items()}
+    taken = {name: f"{source}:0" for name, source in sources.items()}
+    yield Explained("", ranked(found, taken), "a search engine", "", changes, taken=taken)
+
+
+def _vespa(document: Document, reading: Reading) -> Iterator[Explained]:
+    """Vespa: `matchfeatures` beside the relevance, of which a formula is solved."""
+    found = []
+    for place, row in reading.each(object_of(document, "root").get("children"), "root.children"):
+        with reported(reading.errors, reading.source, reading.number, f"root.children[{place - 1}]."):
+            key, text = identity(row)
+            fields = object_of(row, "fields")
+            features = {
+                name: value
+                for name, given in object_of(fields, "matchfeatures").items()
+                if (value := finite(given)) is not None
+            }
+            found.append(
+                (
+                    key,
+                    features,
+                    Row(
+                        key,
+                        number(row, "relevance"),
+                        place,
+                        {},
+                        features,
+                        text or text_of(None, fields, ANY_NAMES) or "",
+                    ),
+                )
+            )
+    sources = _sources(list(dict.fromkeys(name for _, features, _ in found for name in features)))
+    taken = {name: f"{source}:0" for name, source in sources.items()}
+    yield Explained("", ranked(found, taken), "Vespa", "", {"fusion.method": "combsum"}, taken=taken)
+
+
 def _of_rows_with(name: str) -> Callable[[Any], bool]:
     """Whether the first row of `results`, or of a list, has an object of that name."""
 
@@ -143,7 +452,31 @@ def _of_rows_with(name: str) -> Callable[[Any], bool]:
     return fits
 
 
-SYSTEMS: tuple[System, ...] = (System("mem0", _of_rows_with("score_details"), _mem0),)
+def _has(*names: str) -> Callable[[Any], bool]:
+    return lambda document: isinstance(document, dict) and document.keys() >= {*names}
+
+
+def _explains_hits(document: Any) -> bool:
+    hits = document.get("hits") if isinstance(document, dict) else None
+    rows = hits.get("hits") if isinstance(hits, dict) else None
+    return isinstance(rows, list) and bool(rows) and isinstance(rows[0], dict) and "_explanation" in rows[0]
+
+
+def _has_features(document: Any) -> bool:
+    root = document.get("root") if isinstance(document, dict) else None
+    rows = root.get("children") if isinstance(root, dict) else None
+    first = rows[0] if isinstance(rows, list) and rows else None
+    return isinstance(first, dict) and isinstance(first.get("fields"), dict) and "matchfeatures" in first["fields"]
+
+
+SYSTEMS: tuple[System, ...] = (
+    System("mem0", _of_rows_with("score_details"), _mem0),
+    System("QMD", _of_rows_with("explain"), _qmd),
+    System("Hindsight", _has("retrieval_results", "rrf_merged"), _hindsight),
+    System("Qdrant", _has("prefetches", "result"), _qdrant),
+    System("Elasticsearch, OpenSearch, Lucene or tantivy", _explains_hits, _tree),
+    System("Vespa", _has_features, _vespa),
+)
 
 
 def of_rows(row: Document) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.settings import saved_target
-from cems_workbench.ui.inspect import start, state
+from cems_workbench.ui.inspect import pasted, start, state
 from cems_workbench.ui.inspect.share import ADDRESS, draw_share
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.address import followed
@@ -39,17 +39,19 @@ def main() -> None:
         box.text_input("Query", key=state.QUERY, placeholder=start.PLACEHOLDER, **hidden)
         resources = session.open_or_explain()
         count = resources.store.memories.count() if resources else 0
-        if not count:
+        pasted_here = resources is not None and pasted.shown(resources)
+        if not count and not pasted_here:
             box.empty()
         if resources is None:
             st.caption(
                 "Close the other process, or set CEMS_WORKBENCH_STORE to another directory, and reload this page."
             )
             return
-        if not count:
+        if not count and not pasted_here:
             from cems_workbench.ui.memories.empty import draw_empty
 
             draw_empty(resources, st.empty())
+            pasted.draw_paste(resources, type="tertiary")
             return
         _draw(resources, started)
     session.warm_up(resources)
@@ -101,6 +103,7 @@ def _draw_toolbar(request: Request | None, resources: Resources, recorded: bool)
 
     config = state.present_config()
     draw_picker(resources)
+    pasted.draw_paste(resources, type="tertiary")
     if recorded:
         return
     if config.expansion.backend == "dictionary":

@@ -32,12 +32,13 @@ from cems_workbench.jobs.traces import traced_mistakes, traced_path, traced_quer
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.effects import later_words
 from cems_workbench.pipeline.evidence import Request
+from cems_workbench.pipeline.explained import explained
 from cems_workbench.pipeline.list_sources import answered_lists
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
 from cems_workbench.platform.bidi import neutralise
-from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, results, state, tables
+from cems_workbench.ui.inspect import baseline, fetch_evidence, next_step, pasted, results, state, tables
 from cems_workbench.ui.inspect.context import FUSIONS_HELP, InspectContext, about, token_count_text
 from cems_workbench.ui.inspect.controls import Change
 from cems_workbench.ui.inspect.fetch_evidence import forget_evidence, gather_ahead
@@ -224,7 +225,8 @@ def draw_searched(
     st.session_state[PLACE] = place
     draw_sections(context)
     next_step.draw_rows(context)
-    gather_ahead(context)
+    if explained(trace.evidence) is None:
+        gather_ahead(context)
     look_for_fix()
 
 
@@ -275,6 +277,8 @@ def _draw_ranking(
     ranking, and the slow part of what to do next (`next_step.draw_next_step`)."""
     trace, against = context.trace, context.against
     st.html(results.strip_html(trace, 1000 * (time.perf_counter() - started)) + results.warnings_html(trace))
+    if explained(trace.evidence) is not None:
+        pasted.draw_said(trace.evidence, context.resources.store.memories.count() > 0)
     shown = () if trace.external else trace.stage(LISTS).fields.shown(trace.config)
     answered = answered_lists(trace.evidence.notes, shown)
     if answered or (asks_source(trace.config) and context.resources.engine() is not None):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import streamlit as st
 
-from cems_workbench.pipeline.resources import Resources
+from cems_workbench.pipeline.explained import explained, not_shown
 from cems_workbench.records import Memory
 from cems_workbench.store import Selection
 from cems_workbench.ui.inspect.context import InspectContext
@@ -52,7 +53,7 @@ def draw(
     }
     if context.followed is not None:
         options[context.followed] = f"◆ {options.get(context.followed, context.said(context.followed))}"
-    memories = context.resources.store.memories.read(options)
+    memories = _held(context) or context.resources.store.memories.read(options)
     with st.container(horizontal=True, gap="xsmall"):
         for memory_id, label in options.items():
             st.button(
@@ -70,11 +71,20 @@ def draw(
 
 def stored(context: InspectContext, memory_id: str) -> Memory | None:
     """The memory as it is in the store; None, with a line on the page, if it is there no longer."""
-    memory = context.resources.store.memories.get(memory_id)
-    if memory is None:
+    held = _held(context)
+    memory = context.resources.store.memories.get(memory_id) if held is None else held.get(memory_id)
+    if memory is None and held is not None:
+        st.info(plain(not_shown(context.trace.evidence, memory_id)), icon=":material/block:")
+    elif memory is None:
         gone = f"{plain(short_id(memory_id))} is no longer in the store. Choose another memory."
         st.info(gone, icon=":material/delete:")
     return memory
+
+
+def _held(context: InspectContext) -> Mapping[str, Memory] | None:
+    """The memories of an explanation, of which the store knows nothing; None for a search of the store."""
+    evidence = context.trace.evidence
+    return None if explained(evidence) is None else evidence.memories
 
 
 def _choose(tool: str, query: str, memory_id: str) -> None:
@@ -84,8 +94,11 @@ def _choose(tool: str, query: str, memory_id: str) -> None:
 
 
 def _draw_matches(context: InspectContext, tool: str, typed: str) -> None:
-    memories, total = _matches(context.resources, typed)
-    if not memories:
+    memories, total = _matches(context, typed)
+    bound = "" if memories else not_shown(context.trace.evidence, typed)
+    if bound:
+        st.info(plain(bound), icon=":material/block:")
+    elif not memories:
         st.caption(f"No memory has “{plain(excerpt(typed, 80))}” in its id, title or text.")
         return
     with st.container(gap="xxsmall", key=f"inspect:{tool}-match-list"):
@@ -102,8 +115,12 @@ def _draw_matches(context: InspectContext, tool: str, typed: str) -> None:
             st.caption(f"{len(memories)} of {total}; add words to narrow the search.")
 
 
-def _matches(resources: Resources, text: str) -> tuple[list[Memory], int]:
+def _matches(context: InspectContext, text: str) -> tuple[list[Memory], int]:
     """The memory with that id, memories containing the text, then memories sharing words with it; and the total."""
+    resources, held = context.resources, _held(context)
+    if held is not None:
+        found = [one for one in held.values() if text == one.id or text.casefold() in one.content.casefold()]
+        return found[:MAX_MATCHES], len(found)
     exact = resources.store.memories.get(text)
     page = resources.store.memories.find(Selection(text=text, sort="id", descending=False), MAX_MATCHES)
     by_id = {memory.id: memory for memory in ([exact] if exact else []) + list(page.memories)}

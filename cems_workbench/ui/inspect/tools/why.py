@@ -19,6 +19,7 @@ from cems_workbench.analysis.why.report import Why, explain
 from cems_workbench.config import PipelineConfig, field_spec
 from cems_workbench.config.fields import short_value
 from cems_workbench.errors import counted
+from cems_workbench.pipeline.explained import explained
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.list_sources import ordinal
 from cems_workbench.report.investigation import investigation_report
@@ -102,7 +103,9 @@ def _judged_line(context: InspectContext) -> tuple[str, str | None]:
 
 def explanation(context: InspectContext, memory_id: str, k: int) -> Why:
     """The explanation, with its progress drawn here; remembered by memory, request, config, evidence and labelled queries."""
-    trace, labelled = context.trace, labelled_set(context) or gathered_set(context)
+    trace, alone = context.trace, explained(context.trace.evidence) is not None
+    labelled = None if alone else labelled_set(context) or gathered_set(context)
+    searching: Any = {"request": replace(context.request, as_of=trace.evidence.as_of), "resources": context.resources}
     return context.remembered(
         "why:answers",
         lambda progress: explain(
@@ -110,8 +113,7 @@ def explanation(context: InspectContext, memory_id: str, k: int) -> Why:
             trace.evidence,
             trace.config,
             k=k,
-            request=replace(context.request, as_of=trace.evidence.as_of),
-            resources=context.resources,
+            **({} if alone else searching),
             labelled=labelled,
             switched_off=context.variants_off,
             progress=progress,
