@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ["python", "-m", "cems_workbench"]
-ENDLESS = {"app", "mcp", "serve"}
+ENDLESS = {"app", "mcp", "record", "serve"}
 """They serve until they are stopped, and print no result."""
 NEED_MORE = {
     "connect",

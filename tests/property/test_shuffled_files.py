@@ -464,6 +464,22 @@ def hook_events(random):
     return *objects(random, rows, only_lines=True), {(None, row["query"]) for row in rows}
 
 
+@makes("recorded-calls")
+def recorded_calls(random):
+    answer = json.dumps({"results": [{"id": "m01", "score": 0.5}]})
+    same = {
+        "recorded_call": 1,
+        "time": TIMES[0],
+        "to": "http://api",
+        "method": "POST",
+        "path": "/search",
+        "status": 200,
+    }
+    texts = some(random, TEXTS)
+    rows = [{**same, "request": json.dumps({"query": text}), "answer": answer} for text in texts]
+    return *objects(random, rows, only_lines=True), {(None, text) for text in texts}
+
+
 @makes("openinference-spans")
 def spans(random, **stage: object):
     def span(n: int, text: str) -> Row:

@@ -173,6 +173,7 @@ FEATURES = (
     "workbench_explanations",
     "workbench_fidelity",
     "workbench_inspect",
+    "workbench_recorder",
     "workbench_supersession",
     "workbench_transcripts",
 )
