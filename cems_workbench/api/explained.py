@@ -40,10 +40,17 @@ def explained_answers(
 
     Raises InputError as `read_explanations` does.
     """
-    for evidence in read_explanations(text, source, errors, query):
-        chosen = config_of(evidence) if not query or evidence.query == query else None
-        if chosen is not None:
-            yield Answer(replay(evidence, chosen, clock=perf_counter))
+    found = enumerate(read_explanations(text, source, errors, query))
+    first, alone = None, True
+    for place, evidence in found:
+        first, alone = (evidence, True) if place == 0 else (first, False)
+        if query and evidence.query != query:
+            continue
+        first = None
+        if (config := config_of(evidence)) is not None:
+            yield Answer(replay(evidence, config, clock=perf_counter))
+    if first is not None and alone and (config := config_of(first)) is not None:  # it may name its query otherwise
+        yield Answer(replay(first, config, clock=perf_counter))
 
 
 def explanations(source: str | Path, query: str = "", config: ConfigLike | None = None) -> tuple[Answer, ...]:

@@ -215,9 +215,10 @@ def _hindsight(document: Document, reading: Reading) -> Iterator[Explained]:
             scores[str(method.get("method_name")), str(hit.get("node_id"))] = number(hit, "score")
             texts[str(hit.get("node_id"))] = str(hit.get("text") or "")
     moment = _moment(about.get("timestamp"))
-    final = {str(row.get("id")): place for place, row in reading.each(document["final_results"], "final_results")}
+    final = {str(row.get("id")) for _, row in reading.each(document["final_results"], "final_results")}
     components = {str(row.get("node_id")): row for _, row in reading.each(document["reranked"], "reranked")}
-    rows, passed, unknown = [], True, set()
+    order = {key: place for place, key in enumerate(components, 1)}
+    rows, read, unknown = [], set[float | None](), set()
     for place, row in reading.each(document["rrf_merged"], "rrf_merged"):
         with reported(reading.errors, reading.source, reading.number, f"rrf_merged[{place - 1}]."):
             key = str(row.get("node_id") or "")
@@ -236,7 +237,7 @@ def _hindsight(document: Document, reading: Reading) -> Iterator[Explained]:
                 for name, value in (components.get(key, {}).get("score_components") or {}).items()
                 if finite(value) is not None
             }
-            passed = passed and not parts.get("cross_encoder_score")
+            read.add(parts.get("cross_encoder_score") if key in components else None)
             age = (1 - parts.get("recency", 0.5)) * 365
             made = None if moment is None or "recency" not in parts else moment - timedelta(days=age)
             score = finite(components.get(key, {}).get("rerank_score"))
@@ -244,7 +245,7 @@ def _hindsight(document: Document, reading: Reading) -> Iterator[Explained]:
                 Row(
                     key,
                     score,
-                    final.get(key, 0),
+                    order.get(key, 0),
                     lists,
                     parts,
                     texts.get(key, str(row.get("text") or "")),
@@ -252,21 +253,23 @@ def _hindsight(document: Document, reading: Reading) -> Iterator[Explained]:
                 )
             )
     changes: dict[str, Any] = {"assembly.max_tokens": None, "rerank.raw_scale": "identity", "threshold.mode": "none"}
-    changes |= {"rerank.backend": "none"} if passed else {}
+    changes |= {"lists.relations.weight": 1.0}
     doubts = [f"its list {name} is not used" for name in sorted(unknown)]
-    doubts += (
-        ["its reranker passes the order on: factors of time act on 1/rank there, and here on the fused score"]
-        if passed
-        else []
-    )
+    if cut := len(order.keys() - final):
+        budget = about.get("max_tokens")
+        doubts.append(f"the order is that before its budget of {budget} tokens, which leaves out {cut} of {len(order)}")
+    if len(rows) > 1 and len(read - {None}) == 1:
+        doubts.append(
+            "its reranker passes the fused order on: the scores it made of that stay, whatever is changed in the fusion"
+        )
     yield Explained(
         str(about.get("query_text") or ""),
         rows,
         "Hindsight",
         "hindsight",
         changes,
-        reranked="" if passed else "cross_encoder_score_normalized",
-        taken=HINDSIGHT_LISTS,
+        reranked="cross_encoder_score_normalized",
+        taken={arm: name for arm, name in HINDSIGHT_LISTS.items() if any(name in row.lists for row in rows)},
         as_of=moment,
         doubts=tuple(doubts),
     )
