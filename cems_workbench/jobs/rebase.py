@@ -9,7 +9,8 @@ from pathlib import Path
 from cems_workbench import formats
 from cems_workbench.errors import InputError, counted
 from cems_workbench.results import Report, Table
-from cems_workbench.store import Store
+from cems_workbench.store import ImportReport, Store
+from cems_workbench.store.rebase import PERHAPS, Rebase
 
 SHOWN = 20
 
@@ -32,7 +33,7 @@ def rebase(store: Store, texts: Mapping[str, str] | None = None, *, apply: bool 
     planned = store.plan_rebase(texts)
     moved = {key: one for key, one in planned.found.items() if one.status != "valid"}
     rows = [
-        (key, one.status, ", ".join(one.targets or one.doubtful), one.how or "perhaps" * bool(one.doubtful))
+        (key, one.status, ", ".join(one.targets or one.doubtful), one.how or PERHAPS * bool(one.doubtful))
         for key, one in moved.items()
     ]
     notes = []
@@ -60,12 +61,18 @@ def rebase(store: Store, texts: Mapping[str, str] | None = None, *, apply: bool 
     return Report(planned.words, (), tables, notes, values)
 
 
-def follow(store: Store) -> list[str]:
-    """Move the judgments of memories that the store no longer has to those with their text, unless that was undone; a line on it."""
+def followed(store: Store) -> tuple[Rebase, ImportReport | None]:
+    """Move the judgments of memories that the store no longer has to those with their text, unless that was undone: the plan, and what was
+    done where it changes something."""
     planned = store.plan_rebase(by_itself=True)
-    if not planned.changes:
+    return planned, store.rebase(planned) if planned.changes else None
+
+
+def follow(store: Store) -> list[str]:
+    """As `followed`; a line on it."""
+    planned, done = followed(store)
+    if done is None:
         return []
-    done = store.rebase(planned)
     queue = f"; labelling queue {done.queue}" if done.queue else ""
     undo = f"; import {done.event} --undo takes it back" if done.event else ""
     return [f"{planned.words}{queue}{undo}"]

@@ -79,6 +79,8 @@ class ImportOptions:
     queue: str | None = None
     texts: Mapping[str, str] | None = None
     """By id the texts of the judged memories, where the store has these under other ids."""
+    outcome: Mapping[str, int] | None = None
+    """What a rebase did to the judgments (`Rebase.outcome`), for the record."""
 
     @property
     def stated(self) -> StatedScale | None:
@@ -261,6 +263,7 @@ class _Import:
             self.known |= memories.known_ids(cursor, [*(rebase.named(parsed) - self.known)]) if moves else set()
         self.parsed = parsed
         judged_texts.keep(cursor, {one.memory_id for one in parsed.judgments} & self.known, self.mark.id if rebased else 0)
+        judged_texts.keep_given(cursor, parsed.extra.get("texts", {}), self.mark.id)
         self.report = ImportReport(
             source=parsed.source,
             format=parsed.format,
@@ -424,7 +427,8 @@ class _Import:
         if name is None or not there:
             way = "; --queue NAME makes a labelling queue of them" if there else ""
             return [f"pairs without a judgment: {len(there):,}{gone}{way}"]
-        queues.make(session, name, there, self.when, {"query_set": self.name, "source": self.file})
+        about = {rebase.MOVES: list(parsed.extra[rebase.MOVES])} if rebase.MOVES in parsed.extra else {"query_set": self.name}
+        queues.make(session, name, there, self.when, {**about, "source": self.file})
         return [f"labelling queue {name}: {counted(len(there), 'pairs')} without a judgment{gone}"]
 
     def finished(self, cursor: duckdb.DuckDBPyConnection, report: ImportReport) -> ImportReport:

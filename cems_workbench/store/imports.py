@@ -74,6 +74,20 @@ class ImportEvent:
         return any(each.format == REBASE for each in self.inputs)
 
     @property
+    def outcome(self) -> Mapping[str, int]:
+        """What it did to the judgments (`Rebase.outcome`); empty if it moved none."""
+        return self._rebase.get("outcome", {})
+
+    @property
+    def queue(self) -> str:
+        """The labelling queue of its doubtful moves; empty if it has none."""
+        return str(self._rebase.get("queue", ""))
+
+    @property
+    def _rebase(self) -> Mapping[str, Any]:
+        return next((each.options for each in self.inputs if each.format == REBASE), {})
+
+    @property
     def words(self) -> str:
         added, updated = self.totals("added"), self.totals("updated")
         parts = ["added " + ", ".join(added)] if added else []

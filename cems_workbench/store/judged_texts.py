@@ -76,6 +76,12 @@ def keep(cursor: duckdb.DuckDBPyConnection, ids: Collection[str], rebase: int = 
     )
 
 
+def keep_given(cursor: duckdb.DuckDBPyConnection, texts: Mapping[str, Judged], rebase: int) -> None:
+    """Keep texts that came with a rebase as judged, until it is undone."""
+    for key, one in texts.items():
+        cursor.execute("INSERT OR IGNORE INTO judged_texts VALUES (?, ?, ?, ?)", [key, one.text, one.source_ref, rebase])
+
+
 _KEPT = (
     "(SELECT memory_id, arg_max(content, input) AS content, arg_max(source_ref, input) AS source_ref FROM judged_texts "
     "WHERE memory_id IN (SELECT unnest($ids)) GROUP BY memory_id)"

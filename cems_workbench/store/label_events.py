@@ -24,15 +24,18 @@ _COLUMNS = "id, qid, memory_id, judge, kind, action, grade, note, source, before
 JUDGE_WRONG = "judge wrong"
 _IN_TIME = "recorded_at, id"
 """Events are ordered by time first: a store that joins a team later adds older events with higher ids."""
-_BY_HAND = "'label', 'skip', 'unclear'"
+_BY_HAND = "'label', 'skip', 'unclear', 'accept', 'reject'"
 _NOT_UNDONE = "NOT EXISTS (SELECT 1 FROM label_events AS u WHERE u.undoes = e.id)"
+REJECTED = f"SELECT memory_id, note FROM label_events AS e WHERE action = 'reject' AND {_NOT_UNDONE}"
+"""The memories of which a person said that they do not have what was judged of others, the ids of these as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelEvent:
     """One change of a judgment: `action` is label, undo, remove or import, `grade` the new grade (None: removed).
 
-    Skips of a pair and queries marked unclear (with an empty memory_id) are events too, and change no judgment. A label
+    Skips of a pair, what a person said of a doubtful move (`accept`, `reject`), and queries marked unclear (with an empty memory_id) are
+    events too, and change no judgment of this key. A label
     of the whole store has the memory_id `records.WHOLE_STORE`. `before` is the replaced state with grade, note,
     judged_at, source and shown; None if there was no judgment. `undoes` is the id of the event that an undo reverted.
     """
@@ -109,6 +112,11 @@ def marks(session: Session) -> list[LabelEvent]:
     """The skips and the queries marked unclear or unanswerable, not undone, oldest first."""
     unanswerable = f"action = 'label' AND memory_id = '{WHOLE_STORE}' AND grade = 0"
     return _events(session, f"(action IN ('skip', 'unclear') OR ({unanswerable})) AND {_NOT_UNDONE}")
+
+
+def moves(session: Session) -> list[LabelEvent]:
+    """The doubtful moves that people accepted or rejected, not undone, oldest first."""
+    return _events(session, f"action IN ('accept', 'reject') AND {_NOT_UNDONE}")
 
 
 def judged_wrong(session: Session) -> list[LabelEvent]:

@@ -10,14 +10,14 @@ The `adjudications` table of decisions is append-only; the latest row of a pair 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from cems_workbench.errors import InputError
 from cems_workbench.records import Judgment
-from cems_workbench.store import judged_texts, judgments, label_events
+from cems_workbench.store import judged_texts, judgments, label_events, rebase
 from cems_workbench.store.database import Database
 from cems_workbench.store.judgments import WORKBENCH, key_of
 from cems_workbench.store.label_events import Key, LabelEvent, State
@@ -86,6 +86,26 @@ class Labels:
             _take_back(session, mark, datetime.now(UTC))
 
     @persistent
+    def decide_move(self, qid: str, memory_id: str, judged: Sequence[str], reviewer: str, *, accept: bool) -> int:
+        """Move the labels of these judged memories, of all queries, to one that has their text, each with its judge, or record that it
+        has not; how many were moved. `qid` is the query that was shown."""
+        check_name(reviewer)
+        if accept:
+            judged_texts.keep_present(self._database, [memory_id])
+        with self._team.transaction(of=reviewer) as session:
+            now, key = datetime.now(UTC), (qid, memory_id, reviewer, "human")
+            moved = rebase.accepted(session, memory_id, judged, reviewer) if accept else []
+            if moved:
+                judgments.upsert(session, moved, rebase.REBASE, now)
+            action = "accept" if accept else "reject"
+            label_events.append(session, key, action, now, grade=None, source=WORKBENCH, before=None, note=json.dumps(judged))
+        return len(moved)
+
+    def moves(self) -> list[LabelEvent]:
+        """The doubtful moves that people accepted or rejected, not undone, oldest first."""
+        return read_of(self._team, label_events.moves)
+
+    @persistent
     def undo(self, reviewer: str, kind: str = "human") -> LabelEvent | None:
         """Undo this reviewer's latest label, skip or "unclear" that is not undone; returns it, or None. The replaced
         state is restored. A second call undoes the one before."""
@@ -125,6 +145,8 @@ def _take_back(session: Session, event: LabelEvent, when: datetime) -> None:
             judgments.delete(session, key)
         else:
             _set(session, key, event.before)
+    elif event.action == "accept":
+        rebase.take_back(session, event.memory_id, json.loads(event.note or "[]"), event.judge, when)
     grade = event.before["grade"] if event.before else None
     label_events.append(session, key, "undo", when, grade=grade, source=WORKBENCH, before=present, undoes=event.id)
 

@@ -8,6 +8,7 @@ command.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,10 @@ REBASE = "rebase"
 """The format of such an import."""
 STALE = "stale"
 """In an input's `extra`: the keys of judgments whose memory has another text now."""
+MOVES = "moves"
+"""In an input's `extra`, and in the settings of a labelling queue: (one of the queries, memory, judged memory whose text it may have)."""
+ACCEPTED = "accepted by "
+"""How the note of a judgment ends that moved by a person's word, before the name."""
 UNDO = "undo of import "
 """How the source of a label event begins that an undo made."""
 Numbered = Sequence[tuple[int, Judgment]]
@@ -42,14 +47,30 @@ Numbered = Sequence[tuple[int, Judgment]]
 @dataclass(frozen=True, slots=True)
 class Rebase:
     """What happens to the judgments: where their memories are, those that are new, those that go as their id has another text, and the
-    pairs that a person has to tell. `unkept` are memories that the store lacks and whose text it never had."""
+    pairs that a person has to tell. `ways` counts the judgments by status and how that was told. `moves` are as `MOVES`, and `texts` those
+    of their judged memories that the store has not kept. `unkept` are memories that the store lacks and whose text it never had."""
 
     found: Mapping[str, Found] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
+    ways: Mapping[tuple[str, str], int] = field(default_factory=dict)
     moved: tuple[Judgment, ...] = ()
     stale: tuple[Key, ...] = ()
     doubtful: tuple[Pair, ...] = ()
+    moves: tuple[tuple[str, str, str], ...] = ()
+    texts: Mapping[str, Judged] = field(default_factory=dict)
     unkept: tuple[str, ...] = ()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The judgments by status, the most first."""
+        counts = Counter[str]()
+        for (status, _), count in self.ways.items():
+            counts[status] += count
+        return dict(counts.most_common())
+
+    @property
+    def outcome(self) -> dict[str, int]:
+        """What is on record of it: the judgments by status and way, such as "moved: same text"."""
+        return {f"{status}: {how}" if how else status: count for (status, how), count in self.ways.items()}
 
     @property
     def changes(self) -> bool:
@@ -64,7 +85,7 @@ class Rebase:
 
     def as_input(self) -> tuple[ParsedInput, str | None]:
         """The judgments as an input of the store, and the name of the labelling queue for the doubtful pairs."""
-        extra = {"pairs": list(self.doubtful), STALE: self.stale}
+        extra = {"pairs": list(self.doubtful), STALE: self.stale, MOVES: self.moves, "texts": self.texts}
         parsed = ParsedInput("judgments rebase", REBASE, judgments=self.moved, extra=extra)
         return parsed, f"{REBASE}-{datetime.now(UTC):%Y%m%d-%H%M%S}" if self.doubtful else None
 
@@ -75,13 +96,17 @@ def plan(database: Database, team: TeamTables, texts: Mapping[str, str] | None =
     with team.reading() as session:
         rows = session.rows(f"SELECT {', '.join(judgments.FIELDS)} FROM judgments WHERE memory_id <> '{WHOLE_STORE}'")
         unwanted: set[Pair] = set(session.rows("SELECT qid, memory_id FROM label_queue_pairs"))
+        told = {(target, key) for target, note in session.rows(label_events.REJECTED) for key in json.loads(note)}
+        for (settings,) in session.rows("SELECT settings FROM label_queues"):
+            told |= {(target, key) for _, target, key in json.loads(settings).get(MOVES, ())}
         taken = "SELECT qid, memory_id, judge, kind FROM label_events WHERE action = 'remove'"
         removed: set[Key] = set(session.rows(taken if by_itself else f"{taken} AND source NOT LIKE '{UNDO}%'"))
     given = [judgments.record(row) for row in rows]
     ids = {one.memory_id for one in given}
     old = {key: Judged(text) for key, text in (texts or {}).items() if key in ids}
     with database.reading() as cursor:
-        known = judged_texts.kept(cursor, ids) | old
+        kept = judged_texts.kept(cursor, ids)
+        known = kept | old
         found = judged_texts.found_in(cursor, known)
         unkept = ids - known.keys()  # a live memory has a text
     at = {one.memory_id: found.get(one.memory_id, UNJUDGED) for one in given}
@@ -92,11 +117,56 @@ def plan(database: Database, team: TeamTables, texts: Mapping[str, str] | None =
     }
     there = {key_of(one) for one in given} - stale | removed
     moved = [one for _, one in follow(list(enumerate(given)), found) if key_of(one) not in there]
-    pairs = {(one.qid, other) for one in given for other in at[one.memory_id].doubtful}
     unwanted |= {(one.qid, one.memory_id) for one in (*given, *moved)}
-    statuses = Counter("orphaned" if one.memory_id in unkept else at[one.memory_id].status for one in given)
-    counts: dict[str, int] = {status: count for status, count in statuses.most_common()}
-    return Rebase(found, counts, tuple(moved), tuple(sorted(stale)), tuple(sorted(pairs - unwanted)), tuple(sorted(unkept)))
+    asked: dict[Pair, str] = {}  # a person tells once for all queries
+    for one in given:
+        for other in at[one.memory_id].doubtful:
+            if (one.qid, other) not in unwanted and (other, one.memory_id) not in told:
+                asked[other, one.memory_id] = min(one.qid, asked.get((other, one.memory_id), one.qid))
+    moves = sorted((qid, *both) for both, qid in asked.items())
+    ways = Counter(("orphaned", "") if one.memory_id in unkept else _way(at[one.memory_id]) for one in given)
+    return Rebase(
+        found,
+        dict(ways.most_common()),
+        tuple(moved),
+        tuple(sorted(stale)),
+        tuple(dict.fromkeys(move[:2] for move in moves)),
+        tuple(moves),
+        {key: known[key] for _, _, key in moves if key not in kept},
+        tuple(sorted(unkept)),
+    )
+
+
+PERHAPS = "perhaps"
+"""How judgments are found of which a person has to tell."""
+
+
+def _way(found: Found) -> tuple[str, str]:
+    how = "says most of it" if found.how.startswith("says") else found.how
+    return found.status, how or PERHAPS * bool(found.doubtful)
+
+
+def accepted(session: Session, target: str, judged: Sequence[str], reviewer: str) -> list[Judgment]:
+    """The judgments that move from these judged memories to one that has their text by a person's word; those that it has itself stay."""
+    names = f"SELECT {', '.join(judgments.FIELDS)} FROM judgments WHERE memory_id IN (SELECT unnest(?::text[]))"
+    given = [judgments.record(row) for row in session.rows(names, [[target, *judged]])]
+    there = {key_of(one) for one in given if one.memory_id == target}
+    found = {key: Found("moved", (target,), f"{ACCEPTED}{reviewer}") for key in judged}
+    rows = [one for one in given if one.memory_id != target]
+    return [one for _, one in follow(list(enumerate(rows)), found) if key_of(one) not in there]
+
+
+def take_back(session: Session, target: str, judged: Sequence[str], reviewer: str, when: datetime) -> None:
+    """Remove the judgments that a person's word moved to a memory from these."""
+    moved = "SELECT qid, memory_id, judge, kind, note FROM judgments WHERE memory_id = ? AND note IS NOT NULL ORDER BY 1, 2, 3, 4"
+    endings = tuple(f"moved from {key}: {ACCEPTED}{reviewer}" for key in judged)
+    for *of, note in session.rows(moved, [target]):
+        if not note.endswith(endings):
+            continue
+        key = of[0], of[1], of[2], of[3]
+        before = label_events.present(session, key)
+        judgments.delete(session, key)
+        label_events.append(session, key, "remove", when, grade=None, source=REBASE, before=before)
 
 
 def follow(rows: Numbered, found: Mapping[str, Found]) -> list[tuple[int, Judgment]]:

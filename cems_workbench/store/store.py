@@ -202,7 +202,7 @@ class Store:
     def rebase(self, planned: Rebase) -> ImportReport:
         """Move the judgments of a plan, as an import on record; the doubtful pairs become a labelling queue."""
         parsed, queue = planned.as_input()
-        return self.add(parsed, options=ImportOptions(queue=queue))
+        return self.add(parsed, options=ImportOptions(queue=queue, outcome=planned.outcome))
 
 
 def _check_directory(path: Path, create: bool) -> None:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import streamlit as st
@@ -27,7 +28,15 @@ from cems_workbench.ui.kit.html import plain, render, write_script
 from cems_workbench.ui.kit.session import PageState
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import cancellable
-from cems_workbench.ui.label.card import draw_help, draw_lost_connection, in_parts, progress_bar, with_key
+from cems_workbench.ui.label.card import (
+    Answer,
+    draw_answers,
+    draw_help,
+    draw_lost_connection,
+    in_parts,
+    progress_bar,
+    with_key,
+)
 from workbench_supersession.proposals import SupersessionReport, proposed_edges
 from workbench_supersession.source_script import script_of
 
@@ -192,16 +201,13 @@ def marked_parts(text: str, spans: Sequence[Span], field: Field) -> list[tuple[s
 
 def _draw_answers(edge: ProposedEdge, resources: Resources, name: str) -> None:
     number = present().pair_no
-    answers: list[tuple[str, str, str, tuple[Any, ...], str]] = [
+    answers: list[Answer] = [
         ("accept", "Accept", "A", ("accepted",), "The newer memory replaces the older one."),
         ("reject", "Reject", "X", ("rejected",), "Neither replaces the other."),
         ("swap", "Other way", "W", ("accepted", True), "The older memory replaces the newer one."),
         ("skip", "Skip", "S", ("skipped",), "Leave the pair to others."),
     ]
-    columns = st.container(key="label:grades").columns(len(answers))
-    for column, (key, words, letter, verdict, about) in zip(columns, answers, strict=True):
-        common: dict[str, Any] = {"on_click": decide, "args": (resources, name, number, edge, *verdict)}
-        column.button(with_key(words, letter), key=f"label:{key}:p{number}", width="stretch", help=about, **common)
+    draw_answers(answers, f"p{number}", partial(decide, resources, name, number, edge))
 
 
 def decide(

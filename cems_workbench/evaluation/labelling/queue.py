@@ -3,7 +3,7 @@
 A pair is done when `overlap` people have graded it. A reviewer gets the first pair of their order that they have not graded or skipped,
 whose query they did not call unclear or without an answer, and for which graders and the reviewers who look at it now are fewer than
 `overlap`. The order is the queue's; in a shuffled queue every reviewer has a separate order, and a decisive queue is reordered
-for each card.
+for each card. In a queue of doubtful moves a reviewer says whether a memory has what was judged of another; one of them is enough.
 
 *Decisive first* deals the pairs whose label could change which of two configs is better on nDCG@k. The difference of two configs on a
 query, with gain g of memory m and discount d(r) = 1 / log2(1 + r) up to rank k and 0 beyond, is
@@ -20,7 +20,7 @@ Source: Carterette, Allan and Sitaraman, "Minimal Test Collections for Retrieval
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import median
@@ -34,6 +34,7 @@ from cems_workbench.evaluation.grades import agreed_grades
 from cems_workbench.evaluation.labelling.pooling import STRATEGIES, Pair, PooledPair, Ranked, Strategy, pool, shuffled
 from cems_workbench.records import GradeScale, Judgment, Memory, Query
 from cems_workbench.store import LabelEvent, QueueRecord, Store
+from cems_workbench.store.rebase import MOVES
 from cems_workbench.store.rows import text_sha
 
 CUTOFF = 10
@@ -97,6 +98,8 @@ class Card:
     memory: Memory
     place: tuple[int, int] | None = None
     """Which card of its query this is, from 1, of how many; None where a query's cards do not follow one another."""
+    judged: Mapping[str, str] = field(default_factory=dict)
+    """Of a doubtful move the judged memories whose text this one may have, by id, as they were judged."""
 
     def shown(self) -> dict[str, Any]:
         """What is kept with the label: the words of the query and which text of the memory was read."""
@@ -170,6 +173,10 @@ class LabelQueue:
             raise InputError(f"no labelling queue {name!r} in the store; there are {', '.join(known) or 'none yet'}")
         self.record = known[name]
         self._pairs = store.queues.pairs(name)
+        self.moves: dict[Pair, list[str]] = {}
+        """By pair the judged memories whose text its memory may have, in a queue of doubtful moves."""
+        for qid, target, judged in self.record.settings.get(MOVES, ()):
+            self.moves.setdefault((qid, target), []).append(judged)
         self._queries = {query.qid: query for query in store.queries.read()}
         self._shuffled: dict[str, Sequence[Pair]] = {}
         self._scales: dict[str, GradeScale] = {}
@@ -182,8 +189,13 @@ class LabelQueue:
         return self._pairs
 
     def snapshot(self) -> QueueSnapshot:
-        """The labels and marks so far."""
-        return QueueSnapshot(tuple(self._store.queues.labels(self.record.name)), tuple(self._store.labels.marks()))
+        """The labels and marks so far; of doubtful moves 1 is accepted, 0 rejected."""
+        labels = self._store.queues.labels(self.record.name) if not self.moves else self._decided()
+        return QueueSnapshot(tuple(labels), tuple(self._store.labels.marks()))
+
+    def _decided(self) -> list[Judgment]:
+        said = [one for one in self._store.labels.moves() if (one.qid, one.memory_id) in self.moves]
+        return [Judgment(one.qid, one.memory_id, int(one.action == "accept"), one.judge, judged_at=one.recorded_at) for one in said]
 
     def deal(self, reviewer: str) -> tuple[Card | None, QueueSnapshot]:
         """The next card, held for its reviewer until they ask again, or None if nothing is left for them; and what it was chosen by."""
@@ -211,7 +223,12 @@ class LabelQueue:
     def card(self, pair: Pair) -> Card | None:
         """The card of a pair; None when its query or memory is gone."""
         query, memory = self._queries.get(pair[0]), self._store.memories.get(pair[1])
-        return None if query is None or memory is None else Card(self.record.name, query, memory, self._place(pair))
+        if query is None or memory is None:
+            return None
+        olds = self.moves.get(pair, ())
+        texts = self._store.judged_texts(olds) if olds else {}
+        judged = {key: texts[key].text if key in texts else f"The text of {key} was not kept." for key in olds}
+        return Card(self.record.name, query, memory, self._place(pair), judged)
 
     def _place(self, pair: Pair) -> tuple[int, int] | None:
         """Where a pair stands among those of its query, and how many those are; None unless the queue goes by query."""

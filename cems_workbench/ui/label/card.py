@@ -31,6 +31,13 @@ CARD_WIDTH_PX = 900
 """Pixels; longer lines are hard to read."""
 MIN_MARKED_CHARS = 3
 """Minimum length of a marked word: shorter ones occur in every text."""
+DECIDED = "decided"
+Answer = tuple[str, str, str, tuple[Any, ...], str]
+"""An answer to a pair of memories: its name in label_keys.js, words, key, what a press hands on, and help."""
+MOVE_ANSWERS: tuple[Answer, ...] = (
+    ("accept", "Accept", "A", ("accept",), "It states what was judged: the labels move to it, each with its author."),
+    ("reject", "Reject", "X", ("reject",), "It states something else: the labels stay where they are."),
+)
 OTHERS_HOLD = (
     "Other reviewers hold the remaining cards. Press Undo to change your last label, or come back in a minute."
 )
@@ -51,21 +58,24 @@ def draw(queue: LabelQueue, resources: Resources, reviewer: str, draw_end: Calla
         shown = state.present()
         progress = queue.progress(reviewer, snapshot)
         # One element, so that the browser never shows a new count with an old card.
-        st.html(progress_html(progress) + ("" if card is None else drawn_card(card, shown.card_no, resources)))
+        said = f"{DECIDED} by you" if queue.moves else "graded by you"
+        st.html(progress_html(progress, said) + ("" if card is None else drawn_card(card, shown.card_no, resources)))
         if card is not None:
             answer = partial(state.answer, resources, reviewer, shown.card_no)
-            draw_grades(queue.scale(card.query.qid), shown.card_no, answer)
+            if queue.moves:
+                draw_answers(MOVE_ANSWERS, f"{shown.card_no}", answer)
+            else:
+                draw_grades(queue.scale(card.query.qid), shown.card_no, answer)
         elif progress.left:
             st.info(OTHERS_HOLD)
         else:
-            done = f"{progress.graded} graded, {progress.skipped} skipped"
+            done = f"{progress.graded} {DECIDED if queue.moves else 'graded'}, {progress.skipped} skipped"
             st.success(f"Nothing is left for you in this queue: {done}.", icon=":material/task_alt:")
             draw_end(queue)
         _draw_other_buttons(card, queue, resources, reviewer)
         if shown.help_open:
-            draw_help(
-                help_text(None if card is None else queue.scale(card.query.qid)), partial(state.update, help_open=False)
-            )
+            scale = None if card is None else queue.scale(card.query.qid)
+            draw_help(HELP["label:moves"] if queue.moves else help_text(scale), partial(state.update, help_open=False))
 
 
 def draw_lost_connection(error: WorkbenchError, key: str) -> None:
@@ -88,6 +98,8 @@ def card_html(card: Card, card_no: int, now: datetime, language: str = ENGLISH, 
     """The query with its context, and the memory with the query's words marked; a query without a date gets `now`.
     `standing` says that the memory is superseded or has expired."""
     query, memory = card.query, card.memory
+    if card.judged:
+        return move_html(card, card_no, standing)
     asked = f"asked {query.as_of:%Y-%m-%d}" if query.as_of else f"asked today, {now:%Y-%m-%d}"
     return render(
         "label/card.html",
@@ -98,6 +110,18 @@ def card_html(card: Card, card_no: int, now: datetime, language: str = ENGLISH, 
         standing=standing,
         content=mark_words(memory.content, query.query, language),
     )
+
+
+def move_html(card: Card, card_no: int, standing: str = "") -> Markup:
+    """The text as it was judged beside the memory that may have it, with the words that the other one lacks marked."""
+    here, judged = card.memory.content, "\n\n".join(card.judged.values())
+    words = [{word.casefold() for word in _WORD.findall(text)} for text in (judged, here)]
+    sides = []
+    for title, text, other in (("As it was judged", judged, words[1]), ("This memory now", here, words[0])):
+        lacking = [match.span() for match in _WORD.finditer(text) if match[0].casefold() not in other]
+        sides.append((title, in_parts(text, lacking)))
+    ids = ", ".join(card.judged), card.memory.id
+    return render("label/move.html", card=card, card_no=card_no, sides=sides, ids=ids, standing=standing)
 
 
 def dates_text(memory: Memory, asked: datetime) -> str:
@@ -153,7 +177,7 @@ def in_parts(text: str, spans: Iterable[tuple[int, int]]) -> list[tuple[str, boo
     return [(part, is_marked) for part, is_marked in (*parts, (text[end:], False)) if part]
 
 
-def progress_html(progress: QueueProgress) -> Markup:
+def progress_html(progress: QueueProgress, said: str = "graded by you") -> Markup:
     """Progress bar and line: labels done, pace, and time left."""
     done = progress.total - progress.left if progress.total else 0
     share = 100 * done / progress.total if progress.total else 100
@@ -165,7 +189,7 @@ def progress_html(progress: QueueProgress) -> Markup:
     if progress.seconds_per_label is not None and progress.left:
         minutes = (progress.seconds_left or 0) / 60
         parts.append(f"{pace_text(progress.seconds_per_label)} per card, about {max(1, round(minutes))} min left")
-    return progress_bar(share, f"{progress.graded}", "graded by you", parts)
+    return progress_bar(share, f"{progress.graded}", said, parts)
 
 
 def pace_text(seconds: float) -> str:
@@ -176,6 +200,14 @@ def pace_text(seconds: float) -> str:
 def progress_bar(share: float, count: str, of: str, parts: Sequence[str]) -> Markup:
     """A bar of `share` percent, and a line that begins with a count."""
     return render("label/progress.html", share=f"{share:.1f}", count=count, of=of, parts=parts)
+
+
+def draw_answers(answers: Sequence[Answer], number: str, press: Callable[..., None]) -> None:
+    """One button per answer to a pair of memories; `press` gets its arguments."""
+    columns = st.container(key="label:grades").columns(len(answers))
+    for column, (name, words, letter, given, about) in zip(columns, answers, strict=True):
+        common: dict[str, Any] = {"on_click": press, "args": given, "width": "stretch", "help": about}
+        column.button(with_key(words, letter), key=f"label:{name}:{number}", **common)
 
 
 def draw_grades(scale: GradeScale, card_no: int, press: Callable[[int], None]) -> None:
@@ -211,16 +243,12 @@ def _draw_other_buttons(card: Card | None, queue: LabelQueue, resources: Resourc
             ("Query is unclear", "Q", "unclear", ":material/help_center:", "unclear", unclear),
             ("Nothing answers this", "X", "nothing", ":material/block:", "no answer", nothing),
         )
-        for words, key, name, icon, press, help in rows:
+        for words, key, name, icon, press, help in rows[: 1 if queue.moves else None]:
             common: dict[str, Any] = {"on_click": state.answer, "args": (resources, reviewer, shown.card_no, press)}
             box.button(with_key(words, key), key=f"label:{name}:{shown.card_no}", icon=icon, help=help, **common)
-        icon = ":material/edit_note:"
-        box.button(
-            with_key("Note", "N"),
-            key="label:open_note",
-            icon=icon,
-            on_click=partial(state.update, note_open=not shown.note_open),
-        )
+        if not queue.moves:
+            toggle = partial(state.update, note_open=not shown.note_open)
+            box.button(with_key("Note", "N"), key="label:open_note", icon=":material/edit_note:", on_click=toggle)
     box.button(
         with_key("Help", "?"),
         key="label:help",
@@ -228,7 +256,7 @@ def _draw_other_buttons(card: Card | None, queue: LabelQueue, resources: Resourc
         on_click=partial(state.update, help_open=not shown.help_open),
     )
     box.caption(shown.message)
-    if card is not None and shown.note_open:
+    if card is not None and shown.note_open and not queue.moves:
         hint, help = "saved with the next label", "Saved with your next grade."
         st.text_area("Note", key=state.NOTE, height=80, placeholder=hint, help=help)
 

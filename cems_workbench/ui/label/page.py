@@ -30,6 +30,7 @@ from cems_workbench.jobs.store_status import team_status
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import JUDGE
 from cems_workbench.platform.bidi import neutralise
+from cems_workbench.store.rebase import MOVES
 from cems_workbench.ui.evaluate.state import chosen_comparison, config_options, usual_configs
 from cems_workbench.ui.evaluate.state import page as evaluate_page
 from cems_workbench.ui.inspect import state as inspect_state
@@ -151,6 +152,8 @@ def _export(resources: Resources) -> None:
 
 def draw_end(resources: Resources, queue: LabelQueue) -> None:
     """Draw what a queue that is done gave: the agreement of its reviewers, its conflicts, its export, and the way to Evaluate."""
+    if queue.moves:
+        return
     name, labels = queue.record.name, resources.store.queues.labels(queue.record.name)
     table = label_table(labels)
     if queue.record.overlap > 1 or len(table.reviewers) > 1:
@@ -244,6 +247,8 @@ def choose(resources: Resources, left: DeltaGenerator, right: DeltaGenerator) ->
     def title(name: str) -> str:
         queue = queues[name]
         mark = " · ready-made" if queue.settings.get("ready_made") else ""
+        if queue.settings.get(MOVES):
+            return f"{neutralise(name)} · doubtful moves of labels"
         return f"{neutralise(name)}{mark} · {queue.overlap} reviewer{'s' if queue.overlap > 1 else ''} per pair"
 
     name: str | None = None
@@ -356,11 +361,11 @@ def _draw_settings(queue: LabelQueue) -> None:
     snapshot = queue.snapshot()
     reviewers = sorted({label.judge for label in snapshot.labels})
     if not reviewers:
-        st.caption("None of them has been graded yet.")
+        st.caption(f"None of them {'is decided' if queue.moves else 'has been graded'} yet.")
         return
     progress = [(reviewer, queue.progress(reviewer, snapshot)) for reviewer in reviewers]
     rows = [(name, of.graded, of.skipped, of.unclear, of.left, of.seconds_per_label) for name, of in progress]
-    names = ("reviewer", "graded", "skipped", "unclear queries", "left", "seconds per card")
+    names = ("reviewer", "decided" if queue.moves else "graded", "skipped", "unclear queries", "left", "seconds per card")
     draw_values(names, rows, key="label:reviewers", format="%.1f", most=8)
 
 
@@ -482,8 +487,9 @@ def draw_queue(resources: Resources) -> None:
     if name is not None:
         queue = state.open_queue(resources, name)
         _draw_settings(queue)
-        _coverage(queue, resources)
-        _prelabel(queue, resources)
+        if not queue.moves:
+            _coverage(queue, resources)
+            _prelabel(queue, resources)
         _draw_delete(queue, resources)
 
 

@@ -48,7 +48,7 @@ class LabelState:
     note_open: bool = False
     help_open: bool = False
     created_queue: str | None = None
-    """A queue just created, to be opened before the widgets are drawn."""
+    """A queue just created, or chosen elsewhere, to be opened before the widgets are drawn."""
     prelabelled: tuple[str, PairScores] | None = None
     """The queue that was last pre-labelled, and the judge's scores."""
     judge_scores: tuple[object, PairScores] | None = None
@@ -94,7 +94,7 @@ def _show_card(reviewer: str, next_card: Card) -> None:
     update(dealt=(reviewer, next_card), card_no=present().card_no + 1)
 
 
-Press = int | Literal["skip", "unclear", "no answer"]
+Press = int | Literal["skip", "unclear", "no answer", "accept", "reject"]
 """A grade, or what else a press says of a card."""
 
 
@@ -122,6 +122,9 @@ def _write(store: Store, card: Card, reviewer: str, press: Press) -> str:
     if isinstance(press, int):
         give_grade(store, qid, memory_id, press, reviewer, shown=shown, note=note)
         return f"Graded {press}."
+    if press in ("accept", "reject"):
+        moved = store.labels.decide_move(qid, memory_id, list(card.judged), reviewer, accept=press == "accept")
+        return f"Accepted: {counted(moved, 'labels')} moved." if press == "accept" else "Rejected."
     if press == "skip":
         store.labels.skip(qid, memory_id, reviewer, note)
         return "Skipped."
@@ -132,6 +135,12 @@ def _write(store: Store, card: Card, reviewer: str, press: Press) -> str:
     if relevant:
         return f"Recorded, but the query has {counted(len(relevant), 'memories')} judged relevant, which still counts."
     return "Recorded: nothing answers the query."
+
+
+def show_queue(queue: str) -> None:
+    """Open the cards of a queue."""
+    st.session_state[VIEW] = "Label"
+    update(created_queue=queue, message="")
 
 
 def show_conflicts(queue: str) -> None:

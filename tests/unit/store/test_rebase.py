@@ -8,6 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from cems_workbench.evaluation.labelling.queue import LabelQueue
 from cems_workbench.jobs import rebase
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import ImportOptions, Store
@@ -78,8 +79,34 @@ def test_each_judged_memory_is_found_and_its_judgments_say_how_they_moved(replac
     assert replaced.queues.pairs(done.queue) == (("q1", "n7"),)
     assert not replaced.plan_rebase().changes  # once is enough
 
+    event = replaced.imports.get(done.event)
+    ways = {"moved: same text": 1, "moved: same words": 1, "merged: its words": 2, "split: pieces": 1, "moved: says most of it": 1}
+    assert dict(event.outcome) == {**ways, "orphaned": 1, "orphaned: perhaps": 1} and event.queue == done.queue
+
     replaced.imports.undo(done.event)
     assert replaced.judgments.read() == []
+
+
+def test_a_person_tells_what_a_doubtful_move_is_and_one_is_enough(replaced: Store) -> None:
+    done = replaced.rebase(replaced.plan_rebase())
+    work = LabelQueue(replaced, done.queue)
+    card, _ = work.deal("ada")
+    assert card is not None and (card.memory.id, card.judged) == ("n7", {"doubt": OLD["doubt"]})
+
+    assert replaced.labels.decide_move("q1", "n7", [*card.judged], "ada", accept=True) == 1
+    (label,) = (one for one in replaced.judgments.read() if one.memory_id == "n7")
+    assert (label.grade, label.judge, label.note) == (1, "human", "moved from doubt: accepted by ada")
+    assert (work.progress("ada").graded, work.progress("bob").left) == (1, 0)
+    assert not replaced.plan_rebase().changes
+
+    undone = replaced.labels.undo("ada")
+    assert undone is not None and undone.action == "accept"
+    assert "n7" not in {one.memory_id for one in replaced.judgments.read()}
+    assert work.progress("bob").left == 1
+    replaced.labels.decide_move("q1", "n7", [*card.judged], "bob", accept=False)
+    assert work.deal("ada")[0] is None
+    replaced.queues.remove(done.queue)
+    assert not replaced.plan_rebase().doubtful  # what was rejected is not asked for again
 
 
 def test_an_id_that_has_another_text_now_loses_the_judgment_until_an_undo(store: Store) -> None:
