@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 from cems_workbench import formats
 from cems_workbench.errors import EmbedderMismatchError, InputError, ModelError, WorkbenchError
 from cems_workbench.formats import FORMATS
-from cems_workbench.jobs.rebase import follow, texts_of
+from cems_workbench.jobs.rebase import follow, followed, texts_of
 from cems_workbench.jobs.traces import add_input, import_traces, sets_traced_by, trace_format, undo_traces
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress, silent
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.store import RefreshReport
     from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
+    from cems_workbench.store.rebase import Rebase
 
 MAX_NAMES = 5
 NAME_CHARS = 28
@@ -82,6 +83,19 @@ def import_files(
             except WorkbenchError as error:
                 line = str(error).replace(str(path), path.name)
                 yield FileImport(path.name, problem=line)
+
+
+def replaces(reports: Iterable[ImportReport]) -> bool:
+    """Whether an import may have brought judged texts under other ids."""
+    return any(report.memories.added or report.memories.updated for report in reports)
+
+
+def moved_labels(imports: Sequence[FileImport], store: Store) -> tuple[Rebase, ImportReport | None] | None:
+    """As `rebase.followed`, where files brought memories and not every judged text is where it was."""
+    if not replaces([one.report for one in imports if one.report is not None]):
+        return None
+    found = followed(store)
+    return found if found[0].counts.keys() - {"valid"} else None
 
 
 def import_options(
@@ -156,7 +170,7 @@ def import_inputs(
         if rule is not None and kept.choose(rule) and store.memories.count():
             changed.append(line.format(rule))
     reports = [add_input(parsed, store, progress, options) for parsed in inputs]
-    labels = follow(store) if any(report.memories.added for report in reports) else []
+    labels = follow(store) if replaces(reports) else []
     brought = [memory.id for parsed in inputs for memory in parsed.memories]
     given, wrong = None, list[RowError]()
 

@@ -20,6 +20,7 @@ from cems_workbench.jobs import background
 from cems_workbench.jobs.foreground import ForegroundGate
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request
+from cems_workbench.records import Judgment, Memory, ParsedInput
 from cems_workbench.store import Store
 from cems_workbench.store.query_sets import QuerySets
 from cems_workbench.ui.inspect.state import Gathered, InspectState
@@ -224,6 +225,44 @@ def test_an_upload_keeps_the_good_rows_and_lists_the_bad_ones(open_memories: Ope
     assert [one.value for one in page.error] == [plain("picture.png: is neither text nor in a known format")]
     assert store(page).memories.count() == total + 2, "a field that cannot be read costs the field"
     assert all(index.fresh for index in store(page).indexes.states(session.resources().embedder.model_id))
+
+
+def test_an_import_says_what_it_did_to_labels_and_a_person_tells_of_the_doubtful_ones(
+    open_memories: OpenPage, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"The warehouse in Graz ships parcels with Hermes on {day} May before lunch." for day in (14, 15)]
+    kitten = "Caroline adopted a grey kitten named Biscuit from the shelter in Porto."
+    with Store.open(copy) as opened:
+        for key in opened.memories.ids():  # labels of the sample have their memories no more
+            opened.memories.delete(key)
+        judged = tuple(Judgment("q01", key, 2, "mira") for key in ("old1", "old2"))
+        opened.add(ParsedInput("old", "x", memories=(Memory("old1", texts[0]), Memory("old2", kitten)), judgments=judged))
+        for key in ("old1", "old2"):
+            opened.memories.delete(key)
+    page = open_memories(view="Import")
+    rows = [{"id": "new1", "content": texts[1]}, {"id": "new2", "content": kitten}]
+    page = checked(upload(page, ("new.jsonl", "\n".join(map(json.dumps, rows)).encode())))
+    said = page.dataframe[1].value
+    counts = {row["status"]: row["labels"] for _, row in said.iterrows()}
+    assert counts["moved"] == counts["doubtful"] == 1 and counts.keys() == {"moved", "doubtful", "orphaned"}
+    monkeypatch.setattr("streamlit.switch_page", lambda page, query_params: None)
+    press(page, "memories:labels:decide")
+
+    page = page.switch_page("pages/label.py").run()
+    page.text_input(key="reviewer:name").set_value("ada").run()
+    body = html(page, "wb-card-query")
+    assert "<mark>14</mark>" in body and "<mark>15</mark>" in body  # the old text beside the new one
+
+    def label() -> list[tuple[str, str | None]]:
+        found = session.resources().store.judgments.read("q01")
+        return [(one.judge, one.note) for one in found if one.memory_id == "new1"]
+
+    press(page, "label:accept")
+    assert label() == [("mira", "moved from old1: accepted by ada")]
+    press(page, "label:undo")
+    assert label() == []
+    press(page, "label:reject")
+    assert label() == [] and any("Nothing is left" in one.value for one in page.success)
 
 
 def test_statistics_count(open_memories: OpenPage, total: int) -> None:

@@ -5,7 +5,7 @@ A password moves at once from the page to the resources, which hold it in memory
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.errors import InputError, counted
 from cems_workbench.formats import FORMATS
 from cems_workbench.jobs import connecting
-from cems_workbench.jobs.importing import import_files, plan_undo, undo_import
+from cems_workbench.jobs.importing import import_files, moved_labels, plan_undo, undo_import
 from cems_workbench.jobs.store_status import SourceStatus, ask_sources, snapshot_line
 from cems_workbench.models.embedder import TokenEmbedder
 from cems_workbench.pipeline.resources import Resources
@@ -31,12 +31,15 @@ from cems_workbench.sources.source import SourceInfo
 from cems_workbench.store import ImportOptions, language
 from cems_workbench.store.importing import DEFAULT_OPTIONS
 from cems_workbench.store.imports import ImportEvent
+from cems_workbench.store.rebase import PERHAPS
 from cems_workbench.store.sources import SourceRecord
 from cems_workbench.ui.kit import html, session
+from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.forms import draw_options, draw_report
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.tables import HELP, Column, draw_table, draw_values
 from cems_workbench.ui.kit.views import views_in
+from cems_workbench.ui.label import state as label_state
 from cems_workbench.ui.memories import state
 
 MAX_ROWS = 200
@@ -60,6 +63,43 @@ def draw_imports(resources: Resources, place: DeltaGenerator) -> None:
     chosen = next(iter(marked), None) or next((event for event in events if event.undone_at is None), None)
     with button:
         _undo(resources, place, chosen)
+    last = (state.present().labels or (None, None))[1]
+    if marked and chosen is not None and chosen.outcome and (last is None or last.event != chosen.number):  # else it is above
+        draw_labels(resources, chosen.outcome, chosen.queue)
+
+
+LABELS: list[Column[tuple[str, str, int]]] = [
+    Column("status", lambda row: row[0], 90),
+    Column("labels", lambda row: row[2], 72, "%d"),
+    Column("what that is", lambda row: row[1], "large"),
+]
+STATUSES = {
+    "valid": "their memory is here, with the text that was judged",
+    "moved": "their memory has another id now",
+    "merged": "several judged texts are one memory now",
+    "split": "the judged text is in several memories now",
+    "doubtful": "a memory may have the judged text: a person tells, pair by pair",
+    "changed": "their memory has another text now, and no memory has the one that was judged",
+    "orphaned": "no memory has the judged text",
+}
+"""What happened to labels, by status."""
+
+
+def draw_labels(resources: Resources, outcome: Mapping[str, int], queue: str) -> None:
+    """Draw what an import did to the labels (`Rebase.outcome`), and the way to those that a person has to tell."""
+    rows = []
+    for said, count in outcome.items():
+        status, _, how = said.partition(": ")
+        status, how = ("doubtful", "") if how == PERHAPS else (status, how)
+        rows.append((status, f"{STATUSES[status]}{f': {how}' if how else ''}", count))
+    rows.sort(key=lambda row: (list(STATUSES).index(row[0]), -row[2]))
+    draw_table(rows, LABELS, key=f"memories:labels:{queue}", most=len(rows))
+    decided = {(one.qid, one.memory_id) for one in resources.store.labels.moves()}
+    left = set(resources.store.queues.pairs(queue)) - decided
+    key, help = f"memories:labels:decide:{queue}", HELP["memories:labels:decide"]
+    if left and st.button(f"Decide {counted(len(left), 'doubtful pairs')}", key, help, icon=":material/rule:"):
+        label_state.show_queue(queue)
+        go("pages/label.py")
 
 
 EVENTS: list[Column[ImportEvent]] = [
@@ -74,31 +114,30 @@ EVENTS: list[Column[ImportEvent]] = [
 ]
 
 
-def _undo(resources: Resources, place: DeltaGenerator, event: ImportEvent | None) -> None:
+def _undo(resources: Resources, place: DeltaGenerator, event: ImportEvent | None, key: str = "memories:undo", of: str = "") -> None:
     """Draw the button that opens what the undo of an import will do, and does it once that is confirmed."""
     plan, label, problem = None, "Undo", "Remove what this import added and restore what it replaced"
     if event is not None:
-        label = f"Undo import {event.number}"
+        label = f"Undo {of or f'import {event.number}'}"
         try:
             plan = plan_undo(resources.store, event.number)
         except InputError as error:  # it was undone, and no later undo has brought rows of it back
             problem = str(error)
     common: dict[str, Any] = {"icon": ":material/undo:", "disabled": plan is None, "width": "stretch"}
-    with st.popover(label, key="memories:undo", help=f"{problem}. Select another one in the table.", **common):
+    with st.popover(label, key=key, help=f"{problem}. Select another one in the table.", **common):
         if event is None or plan is None:
             return
         st.markdown(f"The undo of **import {event.number}** ({plain(event.name)}) {plain(plan.words)}.")
         for line in plan.stay:
             st.caption(plain(line))
-        key = f"memories:undo:{event.number}"
-        confirmed = st.button(f"{label} now", key=key, type="primary", width="stretch")
+        confirmed = st.button(f"{label} now", key=f"{key}:{event.number}", type="primary", width="stretch")
     if not confirmed:
         return
     with state.guarded("operator"):
         with state.cancellable_job(place, "undo", "Stop here. Undo this import again to continue.") as progress:
             done = undo_import(resources.store, event.number, progress)
         stay = f" {'. '.join(done.stay)}." if done.stay else ""
-        state.update(imports=(), undone=f"Import {event.number} ({event.name}) is undone: {done.done_words}.{stay}")
+        state.update(imports=(), labels=None, undone=f"Import {event.number} ({event.name}) is undone: {done.done_words}.{stay}")
         state.changed()
     st.rerun()
 
@@ -140,6 +179,14 @@ def draw_importing(resources: Resources, place: DeltaGenerator) -> None:
     if imports := state.present().imports:
         st.markdown("## Last import")
         draw_report(imports, "memories", "left-out-rows.csv")
+        if (found := state.present().labels) is not None:
+            title, button = st.columns([4, 1], vertical_alignment="bottom")
+            title.markdown("## What it did to labels")
+            planned, done = found
+            draw_labels(resources, planned.outcome, done.queue if done else "")
+            with button:
+                if done is not None:
+                    _undo(resources, place, resources.store.imports.get(done.event), "memories:labels:undo", "these moves")
     else:
         html.draw("memories/import_hint.html")
     draw_imports(resources, place)
@@ -184,7 +231,7 @@ def _import(
     options: ImportOptions = DEFAULT_OPTIONS,
 ) -> None:
     session.require("operator")
-    state.update(imports=(), deleted=None, undone="")
+    state.update(imports=(), labels=None, deleted=None, undone="")
     resources.store.language.choose(spoken)
     if rule is not None:
         resources.store.texts.choose(rule)
@@ -192,6 +239,8 @@ def _import(
         for imported in import_files(files, resources.store, progress, format, options=options):
             # Stored one by one, so that an interrupted import reports its finished files.
             state.update(imports=(*state.present().imports, imported), indexes_behind=True)
+        if labels := moved_labels(state.present().imports, resources.store):
+            state.update(labels=labels)
         resources.refresh(progress)
     state.changed()
     state.update(indexes_behind=False)

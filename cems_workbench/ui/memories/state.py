@@ -25,6 +25,8 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress
 from cems_workbench.records import Memory
 from cems_workbench.sources.source import SourceInfo
+from cems_workbench.store import ImportReport
+from cems_workbench.store.rebase import Rebase
 from cems_workbench.ui.inspect import state as inspect_state
 from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.session import PageState
@@ -53,6 +55,8 @@ class MemoriesState:
     """Whether the page must refresh the indexes after it is drawn."""
     imports: tuple[FileImport, ...] = ()
     """Reports of the last import."""
+    labels: tuple[Rebase, ImportReport | None] | None = None
+    """What it did to labels, as `moved_labels`."""
     undone: str = ""
     """Outcome of the last undo of an import."""
     asked_gone: str = ""
