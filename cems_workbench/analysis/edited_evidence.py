@@ -27,7 +27,7 @@ from cems_workbench.config.sections import ADDED_LISTS
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.tokens import TokenCounts
 from cems_workbench.pipeline.evidence import QUESTIONS, Evidence, Hit, ModelScore, RankedList
-from cems_workbench.pipeline.gather import MAX_DEPTH, Request, inner_depth, metadata_lists
+from cems_workbench.pipeline.gather import MAX_DEPTH, Request, inner_depth, metadata_lists, search_filter
 from cems_workbench.pipeline.missing_evidence import gathered_parameters
 from cems_workbench.pipeline.relations import neighbours, possible_seeds
 from cems_workbench.pipeline.resources import Resources
@@ -237,7 +237,11 @@ class _Scratch:
 
     @cached_property
     def where(self) -> Filter:
-        return Filter(self.request.project, self.request.only_project, self.config.query.scope)
+        where, edited = search_filter(self.request, self.config, self.resources), self.edit.edited
+        if where.ids is None or edited is None:
+            return where
+        ids = where.ids - {edited.id}
+        return replace(where, ids=ids | {edited.id} if edited.author == where.author else ids)
 
     @cached_property
     def inside(self) -> bool:

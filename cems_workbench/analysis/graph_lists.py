@@ -122,7 +122,7 @@ def graph_lists(
     """Each of `compared_lists` as the graph gives it. Raises StoreError, and ModelError of a server's embedder."""
     vectors, ef = resources.indexes.vectors, config.lists.vector.ef_search
     for ranked, exact, query in _exact(evidence, config, resources):
-        found = vectors.approximate(query, len(exact), search_filter(request, config), ef)
+        found = vectors.approximate(query, len(exact), search_filter(request, config, resources), ef)
         yield GraphList(ranked.name, _ranks(found), recall_of(exact, found))
 
 
@@ -157,7 +157,7 @@ def graph_places(
             place = _ranks(exact).get(memory_id)
             if place is not None:
                 ef = max(config.lists.vector.ef_search or CHROMA_EF, place + TIES)
-                found = resources.indexes.vectors.approximate(query, ef, search_filter(request, config), ef)
+                found = resources.indexes.vectors.approximate(query, ef, search_filter(request, config, resources), ef)
                 places.append(GraphPlace(ranked.name, place, _ranks(found).get(memory_id), ef))
     return tuple(places)
 

@@ -203,8 +203,10 @@ def excluded_words(trace: Trace, memory: Memory) -> str:
     """ "excluded by the scope": why the search of a trace could not find a memory of the store; empty if its filter lets it pass."""
     evidence = trace.evidence
     only_project = bool((evidence.notes.get("query") or {}).get("only_project"))
-    where = Filter(evidence.project, only_project, trace.config.query.scope)
-    by = where.excluded_by(memory.project, memory.scope)
+    asked = trace.config.query
+    ids = None if asked.author is None else frozenset([memory.id] * (memory.author == asked.author))
+    where = Filter(evidence.project, only_project, asked.scope, asked.author, ids)
+    by = where.excluded_by(memory.id, memory.project, memory.scope)
     return f"excluded by the {by}" if by else ""
 
 

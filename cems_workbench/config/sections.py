@@ -72,6 +72,7 @@ class QueryConfig(Section):
     conversational: Conversational = Conversational()
     detectors: Detectors = Detectors()
     scope: Literal["personal", "shared", "both"] = gathered("both")
+    author: str | None = gathered(None, null="everybody")
     raw: bool = gathered(False)
 
 

@@ -75,7 +75,7 @@ def graph_recall(
     for q, query in enumerate(queries):
         progress("searching the graph", q, len(queries))
         vector = resources.embedder.encode_query(query.searched or query.query)
-        where = search_filter(request_for(query, moment, selection.only_project), config)
+        where = search_filter(request_for(query, moment, selection.only_project), config, resources)
         exact = vectors.search(vector, k, where)
         ranks = {memory_id: rank for rank, (memory_id, _) in enumerate(exact, 1)}
         wanted = {key for key, grade in grades.get(query.qid, {}).items() if grade >= relevant_from} & ranks.keys()

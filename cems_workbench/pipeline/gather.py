@@ -72,9 +72,11 @@ MAX_DEPTH = 10_000
 """Most hits of a list whose depth is null."""
 
 
-def search_filter(request: Request, config: PipelineConfig) -> Filter:
+def search_filter(request: Request, config: PipelineConfig, resources: Resources) -> Filter:
     """Which memories the searches of this request may return."""
-    return Filter(request.project, request.only_project, config.query.scope)
+    author = config.query.author
+    ids = None if author is None else resources.store.memories.ids_by(author)
+    return Filter(request.project, request.only_project, config.query.scope, author, ids)
 
 
 class GatherObserver(Protocol):
@@ -263,7 +265,7 @@ def gather_lists(
     request = replace(request, query=request.query.strip(), searched=(request.searched or "").strip() or None)
     _check(request)
     progress("searching", 0, 3)
-    where = search_filter(request, config)
+    where = search_filter(request, config, resources)
     llm = asker(resources)
     spoken = resources.store.language.current
     times, begun = _Times(), perf_counter()
@@ -283,6 +285,8 @@ def gather_lists(
         ours = ", ".join(ranked.name for ranked in lists if ranked.source == "vector")
         warnings["lists"] += [f"{ours}: {note}" for note in _order_notes(resources) if ours]
     warnings["lists"] += _unproven_vectors(resources)
+    if problem := resources.store.memories.author_problem(config.query.author):
+        warnings["lists"].append(problem)
     if isinstance(resources.embedder, TokenEmbedder) and resources.embedder.doubt:
         warnings["lists"].append(resources.embedder.doubt)
     if config.lists.hybrid.enabled or config.lists.ts_rank.enabled:

@@ -24,8 +24,8 @@ from cems_workbench.pipeline.supersession import SUPERSEDED
 NO_NEW_EVIDENCE = frozenset({"rerank.max_concurrent", "rerank.timeout_s", "query.raw"})
 """Gather parameters that change how evidence is fetched, or only what replay does with it, but not the evidence."""
 
-LEFT_OUT = frozenset({"rerank.query"})
-"""Gather parameters that hold a text of the user's, which a redacted record leaves out; that is no need."""
+LEFT_OUT = frozenset({"rerank.query", "query.author"})
+"""Gather parameters that hold a text of the user's or a name, which a redacted record leaves out; that is no need."""
 
 DEEPENING = frozenset(
     {

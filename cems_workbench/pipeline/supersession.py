@@ -123,7 +123,7 @@ def find_successors(edges: Iterable[SupersedingEdge], as_of: datetime | None, wh
         hidden = {
             one.memory_id: by
             for one in live
-            if (by := where.excluded_by(by_newer[one.memory_id].project, by_newer[one.memory_id].scope))
+            if (edge := by_newer[one.memory_id]) and (by := where.excluded_by(one.memory_id, edge.project, edge.scope))
         }
         if own := [one for one in live if one.memory_id not in hidden]:
             found[older] = tuple(latest_first(own))

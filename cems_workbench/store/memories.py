@@ -186,18 +186,30 @@ class Memories:
             "titled", lambda cursor: int(tables.scalar(cursor, f"SELECT count(*) FROM memories WHERE {condition}"))
         )
 
+    def ids_by(self, author: str) -> frozenset[str]:
+        """The ids of the live memories of an author."""
+        command = "SELECT id FROM memories WHERE deleted_at IS NULL AND author = ?"
+        return self._cache.get(("by", author), lambda cursor: frozenset(tables.column(cursor, command, [author])))
+
     def projects(self) -> list[tuple[str | None, int]]:
         """Projects (None: untagged) with their number of live memories, most first, ties by name."""
         return list(self._cache.get("projects", lambda cursor: statistics.counts(cursor, "project")))
 
     def project_problem(self, project: str | None) -> str | None:
         """An error with the nearest name if no memory is in this project; None if one is, or no project is given."""
-        known = [name for name, _ in self.projects() if name is not None]
-        if project is None or project in known:
+        return self._problem("project", project, self.projects())
+
+    def author_problem(self, author: str | None) -> str | None:
+        """The same of an author."""
+        return None if author is None or self.ids_by(author) else self._problem("author", author, self.facets().authors)
+
+    def _problem(self, field: str, name: str | None, counts: Iterable[tuple[str | None, int]]) -> str | None:
+        known = [each for each, _ in counts if each is not None]
+        if name is None or name in known:
             return None
-        close = nearest(project, known)
+        close = nearest(name, known)
         hint = f"did you mean {close}?" if close else f"there are {', '.join(sorted(known)[:10]) or 'none'}"
-        return f"no memory of project {project!r}; {hint}"
+        return f"no memory of {field} {name!r}; {hint}"
 
     def find(self, selection: Selection, limit: int, offset: int = 0) -> Page:
         """`limit` live memories of a selection from `offset` on, in its order, and the size of the selection."""

@@ -2,7 +2,7 @@
 
 Asked as x, a memory of the first k results crosses if it has another value of the field than x; one without a value is everybody's, and so
 is one of scope "shared" where projects are compared. Under `only_project` a query is searched within the project it is asked as, and
-nothing should cross; without it a project is only preferred, and an author is not known to the pipeline at all.
+nothing should cross; without it a project is only preferred. Only a config with query.author filters by author.
 
     before the cut    the search itself is restricted to the query's own project: k results of it, if it has as many
     after the cut     the k results of the unrestricted search, without those of other projects: fewer, as others took their places
@@ -92,7 +92,7 @@ def leak(
     if field is None:
         raise InputError(f"by {by[:40]}: expected {' or '.join(BYS)}")
     if only_project and field != "project":
-        raise InputError("only-project: the pipeline can filter by project alone; leave it out, or compare projects")
+        raise InputError("only-project is for projects; query.author of a config filters by one author")
     counts = resources.store.memories.projects() if field == "project" else resources.store.memories.facets().authors
     known = [name for name, _ in counts if name]
     if len(known) < 2:
@@ -101,7 +101,7 @@ def leak(
     judged = JudgedSet.read(query_set, chosen, resources, progress)
     remarks = [] if only_project else ["a project is only preferred; --only-project searches within it"]
     if field == "author":
-        remarks = ["the pipeline knows no authors: it can neither prefer nor filter by one"]
+        remarks = ["no author is preferred or filtered by, unless the config has query.author"]
     if chosen.lists.answered_by == "source":
         remarks.append("the running system is asked for all of its memories, and what it answers is filtered here, after its cut")
     if len(known) > MAX_ASKERS:

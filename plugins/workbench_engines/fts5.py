@@ -159,7 +159,7 @@ class Fts5Index:
         hits: ChunkHits = [
             (rows[row].memory_id, -score, rows[row].chunk)
             for row, score in found
-            if where.passes(rows[row].project, rows[row].scope)
+            if where.passes(rows[row].memory_id, rows[row].project, rows[row].scope)
         ]
         return truncate_to_memories(hits, depth)
 

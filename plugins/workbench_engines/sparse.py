@@ -284,7 +284,7 @@ def _read(
 ) -> _Texts:
     found = documents(request.resources, section.rows)
     if only is not None:
-        found = [each for each in found if only.passes(each.memory.project, each.memory.scope)]
+        found = [each for each in found if only.passes(each.memory.id, each.memory.project, each.memory.scope)]
     texts: Sequence[str] = [each.text for each in found]
     if lemmas is not None:
         texts = [lemma or text for lemma, text in zip(lemmas.texts(texts), texts, strict=True)]

@@ -174,7 +174,7 @@ def _with_candidates(
     notes = evidence.notes
     if SUPERSEDED in notes:
         within = bool(notes.get("query", {}).get("only_project"))
-        where = search_filter(Request(evidence.query, evidence.project, only_project=within), config)
+        where = search_filter(Request(evidence.query, evidence.project, only_project=within), config, resources)
         found, later = successors_of({**evidence.memories, **fresh}, evidence.as_of, where, resources)
         fresh |= later
         notes = found.noted_in(notes)

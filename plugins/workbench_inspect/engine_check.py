@@ -163,7 +163,7 @@ def check_engine(
     asked = with_values(config, {"lists.answered_by": "source"})
     every = engine_depths(asked, probe, request.query, resources.store.language.current)
     depths = {name: depth for name, depth in every.items() if name in COMPARED}
-    where = search_filter(request, config)
+    where = search_filter(request, config, resources)
     vector = resources.embedder.encode_query(text)
     vectors = resources.indexes.vectors
     exact: dict[ListName, ExactRanking] = {}

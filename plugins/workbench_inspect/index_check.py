@@ -73,7 +73,7 @@ def _draw_own(context: InspectContext, ranked: RankedList | None) -> None:
         st.info("No vector list was searched for this query: there is no index to check.", icon=":material/search_off:")
         return
     trace, store = context.trace, context.resources.store
-    where, depth = search_filter(context.request, trace.config), _depth(context, ranked)
+    where, depth = search_filter(context.request, trace.config, context.resources), _depth(context, ranked)
     whose = provenance_of(trace.evidence.notes, ranked.name)
     key = (context.request, ranked.variant, whose, depth, where, str(store.path), store.content_version)
     ids = [] if is_kept(COMPARED, key) else context.resources.indexes.vectors.ids(where)
@@ -134,7 +134,7 @@ def _compared(
         answer = best_per_memory([(hit.memory_id, hit.score, hit.chunk) for hit in ranked.hits])[:depth]
         rows = [(ranked.name, how, compare(exact, answer, depth))]
         if context.resources.graph_open or len(ids) <= EXACT_ROWS:  # else the collection may take minutes to write
-            where = search_filter(context.request, config)
+            where = search_filter(context.request, config, context.resources)
             graph = compare(exact, vectors.approximate(query, depth, where), depth)
             rows.append(("Chroma alone", "Chroma's graph", graph))
     return exact, rows

@@ -222,6 +222,18 @@ def test_a_project_only_request_searches_that_project_alone(opened: Resources) -
     assert {memory.project for memory in found.memories.values()} == {project}
 
 
+def test_every_list_searches_the_memories_of_one_author(opened: Resources) -> None:
+    author, *_ = (name for name, _ in opened.store.memories.facets().authors if name)
+    names = ("hybrid", "ts_rank", "fts5", "sparse", "ts_rank_cd")
+    config = with_values(PipelineConfig(), {f"lists.{name}.enabled": True for name in names} | {"query.author": author})
+    found = gather(Request(QUERY, as_of=AS_OF), config, opened)
+    assert {ranked.source for ranked in found.lists if ranked.hits} >= {"vector", "lexical", *names[1:]}
+    assert {memory.author for memory in found.memories.values()} == {author}
+    nobody = gather(Request(QUERY, as_of=AS_OF), with_values(config, {"query.author": "nobody"}), opened)
+    assert not nobody.memories
+    assert any("no memory of author 'nobody'" in line for line in nobody.notes["warnings"]["lists"])
+
+
 @pytest.mark.parametrize("query", ["", "  \n ", "caf\udce9"])
 def test_a_query_that_is_empty_or_no_text_is_one_line(query: str, opened: Resources) -> None:
     with pytest.raises(InputError, match="query: it"):

@@ -34,7 +34,7 @@ def test_what_a_graph_misses_is_counted_where_it_is_lost_and_brought_back(
         monkeypatch.setitem(chroma.HNSW, name, value)
     folder = shutil.copytree(sample_store, tmp_path / "store")
     resources = open_resources(Settings(store=folder))
-    selection = QuerySelection("some", tuple(answered_queries(resources.store)[:20]))
+    selection = QuerySelection("some", tuple(answered_queries(resources.store)[:40]))
     grades = agreed(resources.store.judgments.read(), None).grades
     with pytest.raises(InputError, match="1 or more, found 0"):
         graph_recall(selection, grades, 1, PipelineConfig(), resources, 0)

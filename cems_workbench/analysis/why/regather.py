@@ -51,6 +51,7 @@ from cems_workbench.pipeline.stages.query import is_aggregation
 from cems_workbench.pipeline.stages.rerank import RERANK, model_key
 from cems_workbench.pipeline.stages.supersession import SUPERSESSION
 from cems_workbench.progress import Progress, silent
+from cems_workbench.records import Memory
 from cems_workbench.store import Filter
 from cems_workbench.store.search.entries import ChunkHits
 from cems_workbench.store.search.tokenizer import chunks, terms_of
@@ -92,10 +93,10 @@ def list_ranks(
     memory_id: str, evidence: Evidence, config: PipelineConfig, request: Request, resources: Resources
 ) -> list[ListEntry]:
     """The memory's rank for each variant, by meaning and by words; also in lists that were not searched, and in every other that is on."""
-    where = search_filter(request, config)
+    where = search_filter(request, config, resources)
     memory = resources.store.memories.get(memory_id)
     if memory is not None:
-        barred = _barred(where, memory.project, memory.scope)
+        barred = _barred(where, memory)
         if barred:
             return [ListEntry("every list", None, None, None, False, barred)]
     cuts = hybrid_cuts_of(evidence.query, config, evidence.language)
@@ -103,11 +104,13 @@ def list_ranks(
     return [*(place for i in range(len(evidence.variants)) for place in search.places(i)), *search.further()]
 
 
-def _barred(where: Filter, project: str | None, scope: str) -> str | None:
-    if where.required_project not in (None, project):
-        return f"it belongs to {project or 'no project'}, and only {where.required_project} is searched"
-    if where.required_scope not in (None, scope):
-        return f"its scope is {scope}, and only {where.required_scope} memories are searched"
+def _barred(where: Filter, memory: Memory) -> str | None:
+    if where.required_project not in (None, memory.project):
+        return f"it belongs to {memory.project or 'no project'}, and only {where.required_project} is searched"
+    if where.required_scope not in (None, memory.scope):
+        return f"its scope is {memory.scope}, and only {where.required_scope} memories are searched"
+    if where.author not in (None, memory.author):
+        return f"its author is {memory.author or 'nobody'}, and only memories of {where.author} are searched"
     return None
 
 
@@ -355,6 +358,7 @@ CHOICES: tuple[tuple[str, Any], ...] = (
     ("query.mode", "hybrid"),
     ("query.mode", "vector"),
     ("query.scope", "both"),
+    ("query.author", None),
     ("query.detectors.matching", "word"),
     ("query.detectors.enabled", False),
     ("query.conversational.enabled", False),
@@ -534,7 +538,7 @@ def graph_tries(
     """The least ef_search with which Chroma's graph finds a memory that it missed, if there is one."""
     name, _ = trials.evidence.missed_by_graph.get(trials.memory_id, ("", 0))
     if name:
-        i, where = int(name.partition(":")[2]), search_filter(request, config)
+        i, where = int(name.partition(":")[2]), search_filter(request, config, resources)
         depth = list_depths(config)["vector"] or MAX_DEPTH
         vector = resources.embedder.encode_query(trials.evidence.text_for("vector", i))
         own = resources.store.indexes.graph_settings(resources.embedder)["ef_search"]

@@ -65,10 +65,10 @@ class EngineRequest:
             return frozenset(), () if told else (f"{list_name}: {NO_STOP_WORDS}: {error} (--set {path}=FILE#NAME)",)
 
     def hits(self, found: ChunkHits) -> ChunkHits:
-        """The hits that pass the filter on project and scope, down to the depth."""
+        """The hits that pass the filter, down to the depth."""
         if not self.where.trivial:
             memories = self.resources.store.memories.read({memory_id for memory_id, _, _ in found})
-            passing = {key for key, memory in memories.items() if self.where.passes(memory.project, memory.scope)}
+            passing = {key for key, memory in memories.items() if self.where.passes(key, memory.project, memory.scope)}
             found = [hit for hit in found if hit[0] in passing]
         return truncate_to_memories(found, self.depth)
 

@@ -93,4 +93,4 @@ def passing(scores: dict[str, float], where: Filter, resources: Resources) -> di
 
 def passes(memory: Memory, where: Filter) -> bool:
     """Whether a memory passes a filter."""
-    return where.passes(memory.project, memory.scope)
+    return where.passes(memory.id, memory.project, memory.scope)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,15 @@ MAX_CACHED_MASKS = 16
 class FilterMasks:
     """The cached masks of one index."""
 
-    def __init__(self, filters: NDArray[np.int32], labels: Mapping[str, Sequence[str | None]]) -> None:
-        """`filters`, shape (rows, 2), has each row's project and scope as positions in `labels["projects"]` and `labels["scopes"]`."""
-        self._filters, self._labels = filters, labels
+    def __init__(
+        self,
+        filters: NDArray[np.int32],
+        labels: Mapping[str, Sequence[str | None]],
+        rows_of: Callable[[Set[str]], NDArray[Any]],
+    ) -> None:
+        """`filters`, shape (rows, 2), has each row's project and scope as positions in `labels["projects"]` and `labels["scopes"]`;
+        `rows_of` gives the rows of memories, by their ids."""
+        self._filters, self._labels, self._rows_of = filters, labels, rows_of
         self._cache: dict[Filter, NDArray[np.bool_]] = {}
 
     def mask(self, where: Filter) -> NDArray[np.bool_] | None:
@@ -55,6 +61,10 @@ class FilterMasks:
             if value is not None:
                 labels = self._labels[name]
                 mask &= self._filters[:, column] == (labels.index(value) if value in labels else -1)
+        if where.ids is not None:
+            others = np.ones(len(mask), bool)
+            others[self._rows_of(where.ids)] = False
+            mask &= ~others
         return mask
 
 

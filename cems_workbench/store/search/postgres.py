@@ -65,7 +65,7 @@ class TsRankIndex:
         opened = _open(index) if isinstance(index, Path) else index
         self._ids, self._columns = (opened.ids, opened.columns) if opened else ([], {})
         self._words = opened.words if opened else inverted_index([])
-        self._masks = FilterMasks(self._columns["filters"], opened.labels) if opened else None
+        self._masks = FilterMasks(self._columns["filters"], opened.labels, self._rows_of) if opened else None
         self._hidden = hidden
 
     def without(self, ids: Set[str]) -> TsRankIndex:
@@ -95,11 +95,14 @@ class TsRankIndex:
         if mask is not None:
             found &= mask
         if self._hidden:
-            hidden = np.fromiter(map(self._hidden.__contains__, self._ids), bool, len(self._ids))
-            found &= ~hidden[self._columns["memories"]]
+            found[self._rows_of(self._hidden)] = False
         rows = np.flatnonzero(found)
         best = rows[self._order(rows, scores[rows], k, ties, depth or k)]
         return self._hits(best, scores[best])
+
+    def _rows_of(self, ids: Set[str]) -> NDArray[np.intp]:
+        among = np.fromiter(map(ids.__contains__, self._ids), bool, len(self._ids))
+        return np.flatnonzero(among[self._columns["memories"]])
 
     def _hits(self, rows: NDArray[np.intp], scores: NDArray[np.float32]) -> ChunkHits:
         memories, chunks = self._columns["memories"][rows].tolist(), self._columns["chunks"][rows].tolist()

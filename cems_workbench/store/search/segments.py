@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -47,13 +48,13 @@ class SegmentFile:
             columns = arrays.read_columns(path) if columns is None else columns
             self.columns: dict[str, arrays.Column] = {name: columns[name] for name in self.COLUMNS}
             self.labels: dict[str, list[str | None]] = json.loads(self.columns["labels"].tobytes())
-            self.masks = FilterMasks(self.columns["filters"], self.labels)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreError(f"{self.KIND} {path} is damaged ({error}); doctor --repair rebuilds it") from error
         self.ids = arrays.SortedTexts(self.columns["ids"], self.columns["id_ends"])
         self.starts: arrays.Column | None = self.columns["starts"] if len(self.columns["starts"]) else None
         self.size = len(self.columns["filters"])
         """Number of rows."""
+        self.masks = FilterMasks(self.columns["filters"], self.labels, partial(_rows_of, self.ids, self.starts))
 
     def rows_of(self, memory: int) -> range:
         """The rows of a memory, by its number."""
@@ -61,7 +62,7 @@ class SegmentFile:
 
     def all_rows(self, memories: NDArray[np.int64]) -> NDArray[np.int64]:
         """The rows of these memories, in the same order."""
-        return memories if self.starts is None else arrays.spans(self.starts[memories], self.starts[memories + 1])
+        return _all_rows(self.starts, memories)
 
     def sizes(self, memories: NDArray[np.int64]) -> NDArray[np.int64]:
         if self.starts is None:
@@ -82,6 +83,14 @@ class SegmentFile:
         if not len(seqs):
             return [(ids[memory], None) for memory in memories]
         return [entry_id(ids[memory], seq) for memory, seq in zip(memories, seqs[rows].tolist(), strict=True)]
+
+
+def _all_rows(starts: arrays.Column | None, memories: NDArray[np.int64]) -> NDArray[np.int64]:
+    return memories if starts is None else arrays.spans(starts[memories], starts[memories + 1])
+
+
+def _rows_of(ids: arrays.SortedTexts, starts: arrays.Column | None, wanted: Set[str]) -> NDArray[np.int64]:
+    return _all_rows(starts, ids.find_all(list(wanted)))
 
 
 _open_segments: weakref.WeakValueDictionary[tuple[type, str, int], SegmentFile] = weakref.WeakValueDictionary()

@@ -125,9 +125,9 @@ def _draw_scope_and_given(resources: Resources) -> DeltaGenerator:
     if state.traced() is not None:  # neither project nor date nor expansion changes recorded stages
         return toolbar
     # The label must not change: it identifies the popover, and a new one starts closed.
-    about = "Project and date of the query, and their effect under these settings"
+    about = "Project, user and date of the query, and their effect under these settings"
     with toolbar:
-        box = opened_popover("Project and date", "inspect:scope", ":material/folder:", about, type="tertiary")
+        box = opened_popover("Project, user and date", "inspect:scope", ":material/folder:", about, type="tertiary")
     if box is not None:
         with box:
             _draw_scope(resources)
@@ -156,6 +156,18 @@ def _draw_scope(resources: Resources) -> None:
     only = remembered(state.ONLY_PROJECT, "Search only that project's memories.")
     st.toggle("Only this project", wrap=True, disabled=not project, **only)
     st.caption(_words(project_effect(config, bool(project and st.session_state.get(state.ONLY_PROJECT)))))
+    author, users = config.query.author, _users(resources)
+    if len(users) > 1 or author is not None:
+        st.selectbox(
+            "User",
+            [None, *dict.fromkeys([*users, *([author] if author else [])])],
+            index=None if author is None else [None, *users, author].index(author),
+            format_func=lambda name: name or "everybody",
+            placeholder="everybody",
+            key=(key := f"inspect:author:{state.present().generation}:{author}"),
+            on_change=lambda: state.change({"query.author": st.session_state[key]}),
+            help="Only memories of this author are searched (`query.author`), as systems that filter by user do.",
+        )
     when = (
         "Date of the query (midnight UTC, or the exact time of a stored query). Empty: now. Later results are marked."
     )
@@ -190,21 +202,24 @@ def _draw_given() -> None:
     st.caption(" · ".join(parts))
 
 
+def _users(resources: Resources) -> list[str]:
+    return [name for name, _ in resources.store.memories.facets().authors if name is not None]
+
+
 def _draw_users(resources: Resources) -> None:
-    """Draw that memories of several users are searched together, where the store's target always filters by user."""
+    """Draw whose memories are searched: of one author, or of several users though the store's target always filters by user."""
     from cems_workbench.config.forms.targets import SYSTEMS
 
+    if author := state.present_config().query.author:
+        st.caption(f":material/person: only memories of **{plain(author)}** are searched")
+        return
     runs = saved_target(resources.store.path)
     system = None if runs is None else SYSTEMS.get(runs.target)
     if system is None or "user" not in system.filter:
         return
-    users = [name for name, _ in resources.store.memories.facets().authors if name is not None]
-    if len(users) > 1:
-        help = (
-            f"{system.title} always filters by {system.filter}, which Inspect does not. For its ranking of one user’s memories, connect "
-            "that user’s into a store of their own: Memories → Sources, or `connect`, with ?user=ID at the end of the address."
-        )
-        together = f"memories of {len(users)} users are searched together; {system.title} searches those of one"
+    if len(users := _users(resources)) > 1:
+        help = f"{system.title} always filters by {system.filter}. For its ranking of one user’s memories, choose the user there."
+        together = f"memories of {len(users)} users are searched together; {system.title} searches those of one: Project, user and date"
         st.caption(f":material/group: {plain(together)}", help=help)
 
 

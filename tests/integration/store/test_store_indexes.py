@@ -246,13 +246,13 @@ def test_neighbours_are_what_a_search_for_each_memory_finds(store, embedder, row
 
 
 @pytest.mark.parametrize("exact_rows", [0, 10_000])
-def test_filters_restrict_to_project_and_scope(store, embedder, rows, monkeypatch, exact_rows):
+def test_filters_restrict_to_project_scope_and_author(store, embedder, rows, monkeypatch, exact_rows):
     monkeypatch.setattr(vector_index, "EXACT_ROWS", exact_rows)
     store.add(
         rows(
             [
-                Memory("mine", "duck one", project="p"),
-                Memory("ours", "duck two", project="p", scope="shared"),
+                Memory("mine", "duck one", project="p", author="ann"),
+                Memory("ours", "duck two", project="p", scope="shared", author="ann"),
                 Memory("other", "duck three", project="q", scope="shared"),
                 Memory("untagged", "duck four"),
             ]
@@ -269,6 +269,9 @@ def test_filters_restrict_to_project_and_scope(store, embedder, rows, monkeypatc
         (Filter(scope="shared"), {"ours", "other"}),
         (Filter(scope="personal"), {"mine", "untagged"}),
         (Filter("nowhere", only_project=True), set()),
+        (Filter(author="ann", ids=(ids := store.memories.ids_by("ann"))), {"mine", "ours"}),
+        (Filter(scope="shared", author="ann", ids=ids), {"ours"}),
+        (Filter(author="bo", ids=store.memories.ids_by("bo")), set()),
     ]
     for where, expected in cases:
         assert {name for name, _ in indexes.lexical.search("duck", 10, where)} == expected, where
