@@ -37,7 +37,9 @@ def read_bundle(path: Path, query: str = "") -> Evidence:
         if "\n{" not in text:
             raise
         bundle = None  # JSON lines
-    if isinstance(bundle, dict) and ("format" in bundle or not may_explain(bundle)):
+    first = bundle[0] if isinstance(bundle, list) and bundle else bundle
+    own = isinstance(bundle, dict) and "format" in bundle
+    if bundle is not None and (own or not (may_explain(bundle) or may_explain(first))):
         return evidence_from(bundle, str(path))
     return explained_in(text, str(path), query)
 

@@ -1,7 +1,6 @@
 """The systems whose explanations are read: how each looks, and what of it is which list, part and setting.
 
-| system | what it printed | replayed by |
-| mem0 | `search(explain=True)`: `results` with `score_details` | mem0, mem0_keyword, mem0_entities |
+docs/use/explanations.md lists what of each is written down, and how it replays.
 
 A document may name its query beside the answer (`query`). Each reader takes the rows that can be used; a row without a number that it
 needs is reported, and a document that lacks the fields of every row is of another version, which the error names.
@@ -20,10 +19,14 @@ from cems_workbench.errors import short, some
 from cems_workbench.formats.base.fields import FieldError, finite
 from cems_workbench.formats.base.names import ANSWER
 from cems_workbench.formats.base.payload import ANY_NAMES, text_of
-from cems_workbench.formats.base.records import reported
+from cems_workbench.formats.base.records import TracedQuery, memory_id_of, reported
 from cems_workbench.formats.responses import IDS, answers_in, flat
 from cems_workbench.records import RowError
 from workbench_explanations.explained import Explained, Row, contradictions
+from workbench_tools.exports import spans_of
+from workbench_tools.exports import system_of as traced_by
+from workbench_tools.spans import Span, read_span
+from workbench_tools.traced import queries_of
 
 QUERIES = ("query", "q", "query_text", "question")
 """Names under which a document says its query."""
@@ -444,6 +447,67 @@ def _vespa(document: Document, reading: Reading) -> Iterator[Explained]:
     yield Explained("", ranked(found, taken), "Vespa", "", {"fusion.method": "combsum"}, taken=taken)
 
 
+def _runs(document: Document, reading: Reading) -> Iterator[Explained]:
+    """Runs of LangSmith and observations of Langfuse, of one trace or several: retrievers below one that joins them, or alone."""
+    traces: dict[str, list[Span]] = {}
+    for place, row in reading.each(document["results"], "runs"):
+        for where, values in spans_of(row):
+            with reported(reading.errors, reading.source, reading.number, f"runs[{place - 1}].{where}"):
+                span = read_span(place, values)
+                traces.setdefault(span.trace_id, []).append(span)
+    for spans in traces.values():
+        yield from map(_joined, queries_of(spans)) if len(spans) > 1 else filter(None, map(_alone, spans))
+
+
+def _joined(query: TracedQuery) -> Explained:
+    sources = _sources(list(query.lists))
+    held: dict[str, dict[str, tuple[int, float | None]]] = {}
+    for one in query.recorded["lists"]:
+        for rank, (key, score) in enumerate(one["hits"], 1):
+            held.setdefault(key, {})[f"{sources[one['name']]}:0"] = (rank, score)
+    final = {key: (rank, score) for rank, (key, score) in enumerate(query.results, 1)}
+    rows = []
+    for key in dict.fromkeys((*final, *held)):
+        rank, score = final.get(key, (0, None))
+        text = query.contents[key].content if key in query.contents else None
+        rows.append(Row(key, score, rank, held.get(key, {}), {}, text or ""))
+    taken = {name: f"{source}:0" for name, source in sources.items()}
+    doubts = tuple(line for lines in query.warnings.values() for line in lines)
+    ways = (
+        {"fusion.method": "rrf", "fusion.k": 60},
+        {"fusion.method": "rank_divided_rrf", "fusion.k": 2},
+        {"fusion.method": "combsum"},
+    )
+    return Explained(
+        query.query,
+        rows,
+        "a traced pipeline",
+        "",
+        ways[0],
+        ways[1:],
+        taken=taken,
+        as_of=query.asked_at,
+        qid=query.qid,
+        doubts=doubts,
+    )
+
+
+def _alone(span: Span) -> Explained | None:
+    if span.query is None or not span.output:
+        return None
+    rows = [
+        Row(memory_id_of(one), one.score, rank, {"vector:0": (rank, one.score)}, {}, one.content or "", one.title)
+        for rank, one in enumerate(span.output, 1)
+    ]
+    return Explained(span.query, rows, "a traced retriever", "", {}, taken={span.name: "vector:0"}, qid=span.span_id)
+
+
+def _are_runs(document: Any) -> bool:
+    rows = document.get("results") if isinstance(document, dict) else document
+    first = rows[0] if isinstance(rows, list) and rows else None
+    return isinstance(first, dict) and traced_by(first) in ("LangSmith", "Langfuse")
+
+
 def _of_rows_with(name: str) -> Callable[[Any], bool]:
     """Whether the first row of `results`, or of a list, has an object of that name."""
 
@@ -479,6 +543,7 @@ SYSTEMS: tuple[System, ...] = (
     System("Qdrant", _has("prefetches", "result"), _qdrant),
     System("Elasticsearch, OpenSearch, Lucene or tantivy", _explains_hits, _tree),
     System("Vespa", _has_features, _vespa),
+    System("LangSmith or Langfuse", _are_runs, _runs),
 )
 
 

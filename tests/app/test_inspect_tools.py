@@ -38,8 +38,10 @@ from .inspect_page import (
     PLAIN,
     config_of,
     configured,
+    control,
     evidence_of,
     follow,
+    open_group,
     order,
     search,
     set_config,
@@ -512,3 +514,24 @@ def test_an_answer_that_cannot_be_read_is_one_line(open_page: OpenPage) -> None:
     assert [error.value.replace("\\", "") for error in page.error] == [
         "pasted: has no list of results; looked for results, memories, hits, documents, items"
     ]
+
+
+def test_a_pasted_explanation_replays_in_an_empty_store_and_a_slider_moves_it(open_page: OpenPage, tmp_path: Path) -> None:
+    recorded = Path(__file__).parents[1] / "recordings" / "explanations" / "mem0.jsonl"
+    document = json.loads(recorded.read_text("utf-8").splitlines()[0])
+    rows = document["results"]
+    rows[0]["memory"] = "<script>alert(1)</script>" + rows[0]["memory"]
+    page = open_page(tmp_path / "empty")
+    page.session_state["inspect:explanation"] = True  # the popover, as the browser opens it
+    page.run().text_area(key="inspect:explanation:text").set_value(json.dumps(document)[:-9]).run()
+    press(page, "inspect:explanation:replay")
+    assert any("is cut off" in one.value for one in page.warning)
+    page.text_area(key="inspect:explanation:text").set_value(json.dumps(document)).run()
+    press(page, "inspect:explanation:replay")
+    assert order(page) == [row["id"] for row in rows]
+    assert "explained by mem0: 20 memories" in captions(page)
+    assert not any("<script>alert" in str(one.proto.body) for one in page.get("html"))
+    control(open_group(page, "assembly"), "slider", "assembly.limit").set_value(5).run()
+    assert order(page) == [row["id"] for row in rows[:5]]
+    tool(page, "Why is it missing?").text_input(key="inspect:why:search").set_value("m999").run()
+    assert any("m999 is not among the 20 it shows" in one.value for one in page.info)

@@ -17,9 +17,12 @@ from typer.testing import CliRunner
 from cems_workbench import explanations, replay
 from cems_workbench.cli.main import commands
 from cems_workbench.config import with_values
+from cems_workbench.errors import InputError
+from cems_workbench.mcp.protocol import ServedStore
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.explained import explained, read_explanations
 from cems_workbench.records import RowError
+from workbench_explanations.tool import Explaining, explanation
 
 RECORDED = Path(__file__).resolve().parents[1] / "recordings" / "explanations"
 
@@ -113,6 +116,16 @@ def test_a_list_of_answers_and_json_lines_are_the_same() -> None:
     lines = (RECORDED / "mem0.jsonl").read_text("utf-8").splitlines()
     of_lines, of_list = (read(text)[0] for text in ("\n".join(lines), f"[{', '.join(lines)}]"))
     assert [one.query for one in of_lines] == [one.query for one in of_list] and len(of_lines) == len(lines)
+
+
+def test_an_agent_replays_one_under_changes_and_asks_why() -> None:
+    document = recorded("mem0.jsonl")
+    asked = Explaining(explanation=json.dumps(document), changes={"threshold.fixed": document["results"][4]["score"]}, memory_id="m999")
+    with pytest.raises(InputError, match="m999 is not among the 20 it shows"):
+        explanation(ServedStore(), asked)
+    reply = explanation(ServedStore(), asked.model_copy(update={"memory_id": document["results"][6]["id"]}))
+    assert [row["memory_id"] for row in reply["results"]] == [row["id"] for row in document["results"][:5]]
+    assert "threshold" in reply["cause"] and "threshold" in reply["fix"]
 
 
 def test_the_command_pipes_replays_explains_and_names_the_bound(tmp_path: Path) -> None:
