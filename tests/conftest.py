@@ -63,15 +63,15 @@ class CopiesToo(duckdb_file.CheckedFiles):
         super().__init__()
         self._alike: set[tuple[tuple[int, int], ...]] = set()
 
-    def knows(self, path: Path) -> bool:
+    def contains(self, path: Path) -> bool:
         now = duckdb_file.file_state(path)
         return now is not None and (_alike(now) in self._alike or super().contains(path))
 
-    def keep(self, path: Path, seen: duckdb_file.FileState) -> None:
+    def add(self, path: Path, seen: duckdb_file.FileState) -> None:
         super().add(path, seen)
         self._alike.add(_alike(seen))
 
-    def keep_written(self, path: Path, opened: duckdb_file.FileId | None) -> None:
+    def add_closed(self, path: Path, opened: duckdb_file.FileId | None) -> None:
         super().add_closed(path, opened)
         if super().contains(path):
             self._alike.add(_alike(self._states[path]))
