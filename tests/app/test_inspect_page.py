@@ -86,7 +86,7 @@ def test_a_slider_changes_the_ranking_before_the_page_runs_and_reset_brings_it_b
     assert order(page) == before
 
 
-SYSTEMS = ("cems_head", "recollection", "memory_agent", "ace", "workbench")
+SYSTEMS = ("cems_head", "memory_agent", "workbench")
 
 
 @pytest.mark.parametrize("name", first_of(dict.fromkeys((*SYSTEMS, *preset_names())), len(SYSTEMS)))

@@ -24,6 +24,7 @@ from cems_workbench.store import Store
 from tests.planted import planted_file
 from tests.processes import python
 from tests.sample import MOVING, STAYING
+from tests.thoroughly import partly, some
 
 if TYPE_CHECKING:
     from conftest import Command, Finished
@@ -93,7 +94,8 @@ BAD_ARGUMENTS: dict[str, str] = json.loads(Path(__file__).with_name("bad_argumen
 OF_NO_STORE = ("retrieve", "replay", "export", "tune")
 
 
-@pytest.mark.parametrize(("line", "part"), BAD_ARGUMENTS.items())
+@pytest.mark.parametrize(("line", "part"), some(BAD_ARGUMENTS.items(), 2))
+@partly
 def test_a_bad_argument_is_one_line(
     command: Command, bundle: Path, evidence: Path, sample_store: Path, line: str, part: str
 ) -> None:

@@ -355,7 +355,7 @@ def test_a_rescue_without_a_damaged_log_says_how_many_changes_that_costs(with_lo
 
 
 @pytest.mark.parametrize("file", ["workbench.duckdb", "workbench.duckdb.wal", "workbench.commits"])
-@pytest.mark.parametrize("way", faults.WAYS)
+@pytest.mark.parametrize("way", first_of(faults.WAYS, 2))
 def test_whatever_happens_to_a_file_of_the_database_other_labels_are_said(with_log, file, way):
     """`python -m benchmarks.faults` does the same to every file of a store, with every command and the page."""
     faults.damage(with_log / file, way, random.Random(19))
