@@ -1,13 +1,14 @@
 """How many judgments follow their memories to a store with other ids, and how many end at the wrong one.
 
     python -m benchmarks.bench_rebase --locomo ../shared/data/locomo [--seed 0]
-    python -m benchmarks.bench_rebase --write DIR      # one task as a store, and as files of PyPI's retrieval-eval
+    python -m benchmarks.bench_rebase --cost PYTHON    # processor time, beside retrieval-eval 0.1.1 (PyPI) in that interpreter
 
 The judged memories are those of the bundled sample and LoCoMo's observations; of these the judgments are the questions' evidence. The new
 store has them under other ids; cut again by three rules (sentences, windows of 40 words with 10 shared, three memories in one); or
 reworded without a language model: the words of each clause in another order, other case, and "the user" for a speaker's name. In
 "half gone", half of the judged memories are missing: what moves then moves wrongly. A judgment is kept if it moved or was valid; it is
-right if the new text was made of the judged memory's (of a cut one: with SHARE of its words). No model, no vectors.
+right if the new text was made of the judged memory's (of a cut one: with SHARE of its words). No model, no vectors. "cost" takes the least
+of ROUNDS, each with a fresh copy, in processes that have loaded their libraries; then the two commands as a shell starts them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ import argparse
 import json
 import random
 import re
+import resource
+import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +32,7 @@ from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import Store
 
-SHARE = 0.15
+SHARE, ROUNDS = 0.15, 10
 Text = tuple[str, Mapping[str, float]]
 """A text of the new store, and the share of each judged memory's words that it was made of."""
 
@@ -140,6 +145,56 @@ def measured(old: Sequence[Memory], judgments: Sequence[Judgment], new: Sequence
     )
 
 
+_THEIRS = """
+import contextlib, io, shutil, sys, time
+from retrieval_eval.cli import main
+for _ in range(int(sys.argv[1])):
+    shutil.copy("given.jsonl", "judgments.jsonl")
+    began = time.process_time()
+    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
+        main(["drift", "--judgments", "judgments.jsonl", "--corpus", "corpus.json", "--fix"])
+    print(time.process_time() - began)
+"""
+
+
+def cost(python: Path) -> None:
+    """Print the processor time of a rebase of the sample's judgments, over that of `retrieval-eval drift --fix`."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "task"
+        write(folder)
+        ours = {"exact texts alone": list[float](), "with --apply": list[float]()}
+        theirs = list[float]()
+        for _ in range(ROUNDS):  # in turn, as the machine's pace changes
+            printed = subprocess.run([python, "-c", _THEIRS, "3"], cwd=folder, capture_output=True, text=True, check=True)
+            theirs += map(float, printed.stdout.split())
+            for _ in range(3):
+                shutil.copytree(folder / "store", folder / "copy")
+                with Store.open(folder / "copy", create=False) as store:
+                    began = time.process_time()
+                    plan = store.plan_rebase()
+                    ours["exact texts alone"].append(time.process_time() - began)
+                    store.rebase(plan)
+                    ours["with --apply"].append(time.process_time() - began)
+                shutil.rmtree(folder / "copy")
+        print(f"in one process: retrieval-eval {min(theirs) * 1000:.1f} ms")
+        for what, took in ours.items():
+            print(f"  {what}: {min(took) * 1000:.1f} ms, {min(took) / min(theirs):.2f} times")
+        shell = [sys.executable, "-m", "cems_workbench", "judgments", "rebase", "--apply", "--store"]
+        alone = [python.parent / "retrieval-eval", "drift", "--judgments", "judgments.jsonl", "--corpus", "corpus.json", "--fix"]
+        took = {"retrieval-eval": list[float](), "judgments rebase --apply": list[float](), "import duckdb": list[float]()}
+        for _ in range(5):
+            shutil.copy(folder / "given.jsonl", folder / "judgments.jsonl")
+            shutil.copytree(folder / "store", folder / "copy")
+            of = (alone, [*shell, str(folder / "copy")], [sys.executable, "-c", "import duckdb"])
+            for command, list_of in zip(of, took.values(), strict=True):
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                subprocess.run(command, cwd=folder if command is alone else None, stdout=subprocess.DEVNULL, check=command is not alone)
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+                list_of.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
+            shutil.rmtree(folder / "copy")
+        print("as commands: " + ", ".join(f"{what} {min(each):.2f} s" for what, each in took.items()))
+
+
 def write(folder: Path) -> None:
     """The sample whose memories came again under other ids, as a store and as files of PyPI's retrieval-eval."""
     memories, judgments = sample()
@@ -153,17 +208,17 @@ def write(folder: Path) -> None:
         | {"relevance": one.grade, "source": "human", "corpus_fingerprint": "old"}
         for one in judgments
     ]
-    (folder / "judgments.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    (folder / "given.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--locomo", type=Path)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--write", type=Path)
+    parser.add_argument("--cost", type=Path)
     asked = parser.parse_args()
-    if asked.write:
-        return write(asked.write)
+    if asked.cost:
+        return cost(asked.cost)
     sets = {"sample": sample()} | ({"locomo": locomo(asked.locomo)} if asked.locomo else {})
     for name, (memories, judgments) in sets.items():
         rng = random.Random(asked.seed)

@@ -8,7 +8,7 @@ from cems_workbench.serve.client import answer
 from cems_workbench.serve.wire import command_of, without_switch
 
 WITH_ARROW = "calibrate compare drift evaluate fidelity fill-scores gather import tune watch"
-"""Commands that read or write evidence or memories in bulk."""
+"""Commands that read or write evidence or memories in bulk; others do with --apply."""
 
 
 def main() -> None:
@@ -24,7 +24,7 @@ def main() -> None:
     os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "4")
     from cems_workbench.cli import main as run
 
-    if command in WITH_ARROW.split():
+    if command in WITH_ARROW.split() or "--apply" in sys.argv:
         from cems_workbench.platform import start_up
 
         start_up.load()

@@ -345,7 +345,12 @@ class _Import:
             there = queries.known_qids(session, [*blank, *map(str.strip, blank)])
             parsed = _renamed(parsed, "qid", _without_blanks(blank, there))
         rebase.retire(session, parsed.extra.get(rebase.STALE, ()), self.when, self.mark)
-        judgment_counts, judgment_notes = import_judgments(session, parsed, self.known, problems, self.when, self.mark)
+        # A grade that moves is on the scale that it was given on.
+        judged = {one.qid for one in parsed.judgments} if parsed.format != rebase.REBASE else set[str]()
+        of_sets = query_sets.scales_of(session, list(judged))
+        judgment_counts, judgment_notes = import_judgments(
+            session, parsed, self.known, of_sets, problems, self.when, self.mark
+        )
         return replace(
             self.report,
             queries=query_counts,
@@ -354,7 +359,7 @@ class _Import:
             notes=(
                 *self.report.notes,
                 *matched,
-                *self._about_scales(session, parsed),
+                *self._about_scales(of_sets),
                 *self._queue_of_pairs(session, parsed),
                 *judgment_notes,
                 *_contradicted(session, parsed),
@@ -396,18 +401,16 @@ class _Import:
             f"there: {shown}; --query-set NAME puts a file into another set"
         ]
 
-    def _about_scales(self, session: Session, parsed: records.ParsedInput) -> list[str]:
+    def _about_scales(self, of_sets: Mapping[str, Mapping[str, records.GradeScale]]) -> list[str]:
         """The scale of each set of the judged queries if one was stated, and what to know of it."""
-        of_sets: dict[str, records.GradeScale] = {}
-        for each in query_sets.scales_of(session, list({judgment.qid for judgment in parsed.judgments})).values():
-            of_sets |= each
+        scale_of = {name: scale for each in of_sets.values() for name, scale in each.items()}
         stated = self.options.stated
         said = [
             f"query set {name}: grades {scale}, relevant from {scale.relevant_from}"
-            for name, scale in of_sets.items()
+            for name, scale in scale_of.items()
             if stated is not None and (stated.scale is None or str(scale) == str(stated.scale))
         ]
-        remarks = [line for name, scale in of_sets.items() for line in scales.remarks(name, scale)]
+        remarks = [line for name, scale in scale_of.items() for line in scales.remarks(name, scale)]
         return capped([*said, *remarks], "more notes on scales")
 
     def _queue_of_pairs(self, session: Session, parsed: records.ParsedInput) -> list[str]:
@@ -540,11 +543,16 @@ def _by_row(*errors: Sequence[records.RowError]) -> tuple[records.RowError, ...]
 def _contradicted(session: Session, parsed: records.ParsedInput) -> list[str]:
     """A line for each query of the input that is marked unanswerable and has a relevant memory: the judgment counts."""
     qids = {query.qid for query in parsed.queries} | {judgment.qid for judgment in parsed.judgments}
+    marked = session.rows(
+        "SELECT qid FROM queries WHERE answerable = FALSE UNION "
+        f"SELECT qid FROM judgments WHERE memory_id = '{records.WHOLE_STORE}' AND grade = 0"
+    )
+    qids &= {qid for (qid,) in marked}
+    if not qids:
+        return []
     rows = session.rows(
-        "SELECT q.qid, j.memory_id, j.grade, j.judge FROM queries AS q JOIN judgments AS j ON j.qid = q.qid "
-        f"WHERE q.qid IN (SELECT unnest(?::text[])) AND j.memory_id <> '{records.WHOLE_STORE}' AND (q.answerable = FALSE OR EXISTS "
-        f"(SELECT 1 FROM judgments AS s WHERE s.qid = j.qid AND s.memory_id = '{records.WHOLE_STORE}' AND s.grade = 0)) "
-        "ORDER BY q.qid, j.memory_id, j.grade, j.judge",
+        "SELECT qid, memory_id, grade, judge FROM judgments WHERE qid IN (SELECT unnest(?::text[])) "
+        f"AND memory_id <> '{records.WHOLE_STORE}' ORDER BY qid, memory_id, grade, judge",
         [list(qids)],
     )
     of_sets = query_sets.scales_of(session, [row[0] for row in rows])

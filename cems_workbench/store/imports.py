@@ -146,30 +146,28 @@ class Recorder:
 
     def mark(self, cursor: duckdb.DuckDBPyConnection) -> tables.Mark:
         """The mark of this input's rows. It holds in this transaction, and from `keep` on."""
-        rows = cursor.execute(
-            "SELECT id, event, source FROM imports WHERE imported_at = ? AND undone_at IS NULL ORDER BY id",
-            [self._when],
+        every = cursor.execute(
+            "SELECT id, event, source, imported_at = $when AND undone_at IS NULL, "
+            "name = $name AND (folder = $folder OR folder = '' OR $folder = '') FROM imports ORDER BY id",
+            {"when": self._when, "name": self._name, "folder": self._folder},
         ).fetchall()
+        rows = [row for row in every if row[3]]
         known = next((row[:2] for row in rows if row[2] == self._source), None)
         self._there = known is not None
-        ((last, last_event),) = cursor.execute(
-            "SELECT coalesce(max(id), 0), coalesce(max(event), 0) FROM imports"
-        ).fetchall()
+        last, last_event = (max((row[at] for row in every), default=0) for at in (0, 1))
         number, event = known or (last + 1, rows[0][1] if rows else last_event + 1)
-        own = cursor.execute(
-            "SELECT id FROM imports WHERE name = $name AND (folder = $folder OR folder = '' OR $folder = '')",
-            {"name": self._name, "folder": self._folder},
-        ).fetchall()
         inputs = sorted({number, *(row[0] for row in rows)})
         store = tables.read_meta(cursor, tables.STORE_ID) or ""
-        own_inputs = [number, *(row[0] for row in own)]
+        own_inputs = [number, *(row[0] for row in every if row[4])]
         return tables.Mark(number, event, inputs, own_inputs, store, self._when, self._folder, self._name)
 
-    def keep(self, cursor: duckdb.DuckDBPyConnection, mark: tables.Mark) -> None:
+    def keep(self, cursor: duckdb.DuckDBPyConnection, mark: tables.Mark, counts: str | None = None) -> None:
         if not self._there:
+            own = self._when, self._source, self._folder, self._name, self._format, self._options
             cursor.execute(
-                "INSERT INTO imports (id, event, imported_at, source, folder, name, format, options) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [mark.id, mark.event, self._when, self._source, self._folder, self._name, self._format, self._options],
+                "INSERT INTO imports (id, event, imported_at, source, folder, name, format, options, counts) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [mark.id, mark.event, *own, counts],
             )
             self._there = True
 
@@ -181,16 +179,16 @@ class Recorder:
         changed: bool,
     ) -> int:
         """Save the counts of the import; returns the event's number, 0 if nothing changed: that is no event."""
-        if changed:
-            self.keep(cursor, mark)
-        ((before,),) = cursor.execute("SELECT max(counts) FROM imports WHERE id = ?", [mark.id]).fetchall()
+        before = tables.scalar(cursor, "SELECT max(counts) FROM imports WHERE id = ?", [mark.id]) if self._there else None
         if not changed and before is None:
             cursor.execute("DELETE FROM imports WHERE id = ?", [mark.id])
             return 0
         known = _counts(before) or {}  # a file that is written in several portions
         total = {kind: known.get(kind, tables.RowCounts()) + counts[kind] for kind in counts}
         text = json.dumps({kind: [one.added, one.updated, one.unchanged] for kind, one in total.items() if one.total})
-        cursor.execute("UPDATE imports SET counts = ? WHERE id = ?", [text, mark.id])
+        if self._there:
+            cursor.execute("UPDATE imports SET counts = ? WHERE id = ?", [text, mark.id])
+        self.keep(cursor, mark, text)
         return mark.event
 
 

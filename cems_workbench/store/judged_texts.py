@@ -34,6 +34,7 @@ Status = Literal["valid", "moved", "merged", "split", "changed", "orphaned"]
 RUN, SPAN, PIECE = 3, 0.9, 0.15
 SURE, SAME_TURN, MAYBE = 0.8, 0.6, 0.5
 CANDIDATES, RAREST, MOST_SHARED = 10, 8, 50
+MANY, ROWS_PER_TEXT = 200, 3
 SAME_TEXT = "same text"
 _WORD = re.compile(r"\w+")
 _NEGATIONS = frozenset({"not", "no", "never", "nor", "neither", "without", "cannot", "t", "nothing", "nobody", "none"})
@@ -71,7 +72,7 @@ def keep(cursor: duckdb.DuckDBPyConnection, ids: Collection[str], rebase: int = 
     """Keep the present text of these memories as judged, unless one is kept; that of a rebase, by its number, counts until it is undone."""
     cursor.execute(
         "INSERT INTO judged_texts SELECT id, content, source_ref, $input FROM memories WHERE id IN (SELECT unnest($ids)) "
-        "AND ($input > 0 OR id NOT IN (SELECT memory_id FROM judged_texts))",
+        + ("" if rebase else "AND id NOT IN (SELECT memory_id FROM judged_texts)"),
         {"ids": list(ids), "input": rebase},
     )
 
@@ -82,54 +83,60 @@ def keep_given(cursor: duckdb.DuckDBPyConnection, texts: Mapping[str, Judged], r
         cursor.execute("INSERT OR IGNORE INTO judged_texts VALUES (?, ?, ?, ?)", [key, one.text, one.source_ref, rebase])
 
 
-_KEPT = (
-    "(SELECT memory_id, arg_max(content, input) AS content, arg_max(source_ref, input) AS source_ref FROM judged_texts "
-    "WHERE memory_id IN (SELECT unnest($ids)) GROUP BY memory_id)"
-)
-
-
 def keep_present(database: Database, ids: Collection[str]) -> None:
     """Keep the text of memories that are judged now; nothing is written where it is kept already."""
     with database.reading() as cursor:
-        rows = cursor.execute(
-            f"SELECT m.id FROM memories AS m LEFT JOIN {_KEPT} AS j ON j.memory_id = m.id "
-            "WHERE m.id IN (SELECT unnest($ids)) AND m.content IS DISTINCT FROM j.content",
-            {"ids": list(ids)},
-        ).fetchall()
-    if rows:
+        there, known = _texts(cursor, ids), _kept(cursor, frozenset(ids))
+    changed = [key for key, one in there.items() if key not in known or known[key].text != one.text]
+    if changed:
         with database.transaction() as cursor:
-            changed = [memory_id for (memory_id,) in rows]
             cursor.execute("DELETE FROM judged_texts WHERE memory_id IN (SELECT unnest(?))", [changed])
             keep(cursor, changed)
 
 
 def kept(cursor: duckdb.DuckDBPyConnection, ids: Collection[str]) -> dict[str, Judged]:
     """The texts of these memories as they were judged; else as they are, or were when they were deleted. Others are absent."""
-    rows = cursor.execute(
-        "SELECT a.id, coalesce(j.content, m.content), CASE WHEN j.content IS NULL THEN m.source_ref ELSE j.source_ref END "
-        f"FROM (SELECT unnest($ids) AS id) AS a LEFT JOIN {_KEPT} AS j ON j.memory_id = a.id LEFT JOIN memories AS m ON m.id = a.id "
-        "WHERE coalesce(j.content, m.content) IS NOT NULL",
-        {"ids": list(ids)},
-    ).fetchall()
-    return {memory_id: Judged(text, source_ref) for memory_id, text, source_ref in rows}
+    found = _kept(cursor, frozenset(ids))
+    return found | _texts(cursor, [key for key in ids if key not in found])
+
+
+def _kept(cursor: duckdb.DuckDBPyConnection, ids: Collection[str]) -> dict[str, Judged]:
+    # Of a memory with several texts the latest, which comes last. All are of judged memories: many are read faster with the others.
+    sql = "SELECT memory_id, content, source_ref FROM judged_texts {}ORDER BY input"
+    if len(ids) < MANY:
+        return _read(cursor, sql.format("WHERE memory_id IN (SELECT unnest(?)) "), ids)
+    return {key: Judged(*row) for key, *row in cursor.execute(sql.format("")).fetchall() if key in ids}
+
+
+def _texts(cursor: duckdb.DuckDBPyConnection, ids: Collection[str]) -> dict[str, Judged]:
+    return _read(cursor, "SELECT id, content, source_ref FROM memories WHERE id IN (SELECT unnest(?))", ids)
+
+
+def _read(cursor: duckdb.DuckDBPyConnection, sql: str, ids: Collection[str]) -> dict[str, Judged]:
+    rows = cursor.execute(sql, [list(ids)]).fetchall() if ids else []
+    return {memory_id: Judged(*row) for memory_id, *row in rows}
 
 
 def found_in(cursor: duckdb.DuckDBPyConnection, judged: Mapping[str, Judged]) -> dict[str, Found]:
     """Where these memories are in the store now, by the id under which they were judged."""
     live = "FROM memories WHERE deleted_at IS NULL"
-    present = dict(cursor.execute(f"SELECT id, content {live} AND id IN (SELECT unnest(?))", [list(judged)]).fetchall())
-    left = {key: one for key, one in judged.items() if present.get(key) != one.text}
-    texts = list({one.text for one in left.values()})
-    same = dict(
-        cursor.execute(
-            f"SELECT content, list(id ORDER BY id) {live} AND content IN (SELECT unnest(?)) GROUP BY content", [texts]
-        ).fetchall()
-    )
 
     def others() -> dict[str, Judged]:
-        return {key: Judged(*row) for key, *row in cursor.execute(f"SELECT id, content, source_ref {live} ORDER BY id").fetchall()}
+        rows = cursor.execute(f"SELECT id, content, source_ref {live}").fetchall()
+        return {key: Judged(*row) for key, *row in sorted(rows)}
 
-    return _found(judged, present, same, others)
+    ((count,),) = cursor.execute(f"SELECT count(*) {live}").fetchall()
+    if count <= ROWS_PER_TEXT * len(judged):  # faster read than searched
+        return found_among(judged, others())
+    rows = cursor.execute(
+        f"SELECT id, content {live} AND (id IN (SELECT unnest($ids)) OR content IN (SELECT unnest($texts)))",
+        {"ids": list(judged), "texts": list({one.text for one in judged.values()})},
+    ).fetchall()
+    same: dict[str, list[str]] = defaultdict(list)
+    for key, content in sorted(rows):
+        same[content].append(key)
+
+    return _found(judged, dict(rows), same, others)
 
 
 def found_among(judged: Mapping[str, Judged], now: Mapping[str, Judged]) -> dict[str, Found]:

@@ -185,12 +185,18 @@ def _upsert_staged(
     session: Session, size: int, source: str, when: datetime, by: Mark | None
 ) -> tuple[RowCounts, list[str]]:
     """As `upsert`, of the `size` rows of `staged_judgments`."""
-    replaced = session.rows(
+    mark = str(EDITED) if by is None else by.in_team
+    added = session.change(
+        "INSERT INTO judgments (qid, memory_id, grade, judge, kind, judged_at, note, source, origin, added_by) "
+        "SELECT qid, memory_id, grade, judge, kind, judged_at, note, ?, ?, ? FROM staged_judgments AS s "
+        f"WHERE NOT EXISTS (SELECT 1 FROM judgments AS j WHERE {_SAME})",
+        [source, mark, mark],
+    )
+    replaced = [] if added == size else session.rows(
         "SELECT j.qid, j.memory_id, j.grade, j.judge, j.kind, j.judged_at, j.note, j.source, j.shown, s.grade "
         f"FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} WHERE {_DIFFERS} "
         "ORDER BY j.qid, j.memory_id, j.judge, j.kind"
     )
-    mark = str(EDITED) if by is None else by.in_team
     if by is not None and replaced:
         session.change(
             "INSERT INTO judgments_before (input, origin, qid, memory_id, judge, kind, grade, judged_at, note, source, shown) "
@@ -208,12 +214,6 @@ def _upsert_staged(
             f"note = coalesce(s.note, j.note), source = ?, origin = ? FROM staged_judgments AS s WHERE {_SAME} AND {_DIFFERS}",
             [source, mark],
         )
-    added = session.change(
-        "INSERT INTO judgments (qid, memory_id, grade, judge, kind, judged_at, note, source, origin, added_by) "
-        "SELECT qid, memory_id, grade, judge, kind, judged_at, note, ?, ?, ? FROM staged_judgments AS s "
-        f"WHERE NOT EXISTS (SELECT 1 FROM judgments AS j WHERE {_SAME})",
-        [source, mark, mark],
-    )
     counts = RowCounts(added, len(replaced), size - added - len(replaced))
     notes = [
         f"judgment {qid} / {memory_id} by {judge}: grade {old} (from {brought_by or 'before'}) replaced by {new}"
@@ -262,18 +262,19 @@ def import_judgments(
     session: Session,
     parsed: ParsedInput,
     known: Collection[str],
+    of_sets: Mapping[str, Mapping[str, GradeScale]],
     problems: list[RowError],
     when: datetime,
     by: Mark | None = None,
 ) -> tuple[RowCounts, list[str]]:
     """Import the judgments of `parsed` and add skipped rows to `problems`; returns the counts and the notes. `known`
-    are the judged memories that exist in the store."""
+    are the judged memories that exist in the store, `of_sets` the scales of the judged queries."""
     rows = parsed.numbered("judgments")
     if not rows:
         return RowCounts(), []
     place = parsed.extra.get("sources", {}).get("judgments", parsed.source)
     state = _Import(place, parsed.extra.get("fields", {}), problems)
-    possible = _possible(session, rows, known, state)
+    possible = _possible(session, rows, known, of_sets, state)
     state.first = {key_of(row[1]): row for row in possible}
     if len(state.first) < len(possible):  # some are repeated
         state.first = {}
@@ -282,10 +283,16 @@ def import_judgments(
     source = Path(parsed.source).name
     counts, replaced, differing = RowCounts(), list[str](), list[str]()
     with session.staged("staged_judgments", _staging([judgment for _, judgment in state.first.values()])):
-        wanted, unchanged = _not_given_here(session, state)
+        there = session.rows(
+            "SELECT s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade FROM staged_judgments AS s JOIN judgments AS j "
+            "ON j.qid = s.qid AND j.memory_id = s.memory_id AND j.kind = s.kind "
+            "WHERE CASE WHEN j.judge = s.judge THEN j.source = ? ELSE j.grade <> s.grade END ORDER BY 1, 2, 3, 4, 5, 6",
+            [WORKBENCH],
+        )
+        wanted, unchanged = _not_given_here(there, state)
         if not wanted and not unchanged:
             return RowCounts(), [*state.unknown, *capped(state.repeated, "more rows repeat earlier ones")]
-        differing = capped(_differing(session, state, wanted), "more grades differ from those of other judges")
+        differing = capped(_differing(there, state, wanted), "more grades differ from those of other judges")
         if len(wanted) == len(state.first):
             counts, replaced = _upsert_staged(session, len(wanted), source, when, by)
     if wanted and len(wanted) < len(state.first):
@@ -315,10 +322,15 @@ def without_unmade(
     return parsed.with_rows(queries=asked, judgments=kept)
 
 
-def _possible(session: Session, rows: Numbered, known: Collection[str], state: _Import) -> Numbered:
+def _possible(
+    session: Session,
+    rows: Numbered,
+    known: Collection[str],
+    scales: Mapping[str, Mapping[str, GradeScale]],
+    state: _Import,
+) -> Numbered:
     """The rows whose query and memory exist and whose grade is on one of the query's scales."""
-    asked = list({row.qid for _, row in rows})
-    qids, scales = queries.known_qids(session, asked), query_sets.scales_of(session, asked)
+    qids = queries.known_qids(session, list({row.qid for _, row in rows}))
     good, wrong = _checked(rows, known, qids, scales)
     for number, judgment, field_, reason in wrong:
         state.report(number, judgment, field_, reason)
@@ -381,14 +393,14 @@ def _take(state: _Import, number: int, judgment: Judgment) -> None:
         state.repeated.append(f"row {number} repeats row {before}{more}")
 
 
-def _not_given_here(session: Session, state: _Import) -> tuple[list[Judgment], int]:
+There = Sequence[tuple[str, str, str, str, str, int]]
+"""Query, memory, judge and kind of a judgment of an import; judge and grade of one in the store: given here by the same
+judge, or another grade of another judge."""
+
+
+def _not_given_here(there: There, state: _Import) -> tuple[list[Judgment], int]:
     """The judgments to write, and the number that equal a label given here; those that contradict one are reported."""
-    rows = session.rows(
-        f"SELECT j.qid, j.memory_id, j.judge, j.kind, j.grade FROM staged_judgments AS s JOIN judgments AS j ON {_SAME} "
-        "WHERE j.source = ?",
-        [WORKBENCH],
-    )
-    given: dict[Key, int] = {(qid, memory_id, judge, kind): grade for qid, memory_id, judge, kind, grade in rows}
+    given: dict[Key, int] = {(qid, memory_id, judge, kind): grade for qid, memory_id, judge, kind, by, grade in there if by == judge}
     wanted, same = [], 0
     for key, (number, judgment) in state.first.items():
         if key not in given:
@@ -401,24 +413,20 @@ def _not_given_here(session: Session, state: _Import) -> tuple[list[Judgment], i
     return wanted, same
 
 
-def _differing(session: Session, state: _Import, wanted: Sequence[Judgment]) -> list[str]:
+def _differing(there: There, state: _Import, wanted: Sequence[Judgment]) -> list[str]:
     """A line for each grade that differs from that of another judge of the same kind in the store."""
     changing, others = set(map(key_of, wanted)), dict[Key, list[str]]()
-    for qid, memory_id, judge, kind, other, grade in session.rows(
-        "SELECT s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade FROM staged_judgments AS s JOIN judgments AS j "
-        "ON j.qid = s.qid AND j.memory_id = s.memory_id AND j.kind = s.kind AND j.judge <> s.judge "
-        "WHERE j.grade <> s.grade ORDER BY s.qid, s.memory_id, s.judge, s.kind, j.judge, j.grade"
-    ):
-        if (qid, memory_id, other, kind) not in changing:
+    for qid, memory_id, judge, kind, other, grade in there:
+        if other != judge and (qid, memory_id, other, kind) not in changing:
             others.setdefault((qid, memory_id, judge, kind), []).append(f"{other} {grade}")
     lines = []
     for key, (number, judgment) in state.first.items():
         if key in others:
-            there = ", ".join(others[key])
+            given = ", ".join(others[key])
             field = state.named(judgment, "grade")
             lines.append(
                 f"row {number}: {field}: {judgment.judge} says {judgment.grade} of {_named(judgment)}, "
-                f"in the store: {there}; all are kept"
+                f"in the store: {given}; all are kept"
             )
     return lines
 

@@ -106,8 +106,9 @@ class OtherQuery:
 
 def would_replace(session: Session, queries: Sequence[Query], by: tables.Mark) -> dict[str, OtherQuery]:
     """The queries that would change one which no input of this file wrote, by qid with what is stored."""
-    given = {query.qid: query for query in queries}
-    found = {}
+    given, found = {query.qid: query for query in queries}, dict[str, OtherQuery]()
+    if not given:
+        return found
     for *row, brought_by in session.rows(
         f"SELECT qid, {', '.join(COLUMNS)}, brought_by FROM queries WHERE qid IN (SELECT unnest(?::text[])) ORDER BY qid",
         [list(given)],

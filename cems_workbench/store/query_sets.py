@@ -219,6 +219,8 @@ def members(session: Session, name: str, version: int | None = None) -> list[Mem
 
 def scales_of(session: Session, qids: Sequence[str]) -> dict[str, dict[str, GradeScale]]:
     """By qid, the scales of its sets by set name; queries in no set are absent."""
+    if not qids:
+        return {}
     rows = session.rows(
         "SELECT m.qid, m.set_name, s.scale FROM "
         "(SELECT name, scale, version, max(version) OVER (PARTITION BY name) AS latest FROM query_sets) AS s "

@@ -95,12 +95,11 @@ def plan(database: Database, team: TeamTables, texts: Mapping[str, str] | None =
     `by_itself`, after an import, leaves what was undone."""
     with team.reading() as session:
         rows = session.rows(f"SELECT {', '.join(judgments.FIELDS)} FROM judgments WHERE memory_id <> '{WHOLE_STORE}'")
-        unwanted: set[Pair] = set(session.rows("SELECT qid, memory_id FROM label_queue_pairs"))
-        told = {(target, key) for target, note in session.rows(label_events.REJECTED) for key in json.loads(note)}
-        for (settings,) in session.rows("SELECT settings FROM label_queues"):
-            told |= {(target, key) for _, target, key in json.loads(settings).get(MOVES, ())}
+        queued = "SELECT qid, memory_id, NULL, NULL FROM label_queue_pairs"
         taken = "SELECT qid, memory_id, judge, kind FROM label_events WHERE action = 'remove'"
-        removed: set[Key] = set(session.rows(taken if by_itself else f"{taken} AND source NOT LIKE '{UNDO}%'"))
+        left = session.rows(f"{queued} UNION ALL {taken}" if by_itself else f"{queued} UNION ALL {taken} AND source NOT LIKE '{UNDO}%'")
+    unwanted: set[Pair] = {(qid, memory_id) for qid, memory_id, judge, _ in left if judge is None}
+    removed: set[Key] = {(qid, memory_id, judge, kind) for qid, memory_id, judge, kind in left if judge is not None}
     given = [judgments.record(row) for row in rows]
     ids = {one.memory_id for one in given}
     old = {key: Judged(text) for key, text in (texts or {}).items() if key in ids}
@@ -109,6 +108,10 @@ def plan(database: Database, team: TeamTables, texts: Mapping[str, str] | None =
         known = kept | old
         found = judged_texts.found_in(cursor, known)
         unkept = ids - known.keys()  # a live memory has a text
+    told = set[Pair]()
+    if any(one.doubtful for one in found.values()):
+        with team.reading() as session:
+            told = _told(session)
     at = {one.memory_id: found.get(one.memory_id, UNJUDGED) for one in given}
     stale = {
         key_of(one)
@@ -135,6 +138,14 @@ def plan(database: Database, team: TeamTables, texts: Mapping[str, str] | None =
         {key: known[key] for _, _, key in moves if key not in kept},
         tuple(sorted(unkept)),
     )
+
+
+def _told(session: Session) -> set[Pair]:
+    """The memories of which a person told, or is asked, whether they have what was judged of others, with these."""
+    told = {(target, key) for target, note in session.rows(label_events.REJECTED) for key in json.loads(note)}
+    for (settings,) in session.rows("SELECT settings FROM label_queues"):
+        told |= {(target, key) for _, target, key in json.loads(settings).get(MOVES, ())}
+    return told
 
 
 PERHAPS = "perhaps"

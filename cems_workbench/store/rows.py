@@ -231,14 +231,11 @@ def delete_meta(cursor: duckdb.DuckDBPyConnection, key: str) -> None:
 
 def count_commit(cursor: duckdb.DuckDBPyConnection) -> int:
     """Increment and return the number of committed transactions; call it last in each transaction."""
-    return int(
-        scalar(
-            cursor,
-            "INSERT INTO workbench_meta VALUES (?, '1') "
-            "ON CONFLICT DO UPDATE SET value = CAST(CAST(value AS BIGINT) + 1 AS VARCHAR) RETURNING value",
-            [COMMITS],
-        )
-    )
+    one_more = "UPDATE workbench_meta SET value = CAST(CAST(value AS BIGINT) + 1 AS VARCHAR) WHERE key = ? RETURNING value"
+    number = next(iter(column(cursor, one_more, [COMMITS])), None)
+    if number is None:
+        write_meta(cursor, COMMITS, "1")
+    return int(number or 1)
 
 
 def read_content_version(cursor: duckdb.DuckDBPyConnection) -> int:

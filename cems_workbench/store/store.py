@@ -158,7 +158,7 @@ class Store:
         """Import one input in one transaction: all valid rows, or none if `progress` raises Cancelled; a large input in several."""
         with start_up.paused(), self._database.long_log():  # rows have no cycles
             report = import_input(self._database, self.team, parsed, progress, options)
-        if self.memories.hidden:  # one that an undo removed may be back
+        if self.memories.hidden and report.memories.total:  # one that an undo removed may be back
             with self._database.reading() as cursor:
                 self.memories.reload_hidden(cursor)
         return report
@@ -197,7 +197,8 @@ class Store:
 
     def plan_rebase(self, texts: Mapping[str, str] | None = None, *, by_itself: bool = False) -> Rebase:
         """Where the judged memories are now, and which judgments move; nothing is changed (`rebase.plan`)."""
-        return self.team.persist(lambda: plan(self._database, self.team, texts, by_itself))
+        with start_up.paused():
+            return self.team.persist(lambda: plan(self._database, self.team, texts, by_itself))
 
     def rebase(self, planned: Rebase) -> ImportReport:
         """Move the judgments of a plan, as an import on record; the doubtful pairs become a labelling queue."""
