@@ -1,7 +1,7 @@
 """Whether `compare` of two stores names the part that was planted, and what it costs.
 
     python -m benchmarks.bench_compare_stores causes --locomo ../shared/data/locomo [--singles 120] [--pairs 40] [--half first]
-    python -m benchmarks.bench_compare_stores cost [--memories 2000 20000]
+    python -m benchmarks.bench_compare_stores cost --stores DIR [--memories 10000 100000]
 
 Stores: the bundled sample, and LoCoMo's observations (conversations 26 and 30) with the questions whose evidence they are made of; of each
 QUERIES judged queries. A plant changes one part of a copy, as its user would: rewritten texts, deleted and new memories, imported chunks,
@@ -9,27 +9,36 @@ the 8-bit embedder, another language, parameters, edges, dates, fields. Of a sin
 plants f and g the truth is measured in stores that have one alone, made the same way: f is the cause if the store with g alone has the
 value of before, else g if the store with f alone has it, else both. The plants of a pair touch other memories than those that one of them
 rewrites or deletes: what a memory would be that is not there, nobody knows. Seeds are even in the first half and odd in the second, which
-was kept for the end. "cost" is the processor time of comparing two stores, over that of evaluating both; vectors are of a hash there.
+was kept for the end. "cost" is the processor time and the memory of comparing two stores, over those of evaluating both. The stores
+are those of scale_memories.py, made once and kept in DIR; of a hundred memories one is gone in the second, one reworded, one new, ten have
+another id, five other dates. No model: a vector is made of the number that a text begins with.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import random
+import re
+import resource
 import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 
 from benchmarks.bench_coverage import observations
+from benchmarks.scale_memories import BLOCK, DIMENSION, LAST_DAY, SPREAD, memory_id
+from benchmarks.scale_memories import memories as scale_memories
 from cems_workbench import formats
 from cems_workbench.analysis import swaps
 from cems_workbench.builtin import SAMPLE_DATA
@@ -57,6 +66,8 @@ from cems_workbench.store.parts import (
 )
 
 QUERIES = 24
+THEMES = 1_000
+"""A reworded memory, with its number and the size of the store as number, is of the same theme."""
 HERE = with_values(
     preset("cems").config, {"lists.lexical.enabled": True, "supersession.mode": "demote", "judge.backend": "none"}
 )
@@ -316,63 +327,124 @@ def causes(asked: argparse.Namespace) -> None:
                 )
 
 
-class HashedWords:
-    """Unit vectors of a hash of the words: no model, and similar texts are near one another."""
+class Numbered:
+    """Unit vectors by the number that a text begins with, or that is given for it: of one theme around one direction. No model."""
 
-    model_id, dimension, line = "hashed words", 64, "hashed words"
+    model_id, dimension, line = "numbered", DIMENSION, "numbered"
+
+    def __init__(self, given: Mapping[str, int]) -> None:
+        self._given = given
+        self._themes = np.random.default_rng(0).normal(size=(THEMES, DIMENSION)).astype(np.float32)
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
-        rows = np.zeros((len(texts), self.dimension), np.float32)
-        for row, text in enumerate(texts):
-            for word in text.lower().split():
-                rows[row, hash(word) % self.dimension] += 1
-        return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9), np.float32)
+        rows = np.empty((len(texts), DIMENSION), np.float32)
+        for place, text in enumerate(texts):
+            number = self._given.get(text)
+            if number is None and (found := re.search(r"\bnote(\d+)\b", text)):
+                number = int(found[1])
+            assert number is not None, text
+            noise = np.random.default_rng(number).normal(size=DIMENSION)
+            rows[place] = self._themes[number % THEMES] + SPREAD * noise
+        return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
     def encode_query(self, text: str) -> Float32:
         return np.asarray(self.encode([text])[0])
 
 
-def cost(asked: argparse.Namespace) -> None:
-    """Print the processor time of comparing two stores over that of evaluating both, for one and for two parts."""
-    for size in asked.memories:
-        with tempfile.TemporaryDirectory() as name, mock.patch.object(job, "embedder", lambda settings: HashedWords()):
-            folder, chance, words = Path(name), random.Random(size), [f"word{i}" for i in range(5000)]
-            memories = tuple(Memory(f"m{i}", " ".join(chance.choices(words, k=20))) for i in range(size))
-            queries = tuple(Query(f"q{i}", " ".join(memories[i].content.split()[:6])) for i in range(asked.queries))
-            judgments = tuple(Judgment(one.qid, f"m{i}", 2) for i, one in enumerate(queries))
-            with Store.open(folder / "a") as store:
-                store.add(ParsedInput("memories", "bench", memories=memories))
-                store.add(ParsedInput("labels", "bench", queries=queries, judgments=judgments))
-                store.indexes.refresh(HashedWords())
-            of: Base = (folder / "a", memories, judgments)
-            evaluated(folder / "a")  # loads what a process loads once
-            for parts in ((DATES,), (TEXTS, DATES)):
-                shutil.copytree(of[0], folder / "b")
-                with Store.open(folder / "b") as store:
-                    for part in parts:
-                        plant = PLANTS[part]
-                        assert plant is not None
-                        plant(store, chance, of)
-                    store.indexes.refresh(HashedWords())
-                taken = []
-                for why in (False, True):
-                    began = time.process_time()
-                    found = compared(of[0], folder / "b", (HERE, HERE), why)
-                    taken.append(time.process_time() - began)
-                shutil.rmtree(folder / "a" / "evidence")
-                began = time.process_time()
-                for side in ("a", "b"):
-                    evaluated(folder / side)
-                alone = time.process_time() - began
-                shutil.rmtree(folder / "b")
-                print(
-                    f"{size:7} memories, {len(queries)} queries, {' and '.join(parts)}, {len(found.changed)} changed: both evaluated "
-                    f"{alone:.1f} s; compared {taken[0] / alone:.2f}, with causes {taken[1] / alone:.2f} times",
-                    flush=True,
+GONE, REWORDED, RIVAL, OTHER_ID, OTHER_DATES = range(0, 1), range(1, 2), range(2, 3), range(3, 13), range(13, 18)
+"""Of a hundred memories in a row those that are gone in the second state, reworded, beside a new one, under another id, accessed again."""
+
+
+def later(memories: Sequence[Memory], size: int) -> Iterator[Memory]:
+    """What the second store has of the first `size` memories, some of which these are."""
+    for one in memories:
+        row = int(one.id[1:])
+        words = one.content.split()[1:]
+        kind = row % 100
+        if kind in REWORDED:
+            yield replace(one, content=f"note{row + size} {' '.join(words[len(words) // 2 :])}")
+        elif kind in OTHER_ID:
+            yield replace(one, id=f"again{row}")
+        elif kind in OTHER_DATES:
+            yield replace(one, last_accessed=LAST_DAY + timedelta(days=1), access_count=one.access_count + 1)
+        elif kind not in GONE:
+            yield one
+        if kind in RIVAL:
+            yield replace(one, id=f"new{row}", content=f"note{row + 2 * size} {' '.join(words[::-1])}")
+
+
+@cache
+def asked_of(size: int, count: int) -> list[tuple[Query, int]]:
+    """Queries of some words of one of the first memories, and its number; one in twenty of each kind of change."""
+    rng, first = np.random.default_rng(size), list(scale_memories(min(size, BLOCK)))
+    made = list[tuple[Query, int]]()
+    for number in range(count):
+        row = 100 * int(rng.integers(len(first) // 100)) + number % 20
+        words = first[row].content.split()[1:]
+        made.append((Query(f"q{number}", " ".join(rng.permutation(words)[:6].tolist())), row))
+    return made
+
+
+def two_states(folder: Path, size: int, count: int) -> None:
+    """The two stores, made once."""
+    asked = asked_of(size, count)
+    for name in ("a", "b"):
+        if Store.exists(folder / name):
+            continue
+        with Store.open(folder / "making") as store:
+            for start in range(0, size, BLOCK):
+                some_of = tuple(scale_memories(min(BLOCK, size - start), start))
+                store.add(
+                    ParsedInput("memories", "bench", memories=some_of if name == "a" else tuple(later(some_of, size)))
                 )
+            rows = [(query, row) for query, row in asked if name == "a" or row % 100 not in GONE]
+            ids = [f"again{row}" if name == "b" and row % 100 in OTHER_ID else memory_id(row) for _, row in rows]
+            judgments = tuple(Judgment(query.qid, key, 2) for (query, _), key in zip(rows, ids, strict=True))
+            store.add(ParsedInput("labels", "bench", queries=tuple(one for one, _ in rows), judgments=judgments))
+            store.indexes.refresh(embedder_of(size, count))
+        (folder / "making").rename(folder / name)
 
 
-def evaluated(folder: Path) -> None:
+def embedder_of(size: int, count: int) -> Numbered:
+    return Numbered({query.query: row for query, row in asked_of(size, count)})
+
+
+def alone(what: str, folder: Path, size: int, count: int) -> tuple[float, float, int]:
+    """Of a process that does one thing: processor seconds, the most memory in bytes, and how many queries changed."""
+    changed, loaded = 0, time.process_time()
+    embedder = embedder_of(size, count)
+    made = time.process_time() - loaded
+    with mock.patch.object(job, "embedder", lambda settings: embedder):
+        if what in ("a", "b"):
+            evaluated(folder / what, embedder)
+        else:
+            changed = len(compared(folder / "a", folder / "b", (HERE, HERE), what == "causes").changed)
+    return time.process_time() - made, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, changed
+
+
+def cost(asked: argparse.Namespace) -> None:
+    """Print the processor time and memory of comparing two stores over those of evaluating both, each in a process of its own."""
+    for size in asked.memories:
+        folder = asked.stores / str(size)
+        two_states(folder, size, asked.queries)
+        found = {}
+        for what in ("a", "b", "compared", "causes"):
+            shutil.rmtree(folder / what / "evidence", ignore_errors=True)
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+                found[what] = process.submit(alone, what, folder, size, asked.queries).result()
+        both = found["a"][0] + found["b"][0]
+        print(
+            f"{size:7} memories, {asked.queries} queries, {found['causes'][2]} changed: evaluated {both:.1f} s, "
+            f"{max(found['a'][1], found['b'][1]) / 1e6:,.0f} MB; "
+            + "; ".join(
+                f"{what} {found[what][0]:.1f} s, {found[what][0] / both:.2f} times, {found[what][1] / 1e6:,.0f} MB"
+                for what in ("compared", "causes")
+            ),
+            flush=True,
+        )
+
+
+def evaluated(folder: Path, embedder: Numbered) -> None:
     """What `evaluate` does with a store whose evidence is not gathered yet."""
     from cems_workbench.evaluation.evaluate import evaluate
     from cems_workbench.evaluation.metrics import parse_measures
@@ -383,7 +455,7 @@ def evaluated(folder: Path) -> None:
 
     settings = Settings(store=folder)
     with Store.open(folder) as store:
-        resources = Resources(store, HashedWords(), servers(settings))
+        resources = Resources(store, embedder, servers(settings))
         selection, judgments = selected(ALL_QUERIES, resources, True)
         evidence = ensure_evidence(HERE, selection, judgments, resources)
         evaluate(labelled(evidence, agreed(judgments, None)).batch, HERE, parse_measures("nDCG@10", 1))
@@ -396,7 +468,8 @@ def main() -> None:
     parser.add_argument("--singles", type=int, default=120)
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--half", choices=("first", "second"), default="first")
-    parser.add_argument("--memories", type=int, nargs="+", default=[2_000, 10_000])
+    parser.add_argument("--memories", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--stores", type=Path, default=Path("compare-stores"))
     parser.add_argument("--queries", type=int, default=200)
     asked = parser.parse_args()
     (causes if asked.what == "causes" else cost)(asked)

@@ -53,7 +53,7 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.records import WHOLE_STORE, Judgment, Query
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
-from cems_workbench.store.judged_texts import UNJUDGED, Judged, found_among
+from cems_workbench.store.judged_texts import UNJUDGED, Judged, Sought, found_among
 from cems_workbench.store.parts import CONFIG, LEXICAL, VECTORS, Difference, Side, StoredVectors, compared
 from cems_workbench.store.rebase import follow
 from cems_workbench.store.recovery import EXPANSIONS_FILE, TERMS_FILE
@@ -178,12 +178,13 @@ class _Labels:
             (own, side.store.judged_texts({one.memory_id for one in own}))
             for side, own in zip(sides, judgments, strict=True)
         ]
+        self._sought = Sought(one.text for _, texts in self._given for one in texts.values())
 
     def of(self, store: Store) -> tuple[AgreedGrades, Counter[str]]:
         """The grades in a store, and how many judgments of the first side have which status there."""
         found, counts = dict[tuple[str, ...], Judgment](), Counter[str]()
         for place, (own, texts) in enumerate(self._given):
-            at = store.find_judged(texts)
+            at = store.find_judged(texts, self._sought)
             if not place:
                 counts.update(at.get(one.memory_id, UNJUDGED).status for one in own if one.memory_id != WHOLE_STORE)
             lacking = {key for key, one in at.items() if not one.targets} | {

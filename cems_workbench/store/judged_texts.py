@@ -8,8 +8,8 @@ A memory is looked for by its id, then by exact text, by its words (case, marks 
               and judged texts, as a rewrite may leave out a name everywhere), with every number and as many negations;
               sure from SURE, or from SAME_TURN where both come from the same turn; doubtful from MAYBE
 
-A memory that still has its id is looked for elsewhere only if its text is another one. Memory in use: the words of every live memory,
-if a text is found neither by id nor exactly.
+A memory that still has its id is looked for elsewhere only if its text is another one. Memory in use: the text of every live memory and
+what it has of the sought ones, if a text is found neither by id nor exactly.
 
 Source: our own; idf as in BM25. benchmarks/bench_rebase.py measures the thresholds.
 """
@@ -117,7 +117,9 @@ def _read(cursor: duckdb.DuckDBPyConnection, sql: str, ids: Collection[str]) -> 
     return {memory_id: Judged(*row) for memory_id, *row in rows}
 
 
-def found_in(cursor: duckdb.DuckDBPyConnection, judged: Mapping[str, Judged]) -> dict[str, Found]:
+def found_in(
+    cursor: duckdb.DuckDBPyConnection, judged: Mapping[str, Judged], sought: Sought | None = None
+) -> dict[str, Found]:
     """Where these memories are in the store now, by the id under which they were judged."""
     live = "FROM memories WHERE deleted_at IS NULL"
 
@@ -127,7 +129,7 @@ def found_in(cursor: duckdb.DuckDBPyConnection, judged: Mapping[str, Judged]) ->
 
     ((count,),) = cursor.execute(f"SELECT count(*) {live}").fetchall()
     if count <= ROWS_PER_TEXT * len(judged):  # faster read than searched
-        return found_among(judged, others())
+        return found_among(judged, others(), sought)
     rows = cursor.execute(
         f"SELECT id, content {live} AND (id IN (SELECT unnest($ids)) OR content IN (SELECT unnest($texts)))",
         {"ids": list(judged), "texts": list({one.text for one in judged.values()})},
@@ -135,16 +137,17 @@ def found_in(cursor: duckdb.DuckDBPyConnection, judged: Mapping[str, Judged]) ->
     same: dict[str, list[str]] = defaultdict(list)
     for key, content in sorted(rows):
         same[content].append(key)
+    return _found(judged, dict(rows), same, others, sought)
 
-    return _found(judged, dict(rows), same, others)
 
-
-def found_among(judged: Mapping[str, Judged], now: Mapping[str, Judged]) -> dict[str, Found]:
+def found_among(
+    judged: Mapping[str, Judged], now: Mapping[str, Judged], sought: Sought | None = None
+) -> dict[str, Found]:
     """The same among these memories, by id."""
     same: dict[str, list[str]] = defaultdict(list)
     for key in sorted(now):
         same[now[key].text].append(key)
-    return _found(judged, {key: one.text for key, one in now.items()}, same, lambda: now)
+    return _found(judged, {key: one.text for key, one in now.items()}, same, lambda: now, sought)
 
 
 def _found(
@@ -152,6 +155,7 @@ def _found(
     present: Mapping[str, str],
     same: Mapping[str, Sequence[str]],
     others: Callable[[], Mapping[str, Judged]],
+    sought: Sought | None,
 ) -> dict[str, Found]:
     """By the texts under their ids and the ids with a text; the other memories are read only if one has neither."""
     left = {key: one for key, one in judged.items() if present.get(key) != one.text}
@@ -159,7 +163,7 @@ def _found(
     found |= _in_turn(left, lambda key: same.get(left[key].text, []), SAME_TEXT)
     left = {key: one for key, one in left.items() if key not in found}
     if left:
-        found |= _by_words(left, others())
+        found |= _by_words(left, others(), sought or Sought(one.text for one in left.values()))
     met = Counter(target for one in found.values() for target in one.targets)
     for key, one in found.items():
         together = one.status == "moved" and one.how != SAME_TEXT and met[one.targets[0]] > 1
@@ -184,20 +188,58 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(_WORD.findall(normalised(text).casefold()))
 
 
-def _by_words(left: Mapping[str, Judged], now: Mapping[str, Judged]) -> dict[str, Found]:
+Run = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Has:
+    """What a text has of what is sought: all words of a sought text, runs, terms."""
+
+    whole: tuple[str, ...] | None
+    runs: tuple[Run, ...]
+    terms: tuple[str, ...]
+
+
+class Sought:
+    """Judged texts as they are sought in others. What a text has of them is kept: stores that are compared have most texts in common."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.words = {text: _words(text) for text in texts}
+        self.terms = {text: tuple(dict.fromkeys(tokenize(text))) for text in self.words}
+        self.places: dict[Run, list[tuple[str, int]]] = defaultdict(list)
+        for text, words in self.words.items():
+            for at in range(len(words) - RUN + 1):
+                self.places[words[at : at + RUN]].append((text, at))
+        self._whole, self._terms = frozenset(self.words.values()), frozenset[str]().union(*self.terms.values())
+        self._known: dict[int, _Has] = {}
+
+    def of(self, text: str) -> _Has:
+        """What a text has of the judged ones, by its hash."""
+        mark = hash(text)
+        found = self._known.get(mark)
+        if found is None:
+            words = _words(text)
+            runs = set(zip(*(words[at:] for at in range(RUN)), strict=False)) & self.places.keys()
+            terms = tuple(term for term in dict.fromkeys(tokenize(text)) if term in self._terms)
+            found = self._known[mark] = _Has(words if words in self._whole else None, tuple(runs), terms)
+        return found
+
+
+def _by_words(left: Mapping[str, Judged], now: Mapping[str, Judged], sought: Sought) -> dict[str, Found]:
     """As `found_in`, of the texts that no memory has exactly."""
-    ours, theirs = ({key: _words(one.text) for key, one in of.items()} for of in (left, now))
+    theirs = {key: sought.of(one.text) for key, one in now.items()}
     same: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for key, words in theirs.items():
-        same[words].append(key)
-    found = _in_turn([key for key in left if ours[key]], lambda key: same.get(ours[key], []), "same words")
-    ours = {key: words for key, words in ours.items() if key not in found}
-    covered = _covered(ours, theirs) if ours else {}
+    for key, has in theirs.items():
+        if has.whole:
+            same[has.whole].append(key)
+    found = _in_turn(left, lambda key: same.get(sought.words[left[key].text], []), "same words")
+    ours = {key: one.text for key, one in left.items() if key not in found}
+    covered = _covered(frozenset(ours.values()), theirs, sought) if ours else {}
     index = None
-    for key, words in ours.items():
-        one = _spans(key, words, covered.get(key, {}))
+    for key, text in ours.items():
+        one = _spans(key, sought.words[text], covered.get(text, {}))
         if one.status in ("orphaned", "split"):
-            index = index or _Index(now, left)
+            index = index or _Index(now, left, theirs, sought)
             said = index.saying(key, left[key])
             doubtful = () if one.targets else tuple(dict.fromkeys((*one.doubtful, *said.doubtful)))
             one = said if said.targets else replace(one, doubtful=doubtful)
@@ -206,18 +248,15 @@ def _by_words(left: Mapping[str, Judged], now: Mapping[str, Judged]) -> dict[str
 
 
 def _covered(
-    ours: Mapping[str, Sequence[str]], theirs: Mapping[str, Sequence[str]]
+    ours: Collection[str], theirs: Mapping[str, _Has], sought: Sought
 ) -> dict[str, dict[str, set[int]]]:
     """Of each judged text the places of its words that are in a memory in a run, by memory."""
-    places: dict[tuple[str, ...], list[tuple[str, int]]] = defaultdict(list)
-    for key, words in ours.items():
-        for at in range(len(words) - RUN + 1):
-            places[tuple(words[at : at + RUN])].append((key, at))
     covered: dict[str, dict[str, set[int]]] = {}
-    for other, words in theirs.items():
-        for run in set(zip(*(words[at:] for at in range(RUN)), strict=False)) & places.keys():
-            for key, at in places[run] if len(places[run]) <= MOST_SHARED else ():
-                covered.setdefault(key, {}).setdefault(other, set()).update(range(at, at + RUN))
+    for other, has in theirs.items():
+        for run in has.runs:
+            places = [place for place in sought.places[run] if place[0] in ours]
+            for text, at in places if len(places) <= MOST_SHARED else ():
+                covered.setdefault(text, {}).setdefault(other, set()).update(range(at, at + RUN))
     return covered
 
 
@@ -248,15 +287,16 @@ def _spans(key: str, words: Sequence[str], covered: Mapping[str, set[int]]) -> F
 class _Index:
     """The search terms of the memories, to find those that say what a text says."""
 
-    def __init__(self, now: Mapping[str, Judged], left: Mapping[str, Judged]) -> None:
-        self._now = now
+    def __init__(
+        self, now: Mapping[str, Judged], left: Mapping[str, Judged], theirs: Mapping[str, _Has], sought: Sought
+    ) -> None:
+        self._now, self._theirs, self._sought = now, theirs, sought
         self._total, self._asked = len(now) + len(left), Counter[str]()
         for judged in left.values():
-            self._asked.update({*tokenize(judged.text)})
-        self._terms = {key: frozenset(tokenize(one.text)) for key, one in now.items()}
+            self._asked.update(sought.terms[judged.text])
         self._having: dict[str, list[str]] = defaultdict(list)
-        for key, terms in self._terms.items():
-            for term in terms:
+        for key, has in theirs.items():
+            for term in has.terms:
                 self._having[term].append(key)
 
     def _weight(self, term: str) -> float:
@@ -265,7 +305,7 @@ class _Index:
 
     def saying(self, key: str, judged: Judged) -> Found:
         """The memory that says most of a text, if it says enough of it; its own id first."""
-        weights = {term: self._weight(term) for term in set(tokenize(judged.text))}
+        weights = {term: self._weight(term) for term in self._sought.terms[judged.text]}
         total, met = sum(weights.values()), dict[str, float]()
         for term in sorted((term for term in weights if term in self._having), key=lambda term: (-weights[term], term))[:RAREST]:
             for other in self._having[term]:
@@ -274,7 +314,7 @@ class _Index:
             return Found("orphaned")
         near = {*sorted(met, key=lambda other: (-met[other], other))[:CANDIDATES], *({key} & met.keys())}
         shares = {
-            other: sum(weight for term, weight in weights.items() if term in self._terms[other]) / total for other in near
+            other: sum(weights.get(term, 0.0) for term in self._theirs[other].terms) / total for other in near
         }
         own = shares.get(key, 0.0)
         best = key if own >= SURE else max(sorted(shares), key=lambda other: shares[other])

@@ -28,7 +28,7 @@ from cems_workbench.store.configs import Configs, Holdouts
 from cems_workbench.store.database import FILE_NAME, Database
 from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions, ImportReport, import_input
 from cems_workbench.store.imports import Imports
-from cems_workbench.store.judged_texts import Found, Judged
+from cems_workbench.store.judged_texts import Found, Judged, Sought
 from cems_workbench.store.judgments import Judgments
 from cems_workbench.store.labels import Decisions, Labels
 from cems_workbench.store.language import Language, TextRules
@@ -171,9 +171,9 @@ class Store:
         """The texts of these memories as they were judged, of those that have one."""
         return self._database.read(judged_texts.kept, ids)
 
-    def find_judged(self, judged: Mapping[str, Judged]) -> dict[str, Found]:
-        """Where these texts are here, by the id under which they were judged."""
-        return self._database.read(judged_texts.found_in, judged)
+    def find_judged(self, judged: Mapping[str, Judged], sought: Sought | None = None) -> dict[str, Found]:
+        """Where these texts are here, by the id under which they were judged; `sought` has these texts, for several stores."""
+        return self._database.read(judged_texts.found_in, judged, sought)
 
     def embedders(self) -> list[str]:
         """The models whose vectors this store has, the latest last."""
