@@ -36,7 +36,7 @@ SURE, SAME_TURN, MAYBE = 0.8, 0.6, 0.5
 CANDIDATES, RAREST, MOST_SHARED = 10, 8, 50
 MANY, ROWS_PER_TEXT = 200, 3
 SAME_TEXT = "same text"
-_WORD = re.compile(r"\w+")
+_WORD, _DIGIT = re.compile(r"\w+"), re.compile(r"\d")
 _NEGATIONS = frozenset({"not", "no", "never", "nor", "neither", "without", "cannot", "t", "nothing", "nobody", "none"})
 """With the t of a contracted "not"."""
 
@@ -262,7 +262,7 @@ def _covered(
 
 def _spans(key: str, words: Sequence[str], covered: Mapping[str, set[int]]) -> Found:
     """The memories that hold a text of these words together, the fewest; its own id first. No number or negation may be missing."""
-    size, values = len(words), {at for at, word in enumerate(words) if word[0].isdigit() or word in _NEGATIONS}
+    size, values = len(words), {at for at, word in enumerate(words) if _DIGIT.search(word) or word in _NEGATIONS}
 
     def holds(places: set[int]) -> bool:
         return len(places) >= SPAN * size > 0 and values <= places
@@ -329,6 +329,6 @@ class _Index:
 
 
 def _values(text: str) -> tuple[frozenset[str], bool]:
-    """The numbers of a text, and whether it negates something."""
+    """The words of a text that have a digit, and whether it negates something."""
     words = _words(text)
-    return frozenset(word for word in words if word[0].isdigit()), bool(_NEGATIONS.intersection(words))
+    return frozenset(filter(_DIGIT.search, words)), bool(_NEGATIONS.intersection(words))
