@@ -391,6 +391,7 @@ def two_states(folder: Path, size: int, count: int) -> None:
     for name in ("a", "b"):
         if Store.exists(folder / name):
             continue
+        shutil.rmtree(folder / "making", ignore_errors=True)
         with Store.open(folder / "making") as store:
             for start in range(0, size, BLOCK):
                 some_of = tuple(scale_memories(min(BLOCK, size - start), start))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Status = Literal["valid", "moved", "merged", "split", "changed", "orphaned"]
 RUN, SPAN, PIECE = 3, 0.9, 0.15
-SURE, SAME_TURN, MAYBE = 0.8, 0.6, 0.5
+SURE, SAME_TURN, MAYBE = 0.85, 0.6, 0.5
 CANDIDATES, RAREST, MOST_SHARED = 10, 8, 50
 MANY, ROWS_PER_TEXT = 200, 3
 SAME_TEXT = "same text"
