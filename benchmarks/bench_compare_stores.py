@@ -424,7 +424,7 @@ def alone(what: str, folder: Path, size: int, count: int) -> tuple[float, float,
 
 
 def cost(asked: argparse.Namespace) -> None:
-    """Print the processor time and memory of comparing two stores over those of evaluating both, each in a process of its own."""
+    """Print the processor time and memory of comparing two stores over those of evaluating both, each in a separate process."""
     for size in asked.memories:
         folder = asked.stores / str(size)
         two_states(folder, size, asked.queries)

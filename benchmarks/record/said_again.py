@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import re
 import time
 import urllib.request
@@ -63,10 +64,12 @@ def main() -> None:
     memories, judgments = sample()
     judged = {one.memory_id for one in judgments}
     done = {json.loads(line)["id"] for line in asked.out.read_text("utf-8").splitlines()} if asked.out.exists() else set()
+    left = [one for one in memories if one.id in judged - done]
+    random.Random(7).shuffle(left)  # where it stops early, the memories are a sample
     ends = time.monotonic() + 60 * asked.minutes
     with asked.out.open("a", encoding="utf-8") as out:
-        for one in memories:
-            if one.id in judged - done and time.monotonic() < ends:
+        for one in left:
+            if time.monotonic() < ends:
                 text = " ".join(piece if stays(piece) else said(asked.url, piece) for piece in sentences(one.content))
                 out.write(json.dumps({"id": one.id, "text": text}, ensure_ascii=False) + "\n")
                 out.flush()
