@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cems_workbench.analysis.of_query import Operation
     from cems_workbench.analysis.why.report import Why
     from cems_workbench.api.single_query import Answer, Explanation
+    from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.evidence_file import Header
     from cems_workbench.jobs.memory_use import MemoryReport
     from cems_workbench.pipeline import Evidence, Trace
@@ -386,18 +387,23 @@ def what_if_command(
     queries: str | None = None,
     embedder: str | None = None,
     share: float = 0.1,
+    upstream: str | None = None,
     ids: cli.IdsOption = False,
     store: cli.StoreOption = None,
     as_json: cli.JsonOption = False,
 ) -> None:
-    """Show what comes in a memory's place, whether a new memory would be found, or what another embedder would do.
+    """Show what comes in a memory's place, whether a new memory would be found, or what another embedder or a mend would do.
 
-    Nothing is stored. --embedder takes no query, but --queries.
+    Nothing is stored but evidence. --embedder and --upstream take no query, but --queries.
     """
-    if sum(given is not None for given in (without, text, text_file, embedder)) != 1:
-        raise InputError("pass one of --without MEMORY_ID, --with TEXT, --with-file FILE and --embedder MODEL")
-    if (query is None) != (embedder is not None):
-        raise InputError("name a query" if query is None else "--embedder takes no query; --queries names a set")
+    if sum(given is not None for given in (without, text, text_file, embedder, upstream)) != 1:
+        raise InputError(
+            "pass one of --without MEMORY_ID, --with TEXT, --with-file FILE, --embedder MODEL and --upstream FAULT"
+        )
+    if (query is None) != (embedder is not None or upstream is not None):
+        raise InputError("name a query" if query is None else "this takes no query; --queries names a set")
+    if upstream is not None:
+        return _what_if_upstream(upstream, queries, choice.read(store), choice.words(store), store, as_json)
     if query is None:
         return _what_if_embedder(embedder or "", queries, share, store, as_json)
     if scope not in ("personal", "shared"):
@@ -422,6 +428,18 @@ def what_if_command(
     then = words_of("search", query, options=[*request_options(answer.request), *choice.words(store)])
     then = repeated("--queries", "all") if queries is None and any_judged else then
     cli.present(found, as_json, then, memories=None if ids else answer.evidence.memories)
+
+
+def _what_if_upstream(
+    fault: str, queries: str | None, config: PipelineConfig, words: list[str], store: Path | None, as_json: bool
+) -> None:
+    from cems_workbench.jobs.query_set_evidence import ALL_QUERIES
+    from cems_workbench.jobs.upstream import fault_named, forecast
+
+    known, query_set = fault_named(fault, config), queries or ALL_QUERIES
+    with cli.progress_bar(as_json) as progress, cli.filled_resources(store) as resources:
+        found = forecast(known, config, query_set, resources, progress)
+    cli.present(found, as_json, words_of("evaluate", query_set, options=["--losses", *words]))
 
 
 def _what_if_embedder(embedder: str, queries: str | None, share: float, store: Path | None, as_json: bool) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from cems_workbench.command_words import command_line, words_of
 from cems_workbench.config import difference, preset
 from cems_workbench.config.forms.targets import cannot
 from cems_workbench.errors import counted
@@ -26,6 +27,7 @@ from cems_workbench.evaluation.metrics.confidence import curve
 from cems_workbench.evaluation.report import SavedComparison
 from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, verdict_measure, verdict_on
 from cems_workbench.jobs.evaluation import EvaluationReport, losses_if_any
+from cems_workbench.jobs.upstream import faults
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
 from cems_workbench.settings import Settings, saved_target
@@ -66,6 +68,7 @@ def draw(measured: Sequence[EvaluationReport], choice: Choice) -> None:
     figures, others = [row.evaluation.figures for row in measured], compared(measured).compared
     draw_verdicts(figures, others)
     _draw_cannot(measured)
+    _draw_upstream(measured)
     _draw_changed(measured, choice)
     draw_figures(figures, others)
     if measured[0].evaluation.unanswerable:
@@ -85,6 +88,20 @@ def _draw_cannot(measured: Sequence[EvaluationReport]) -> None:
         changed = {path: now for path, _, now in difference(preset(runs.preset).config, row.config)}
         if lost := cannot(runs, row.config, changed):
             st.caption(f":material/link_off: {plain(f'{row.name}: {lost}.')}", help="It can be measured here only.")
+
+
+def _draw_upstream(measured: Sequence[EvaluationReport]) -> None:
+    """Draw the known faults of the program that the store's memories are used in, and how to see what mending them does."""
+    runs = saved_target(Settings().store)
+    query_set = measured[0].labelled.evidence.header.query_set
+    if runs is None or query_set is None:
+        return
+    for fault in faults():
+        if runs.preset in fault.presets:
+            options = ["--upstream", fault.id, "--queries", query_set, "--preset", runs.preset]
+            asked = command_line(words_of("what-if", options=options))
+            said = plain(f"{fault.what} ({fault.state}). What mending it does to these queries:")
+            st.caption(f":material/build: {said} `{asked}`", help=f"Seen {fault.seen}: {fault.url}. {fault.basis}.")
 
 
 def offer_report(measured: Sequence[EvaluationReport], judges: str | None) -> None:
