@@ -17,6 +17,7 @@ from cems_workbench.pipeline.explained import ExplanationReader
 from cems_workbench.records import RowError
 from workbench_explanations.explained import evidence_of
 from workbench_explanations.systems import explained_in, of_rows, system_of
+from workbench_recorder.calls import Calls
 
 PART = 1 << 16
 """Characters that are read at a time."""
@@ -78,13 +79,16 @@ def read(text: TextIO, source: str, errors: list[RowError], query: str = "") -> 
     """The evidence of each explanation. `query` is that of those which do not say it; without one they are numbered. What cannot be used
     is reported with the number of its document. Raises InputError where no document is an explanation."""
     count = seen = 0
+    calls = Calls()
     for number, document in documents(text):
         seen = number
         if isinstance(document, ValueError):
             errors.append(RowError(source, number, str(document)))
             continue
         try:
-            for one in explained_in(document, number, source, errors, query):
+            if (said := calls.explained(document)) is None:
+                continue  # a recorded call that searches nothing
+            for one in explained_in(said, number, source, errors, query):
                 evidence = evidence_of(one)
                 count += 1
                 yield evidence

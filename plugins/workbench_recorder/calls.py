@@ -55,40 +55,70 @@ def read(path: Path, progress: Progress) -> ParsedInput:
     return parsed_log(path, NAME, reading.asked, reading.errors, reading.notes(), named=reading.named)
 
 
+class Calls:
+    """The searches of recorded calls, one call after the other; of embeddings their texts are kept."""
+
+    def __init__(self) -> None:
+        self._texts: dict[bytes, str] = {}
+        """By the digest of a vector the text that was embedded."""
+
+    def searches(self, row: Mapping[str, Any]) -> tuple[list[tuple[bool, str | None]], Any] | None:
+        """Of each search of a call whether it is one, and its words where they are known, and the JSON of the answer; None for a call that
+        embeds. Raises FieldError for what is no recorded call."""
+        if not isinstance(row.get("path"), str) or MARK not in row:
+            raise FieldError(MARK, "is no recorded call")
+        url = urlsplit(row["path"])
+        request, answer = _json(row.get("request"), url.path.endswith("_msearch")), _json(row.get("answer"))
+        if embedded := _embedded(request, answer):
+            self._texts |= embedded
+            return None
+        if url.path.rstrip("/").endswith(OTHER_FORMS):
+            return [], answer
+        parts = _parts(request if request is not None else dict(parse_qsl(url.query)))
+        asked = [(next(_texts_in(part), None), [*_vectors_in(part)]) for part in parts]
+        known = (
+            (text or next((self._texts[each] for each in vectors if each in self._texts), None))
+            for text, vectors in asked
+        )
+        return [(bool(text or vectors), words) for (text, vectors), words in zip(asked, known, strict=True)], answer
+
+    def explained(self, document: Any) -> Any:
+        """A recorded search as its query and answer, for a reader of explanations; None for another call, and what is no call as it is."""
+        if not isinstance(document, dict) or MARK not in document:
+            return document
+        found = self.searches(document)
+        one = found is not None and len(found[0]) == 1 and found[0][0][0] and (document.get("status") or 500) < 400
+        return {"query": found[0][0][1] or "", "answer": found[1]} if found is not None and one else None
+
+
 class _Reading:
     def __init__(self, source: str) -> None:
         self.source = source
         self.errors: list[RowError] = []
         self.asked: list[RecordedAnswer] = []
         self.named: dict[str, bool] = {}
-        self._texts: dict[bytes, str] = {}
-        """By the digest of a vector the text that was embedded."""
+        self._calls = Calls()
         self._others: Counter[str] = Counter()
         self._apis: Counter[str] = Counter()
 
     def add(self, number: int, row: Mapping[str, Any]) -> None:
         """Take a call. Raises FieldError for one that cannot be read."""
-        if not isinstance(row.get("path"), str) or MARK not in row:
-            raise FieldError(MARK, "is no recorded call")
-        url, moment = urlsplit(row["path"]), memory_fields.moment(row, "time")
-        request, answer = _json(row.get("request"), url.path.endswith("_msearch")), _json(row.get("answer"))
-        if embedded := _embedded(request, answer):
-            self._texts |= embedded
+        called = self._calls.searches(row)
+        moment = memory_fields.moment(row, "time")
+        if called is None:
             self._others["embed texts"] += 1
             return
-        found = None if url.path.rstrip("/").endswith(OTHER_FORMS) else answers_in(answer)
-        parts = _parts(request if request is not None else dict(parse_qsl(url.query)))
-        searched = [(next(_texts_in(part), None), [*_vectors_in(part)]) for part in parts]
-        if not any(text or vectors for text, vectors in searched):
+        searched, answer = called
+        found = answers_in(answer)
+        if not any(search for search, _ in searched):
             self._others["search nothing"] += 1
         elif row.get("left_out") or row.get("cut") or (row.get("status") or 500) >= 400:
             self._others["failed, were cut or were too long to record"] += 1
-        elif found is None or len(found.rows) != len(parts):
+        elif found is None or len(found.rows) != len(searched):
             self._others["search nothing"] += 1
         else:
             self._apis[str(row.get("to"))] += 1
-            for (text, vectors), rows in zip(searched, found.rows, strict=True):
-                words = text or next((self._texts[each] for each in vectors if each in self._texts), None)
+            for (_, words), rows in zip(searched, found.rows, strict=True):
                 if words is None:
                     self._others["search by a vector that no call before them embedded: record the embedder too"] += 1
                     continue

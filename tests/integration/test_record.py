@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import io
 import json
 import os
 import re
@@ -26,6 +27,8 @@ import pytest
 from llama_cpp_server import LlamaCpp
 
 from cems_workbench.progress import silent
+from cems_workbench.records import RowError
+from workbench_explanations.reading import READER
 from workbench_recorder import calls as recorded_calls
 from workbench_recorder.proxy import CallsFile, Proxy
 
@@ -260,6 +263,19 @@ def test_searches_of_every_api_are_read_and_other_calls_counted(tmp_path: Path) 
         "3 calls search nothing" in found.notes and "1 calls failed, were cut or were too long to record" in found.notes
     )
     assert [error.row for error in found.errors] == [15]
+
+
+def test_an_answer_that_explains_itself_is_replayed(tmp_path: Path) -> None:
+    """The reader of explanations takes a recorded call as the query and answer that it is."""
+    said = json.loads((ROOT / "tests/recordings/explanations/mem0.jsonl").read_text("utf-8").splitlines()[0])
+    rows = [
+        row("/api/embed", {"input": "x"}, {"embeddings": [[1.0, 2.0]]}),
+        row("/search", {"query": said["query"], "explain": True}, {"results": said["results"]}),
+    ]
+    errors: list[RowError] = []
+    (found,) = READER.read(io.StringIO("\n".join(map(json.dumps, rows))), "calls", errors)
+    assert (found.query, errors) == (said["query"], [])
+    assert {one["id"] for one in said["results"]} <= found.memories.keys()
 
 
 @pytest.mark.thorough

@@ -180,7 +180,7 @@ FEATURES = (
 """Packages of `plugins/` with a feature of their own: analysis, commands, views. They stand above all layers and import any of them."""
 STANDS_ON = {
     "workbench_audit": ("workbench_supersession", "workbench_transcripts"),
-    "workbench_explanations": ("workbench_tools",),  # reads runs as spans
+    "workbench_explanations": ("workbench_recorder", "workbench_tools"),  # reads recorded calls, and runs as spans
     "workbench_transcripts": ("workbench_tools",),  # reads answers from spans
 }
 """Features that use what others compute."""
