@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
 import pytest
 
+from cems_workbench import formats
+from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.evaluation.labelling.queue import LabelQueue
 from cems_workbench.jobs import rebase
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
@@ -15,6 +20,7 @@ from cems_workbench.store import ImportOptions, Store
 from cems_workbench.store.judgments import WORKBENCH
 
 Rows = Callable[..., ParsedInput]
+SAID_AGAIN = Path(__file__).resolve().parents[2] / "recordings" / "said_again.json.gz"
 OLD = {
     "same": "The invoice job runs at 02:30 on the first of each month.",
     "marks": "Mira drinks oat milk, never cow's milk.",
@@ -107,6 +113,33 @@ def test_a_person_tells_what_a_doubtful_move_is_and_one_is_enough(replaced: Stor
     assert work.deal("ada")[0] is None
     replaced.queues.remove(done.queue)
     assert not replaced.plan_rebase().doubtful  # what was rejected is not asked for again
+
+
+def test_labels_follow_texts_that_a_small_model_said_again_and_doubt_those_that_it_changed(store: Store) -> None:
+    recorded = json.loads(gzip.decompress(SAID_AGAIN.read_bytes()))
+    said, read = recorded["texts"], recorded["verdicts"]  # read one by one: whether the new text states what was judged
+    old = formats.read(SAMPLE_DATA / "memories.jsonl").memories
+    given = [one for one in formats.read(SAMPLE_DATA / "judgments.qrels").judgments if one.memory_id in said]
+    first = store.add(ParsedInput("old", "x", memories=old)).event
+    asked = tuple(Query(qid, qid) for qid in {one.qid for one in given})
+    store.add(ParsedInput("labels", "x", queries=asked, judgments=tuple(given)))
+    store.imports.undo(first)
+    store.add(ParsedInput("new", "x", memories=tuple(Memory(f"n{one.id}", said.get(one.id, one.content)) for one in old)))
+
+    found = store.plan_rebase().found
+    told = Counter((read[key], "moved" if found[key].targets else "doubtful" if found[key].doubtful else "gone") for key in said)
+    assert told == {
+        ("said", "moved"): 48,
+        ("said", "doubtful"): 4,
+        ("part", "moved"): 8,
+        ("part", "doubtful"): 59,
+        ("part", "gone"): 1,
+        ("lost", "moved"): 1,
+        ("lost", "doubtful"): 11,
+        ("lost", "gone"): 6,
+    }
+    moved = Counter(read[one.memory_id] for one in given if found[one.memory_id].targets)
+    assert (moved, len(given)) == ({"said": 140, "part": 30, "lost": 5}, 458)
 
 
 def test_an_id_that_has_another_text_now_loses_the_judgment_until_an_undo(store: Store) -> None:
