@@ -58,7 +58,8 @@ def search_command(
         asked.fields()  # what a search refuses is refused here too
         return _explained_search(explained, query or "", choice, bundle, redact, explain, stages, ids, as_json)
     if query is None:
-        raise InputError("name a query; --explained FILE reads what a live system explained")
+        more = command_line(words_of("search", options=["--help"]))
+        raise InputError(f"name a query, or with --explained what a live system explained. See {more}")
     with asked.answer(query, choice.read(store), store, as_json, "results") as (opened, answer, _):
         from cems_workbench.analysis.known_mistakes import next_step
         from cems_workbench.analysis.memory_names import in_words

@@ -15,6 +15,9 @@ from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.explained import explained_config, not_shown, read_explanations, said_of
 from cems_workbench.records import RowError
 
+ROWS = 20
+"""Results of a reply."""
+
 
 class Explaining(protocol.Page):
     """Arguments of `explanation`."""
@@ -28,28 +31,25 @@ class Explaining(protocol.Page):
 
 
 def explanation(served: protocol.ServedStore, asked: Explaining) -> protocol.Reply:
-    """Replays an explanation of mem0, QMD, Hindsight, Qdrant or a search engine under changed parameters, without a store; of a memory_id
-    why it is missing and the changes that return it."""
+    """Replays an answer that mem0, QMD, Hindsight, Qdrant or a search engine explained, under changes; why memory_id is missing."""
     errors: list[RowError] = []
-    evidence = next(read_explanations(io.StringIO(asked.explanation), "explanation", errors, asked.query), None)
+    evidence = next(read_explanations(io.StringIO(asked.explanation), "explanation", errors), None)
     config = None if evidence is None else explained_config(evidence)
     if evidence is None or config is None:
         raise InputError(str(errors[0]) if errors else "explanation: explains no memory")
     chosen = with_values(config, asked.changes, source="changes") if asked.changes else config
     trace = replay(evidence, chosen)
-    rows, counts = protocol.page(trace.results, asked)
     found = None
     if asked.memory_id:
         found = explain(
             known_memory(asked.memory_id, evidence.memories, not_shown(evidence, asked.memory_id)), evidence, chosen
         )
     return protocol.reply(
-        **counts,
         said=[*said_of(evidence), *map(str, errors[:5])],
         results=[
             protocol.reply(memory_id=row.memory_id, rank=row.rank, score=row.score)
             | {"untrusted": protocol.text_of(evidence.memories[row.memory_id], length=100)}
-            for row in rows
+            for row in trace.results[:ROWS]
         ],
         cause=found and found.cause,
         fix=found and found.fix and found.fix.sentence,
@@ -57,4 +57,4 @@ def explanation(served: protocol.ServedStore, asked: Explaining) -> protocol.Rep
     )
 
 
-TOOL = protocol.Tool(explanation, "Replay what a live system explained", Explaining)
+TOOL = protocol.Tool(explanation, "Replay an explanation", Explaining)
