@@ -20,7 +20,6 @@ import argparse
 import random
 import time
 from collections import Counter
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -30,7 +29,7 @@ from cems_workbench.config import PipelineConfig, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.evidence import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.replay import replay
-from cems_workbench.pipeline.stages import FUSION, LISTS
+from cems_workbench.pipeline.stages import FUSION
 from cems_workbench.records import Memory
 from workbench_explanations import formula
 from workbench_explanations.formula import MOMENT, NEUTRAL, Explained, Row, Solved
@@ -50,7 +49,10 @@ def random_config(rng: random.Random) -> tuple[PipelineConfig, dict[str, Any]]:
     names = NAMES[: rng.randint(1, 5)]
     method = rng.choice(("rrf", "rrf", "rrf", "rank_divided_rrf", "combsum", "combsum", "combmax", "dbsf"))
     by_rank = method in ("rrf", "rank_divided_rrf")
-    values: dict[str, Any] = {"fusion.method": method, "fusion.k": rng.choice((60, 60, 60, 1, 2, 10, 20, 30, 100, rng.randint(1, 200)))}
+    values: dict[str, Any] = {
+        "fusion.method": method,
+        "fusion.k": rng.choice((60, 60, 60, 1, 2, 10, 20, 30, 100, rng.randint(1, 200))),
+    }
     equal = rng.random() < 0.25
     for name in names:
         own = {"enabled": True, "depth": None, "weight": 1.0 if equal else constant(rng, 0.1, 2)}
@@ -61,7 +63,10 @@ def random_config(rng: random.Random) -> tuple[PipelineConfig, dict[str, Any]]:
     if method == "rrf":
         values["fusion.rank_base"] = rng.choice((1, 1, 1, 1, 0))
         if rng.random() < 0.3:
-            values |= {"fusion.top_rank_bonus.rank1": constant(rng, 0.01, 0.1), "fusion.top_rank_bonus.rank2_3": constant(rng, 0.01, 0.05)}
+            values |= {
+                "fusion.top_rank_bonus.rank1": constant(rng, 0.01, 0.1),
+                "fusion.top_rank_bonus.rank2_3": constant(rng, 0.01, 0.05),
+            }
             values["fusion.top_rank_bonus.mode"] = rng.choice(("per_list", "best_rank"))
     if rng.random() < 0.15:
         values["fusion.multi_list_boost"] = constant(rng, 0.05, 0.5)
@@ -85,8 +90,16 @@ def random_config(rng: random.Random) -> tuple[PipelineConfig, dict[str, Any]]:
         values |= {"adjust.count.of": "accesses", "adjust.count.alpha": constant(rng, 0.05, 1)}
     if kind in ("replace", "blend", "bands"):
         shares = [constant(rng, 0.1, 0.9) for _ in range(3)]
-        bands = [{"max_rank": 3, "retrieval": shares[0]}, {"max_rank": 10, "retrieval": shares[1]}, {"max_rank": None, "retrieval": shares[2]}]
-        values |= {"rerank.backend": "cross_encoder", "rerank.raw_scale": rng.choice(("sigmoid", "raw", "minmax")), "rerank.retrieval_score": "fused"}
+        bands = [
+            {"max_rank": 3, "retrieval": shares[0]},
+            {"max_rank": 10, "retrieval": shares[1]},
+            {"max_rank": None, "retrieval": shares[2]},
+        ]
+        values |= {
+            "rerank.backend": "cross_encoder",
+            "rerank.raw_scale": rng.choice(("sigmoid", "raw", "minmax")),
+            "rerank.retrieval_score": "fused",
+        }
         values["rerank.combine"] = "replace" if kind == "replace" else "position_bands"
         values["rerank.bands"] = bands if kind == "bands" else bands[2:]
         if kind == "bands":
@@ -120,12 +133,18 @@ def random_query(rng: random.Random, number: int, shape: dict[str, Any]) -> Evid
         if rng.random() < shape["tied"]:
             scores = [round(score, 1) for score in scores]
         found = rng.sample(pool, min(size, len(pool)))
-        lists.append(RankedList(f"{name}:0", name, 0, tuple(Hit(*hit) for hit in zip(found, scores)), True))
+        lists.append(
+            RankedList(f"{name}:0", name, 0, tuple(Hit(*hit) for hit in zip(found, scores, strict=False)), True)
+        )
     models = {"cross_encoder": {key: ModelScore(rng.gauss(0, 3)) for key in pool}}
-    return Evidence(f"query {number}", memories, (Variant(f"query {number}"),), tuple(lists), MOMENT, model_scores=models)
+    return Evidence(
+        f"query {number}", memories, (Variant(f"query {number}"),), tuple(lists), MOMENT, model_scores=models
+    )
 
 
-def explanation(evidence: Evidence, config: PipelineConfig, shape: dict[str, Any], digits: int, change: Any = None) -> Explained:
+def explanation(
+    evidence: Evidence, config: PipelineConfig, shape: dict[str, Any], digits: int, change: Any = None
+) -> Explained:
     """What a program with this config prints of a query."""
     trace = replay(evidence, config)
     fused = trace.stage(FUSION).by_id
@@ -141,7 +160,9 @@ def explanation(evidence: Evidence, config: PipelineConfig, shape: dict[str, Any
             c = trace.columns[hit.memory_id]
             position, dense = int(places.position[0, i, c]), int(places.dense[0, i, c])
             first = min(int(places.position[0, i, d]) for d in np.flatnonzero(places.dense[0, i] == dense))
-            ranks[ranked.source, hit.memory_id] = {"ordinal": position, "dense": dense, "competition": first}[ties] - 1 + config.fusion.rank_base
+            ranks[ranked.source, hit.memory_id] = (
+                {"ordinal": position, "dense": dense, "competition": first}[ties] - 1 + config.fusion.rank_base
+            )
     shown = order[: shape["shown"]]
     for rank, key in enumerate(shown, 1):
         memory, parts = evidence.memories[key], {}
@@ -164,7 +185,15 @@ def explanation(evidence: Evidence, config: PipelineConfig, shape: dict[str, Any
             for hit in ranked.hits
             if hit.memory_id == key
         }
-        rows.append(Row(key, round(finals[key], digits), rank, lists, {name: round(value, digits) for name, value in parts.items()}))
+        rows.append(
+            Row(
+                key,
+                round(finals[key], digits),
+                rank,
+                lists,
+                {name: round(value, digits) for name, value in parts.items()},
+            )
+        )
     return Explained(evidence.query, rows)
 
 
@@ -200,7 +229,7 @@ def judge(every: list[Explained], seen: int, solved: Solved) -> bool:
 
 
 def one(seed: int, number: int, kind: str | None, verbose: bool = False) -> tuple[str, float, dict[str, Any]]:
-    """The outcome of a program, the seconds, and what it was."""
+    """The outcome of a program, the seconds of the processor, and what it was."""
     rng = random.Random(f"{seed} {number} {kind}")
     config, shape = random_config(rng)
     if kind is not None:
@@ -208,23 +237,39 @@ def one(seed: int, number: int, kind: str | None, verbose: bool = False) -> tupl
         shape["kind"] = None
     digits = rng.choice((4, 6, 17))
     depth = rng.randint(8, 40)
-    shape |= {"depth": depth, "pool": rng.randint(depth + 2, 3 * depth), "day_digits": rng.choice((0, 3)), "tied": rng.choice((0, 0.3))}
-    whole = config.fusion.normalize == "none" and config.fusion.method in ("rrf", "rank_divided_rrf") and not config.fusion.score_blend
+    shape |= {
+        "depth": depth,
+        "pool": rng.randint(depth + 2, 3 * depth),
+        "day_digits": rng.choice((0, 3)),
+        "tied": rng.choice((0, 0.3)),
+    }
+    whole = (
+        config.fusion.normalize == "none"
+        and config.fusion.method in ("rrf", "rank_divided_rrf")
+        and not config.fusion.score_blend
+    )
     shape["shown"] = rng.choice((10, 1000)) if whole and config.rerank.backend == "none" else 1000
     shape["called"] = rng.choice(({}, {"vector": "semantic", "lexical": "bm25"}))
     queries = rng.randint(3, 20)
     change = None if kind is None else foreign(kind, rng, config)
     every = [explanation(random_query(rng, i, shape), config, shape, digits, change) for i in range(queries + HIDDEN)]
-    begun = time.perf_counter()
+    begun = time.process_time()
     solved = formula.solve(every[:queries])
-    took = time.perf_counter() - begun
+    took = time.process_time() - begun
     if solved.config is None:
         outcome = "none"
     elif judge(every, queries, solved):
         outcome = "solved"
     else:
         outcome = "open" if solved.undetermined else "wrong"
-    about = {"digits": digits, "queries": queries, "rows": sum(len(one.rows) for one in every[:queries]), "config": config, "shape": shape, "solved": solved}
+    about = {
+        "digits": digits,
+        "queries": queries,
+        "rows": sum(len(one.rows) for one in every[:queries]),
+        "config": config,
+        "shape": shape,
+        "solved": solved,
+    }
     return outcome, took, about
 
 
@@ -249,7 +294,16 @@ def main() -> None:
             if (chosen.list and outcome != wanted) or chosen.only is not None:
                 from cems_workbench.config import difference
 
-                print(number, outcome, f"{took:.2f} s", about["digits"], about["queries"], about["rows"], about["shape"]["kind"], [(path, now) for path, _, now in difference(NEUTRAL, about["config"])])
+                print(
+                    number,
+                    outcome,
+                    f"{took:.2f} s",
+                    about["digits"],
+                    about["queries"],
+                    about["rows"],
+                    about["shape"]["kind"],
+                    [(path, now) for path, _, now in difference(NEUTRAL, about["config"])],
+                )
                 print("   ", about["solved"].formula or about["solved"].unexplained, about["solved"].undetermined)
         what = "pipelines of ours" if kinds == (None,) else "foreign programs"
         spread = f"{np.median(seconds):.2f} s median, {max(seconds):.2f} s most" if seconds else ""

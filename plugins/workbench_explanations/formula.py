@@ -65,8 +65,9 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Solved:
-    """What was found. `config` gives every score and the order on `evidence_of`; None where no config of ours does. `verified` of `of` rows
-    have the score of `formula`, which is empty where none was found; `unexplained` is one line. `undetermined`: what the rows leave open."""
+    """What was found. `config` gives every score and the order on `evidence_of`; None where no config of ours does.
+    `verified` of `of` rows have the score of `formula`, which is empty where none was found; `unexplained` is one line.
+    `undetermined` is what the rows leave open."""
 
     config: PipelineConfig | None
     formula: str
@@ -122,7 +123,7 @@ ADDED = "part "
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 """The moment of every query, from which ages are counted back."""
 MODEL, BANDS = "cross_encoder", "rerank.bands"
-MOST_FILLED, MOST_ROWS, ROWS_OF_PROGRAM, MOST_CHOICES, MOST_PEELS, MOST_FORMS = 2000, 160, 80, 60, 2, 14
+MOST_FILLED, MOST_ROWS, ROWS_OF_PROGRAM, MOST_CHOICES, MOST_PEELS, MOST_FORMS = 2000, 160, 80, 60, 2, 10
 """Places of a list whose hits are not shown; rows of the first fit; rows of a linear program at first; peels that are tried."""
 KS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0, 100.0, 250.0, 1000.0)
 WEIGHTS = re.compile(r"^lists\.\w+\.weight$")
@@ -133,10 +134,17 @@ FAR, NEAR, ROUGH, LEAST_ROWS, FURTHER = 0.35, 0.05, 4.0, 8, 2
 
 def sources_of(explained: Sequence[Explained]) -> dict[str, str]:
     """By the name of a list in the explanations the source of ours that it stands for; lists past the last source are left out."""
-    names = sorted({name for one in explained for row in one.rows for name in row.lists}, key=lambda name: (name.startswith(ADDED), name))
+    names = sorted(
+        {name for one in explained for row in one.rows for name in row.lists},
+        key=lambda name: (name.startswith(ADDED), name),
+    )
     own = [name for name in names if name.partition(":")[0] in SOURCES_TAKEN and name.partition(":")[2] in ("", "0")]
     found = {name: name.partition(":")[0] for name in own}
-    found |= {name: "entities" for name in names if name not in found and ENTITY.search(name) and "entities" not in found.values()}
+    found |= {
+        name: "entities"
+        for name in names
+        if name not in found and ENTITY.search(name) and "entities" not in found.values()
+    }
     meaning = next((name for name in names if name not in found and MEANING.search(name)), None)
     if meaning is not None and "vector" not in found.values():
         found[meaning] = "vector"
@@ -198,7 +206,9 @@ def _evidence(one: Explained, reading: _Reading, roles: Mapping[str, str]) -> Ev
     for name, source in reading.sources.items():
         hits: list[Hit] = []
         place, before = 0, None
-        found = sorted((row.lists[name][0], row.rank, row.id, row.lists[name][1]) for row in one.rows if name in row.lists)
+        found = sorted(
+            (row.lists[name][0], row.rank, row.id, row.lists[name][1]) for row in one.rows if name in row.lists
+        )
         for rank, _, key, given in found:
             score = -float(rank) if given is None else given
             missing = min(rank + first - 1 - place, MOST_FILLED)
@@ -247,22 +257,36 @@ def _ties(explained: Sequence[Explained]) -> dict[str, str]:
 
 
 def _half(values: Iterable[float]) -> float:
-    """Half a unit of the last decimal that any of the values has; 0 for numbers that were not rounded."""
+    """Half a unit of the last decimal that any of the values has; 0 for whole numbers and for numbers that were not rounded."""
     digits = max((max(0, len(f"{value:.12f}".rstrip("0").partition(".")[2])) for value in values), default=12)
-    return 0.5 * 10.0**-digits if digits < 10 else 0.0
+    return 0.5 * 10.0**-digits if 0 < digits < 10 else 0.0
 
 
 class _Program:
     """The explanations of one program as a table that replays, and the final scores (N) of its rows with what they may be off."""
 
-    def __init__(self, explained: Sequence[Explained], roles: Mapping[str, str], target: str | None = None, reading: _Reading | None = None) -> None:
+    def __init__(
+        self,
+        explained: Sequence[Explained],
+        roles: Mapping[str, str],
+        target: str | None = None,
+        reading: _Reading | None = None,
+    ) -> None:
         reading = reading or _Reading.of(explained)
         self.explained, self.roles = explained, roles
         self.names, self.sources = tuple(reading.sources), tuple(reading.sources.values())
         self.table = to_table(reading.evidence(explained, roles))
         index = [{key: c for c, key in enumerate(ids)} for ids in self.table.ids]
-        given = [(q, row, row.final if target is None else row.parts.get(target)) for q, one in enumerate(explained) for row in one.rows]
-        known = [(q, row, score) for q, row, score in given if score is not None and math.isfinite(score) and row.id in index[q]]
+        given = [
+            (q, row, row.final if target is None else row.parts.get(target))
+            for q, one in enumerate(explained)
+            for row in one.rows
+        ]
+        known = [
+            (q, row, score)
+            for q, row, score in given
+            if score is not None and math.isfinite(score) and row.id in index[q]
+        ]
         self.outside = sum(row.final is not None and row.id not in index[q] for q, row, _ in given)
         self.rows = [row for _, row, _ in known]
         self.query: Ints = np.array([q for q, *_ in known], dtype=np.int64)
@@ -273,11 +297,15 @@ class _Program:
             [[row.lists[name][0] + first if name in row.lists else np.inf for name in self.names] for row in self.rows]
         ).reshape(len(self.rows), -1)
         self.has = np.isfinite(self.rank)
-        self.scored = [all(row.lists[name][1] is not None for row in self.rows if name in row.lists) for name in self.names]
+        self.scored = [
+            all(row.lists[name][1] is not None for row in self.rows if name in row.lists) for name in self.names
+        ]
         single = bool(len(self.y)) and bool((self.y == self.y.astype(np.float32)).all())
         size = np.abs(self.y).max(initial=0.0)
         self.half: Floats = np.full(len(self.y), max(_half(self.y.tolist()), (3e-7 if single else 1e-9) * size))
-        self.base = with_values(NEUTRAL, {f"lists.{name}.{key}": value for name in self.sources for key, value in _ON.items()})
+        self.base = with_values(
+            NEUTRAL, {f"lists.{name}.{key}": value for name in self.sources for key, value in _ON.items()}
+        )
         for source in self.sources:
             self.base = _normalised(self.base, source, "none")
         for source, mode in reading.ties.items():
@@ -327,7 +355,9 @@ class _Program:
             raw[:, i] += listed * some[:, i]
             changes.append({"lists": replace(table.lists, gathered=replace(places, raw=raw))})
         if half.get("model"):
-            changes.append({"models": {key: replace(one, raw=one.raw + half["model"]) for key, one in table.models.items()}})
+            changes.append(
+                {"models": {key: replace(one, raw=one.raw + half["model"]) for key, one in table.models.items()}}
+            )
         if half.get("age") or half.get("around"):
             changes.append({"created": table.created + DAY * max(half.get("age", 0.0), half.get("around", 0.0))})
         if half.get("times"):
@@ -337,7 +367,9 @@ class _Program:
     def tolerance(self, config: PipelineConfig) -> Floats:
         """(N) what a right formula may be off a printed score: its rounding, and what that of the inputs makes of it."""
         now = self.scores(config) if self.shaken else self.y
-        return self.half + 1.2 * sum((np.abs(self.scores(config, table) - now) for table in self.shaken), np.zeros(len(now)))
+        return self.half + 1.2 * sum(
+            (np.abs(self.scores(config, table) - now) for table in self.shaken), np.zeros(len(now))
+        )
 
 
 _ON = {"enabled": True, "depth": None, "weight": 1.0}
@@ -405,18 +437,26 @@ class _Start:
     def __init__(self, program: _Program, peel: _Form) -> None:
         self.program, self.peel = program, peel
         config = peel.at(peel.start.values())
-        factor = ADJUST(_after(program.table, config, (LISTS, FUSION))).product()[program.cells]
-        self.y = program.y / np.where(np.abs(factor) > 1e-9, factor, 1.0)
+        self.factor = ADJUST(_after(program.table, config, (LISTS, FUSION))).product()[program.cells]
+        self.y = program.y / np.where(np.abs(self.factor) > 1e-9, self.factor, 1.0)
+        # Rows that a factor makes small say little, and rows that it leaves are few.
+        self.weight = np.where(np.abs(self.factor) > 1e-9, np.sqrt(np.abs(self.factor)), 0.3)
         # A cap would hold the first ones down, and a factor of 0 hides the rest.
         self.kept = (program.y < program.y.max(initial=-np.inf)) & (program.y != 0)
-        full = np.array([program.has[program.query == q].any(axis=0).all() for q in range(len(program.explained))])[program.query]
+        full = np.array([program.has[program.query == q].any(axis=0).all() for q in range(len(program.explained))])[
+            program.query
+        ]
         if (self.kept & full).sum() > 30:  # a divisor is the same for queries whose lists all have hits
             self.kept &= full
-        self.bonus = np.stack([program.rank == 1, (program.rank == 2) | (program.rank == 3)], axis=2).sum(axis=1).astype(float)
+        self.bonus = (
+            np.stack([program.rank == 1, (program.rank == 2) | (program.rank == 3)], axis=2).sum(axis=1).astype(float)
+        )
         self.more = np.maximum(program.has.sum(axis=1) - 1, 0)[:, None]
         self.unit = np.zeros((len(self.y), 0))
         if BANDS in peel.start:
-            self.unit = (_replayed(program.table, changed(config, "rerank.combine", "replace"))[program.cells] / factor)[:, None]
+            self.unit = program.scores(
+                changed(with_values(config, {"adjust": NEUTRAL.adjust.model_dump()}), "rerank.combine", "replace")
+            )[:, None]
 
     @cached_property
     def inside(self) -> Floats:
@@ -434,9 +474,9 @@ class _Start:
     def left(self, columns: Floats, alone: Sequence[Floats] = (), inside: bool = False) -> tuple[float, Floats]:
         """The share of the scores that (N, M) columns leave, of those of each query about their mean, and the weight of each column.
         The columns count for all queries, those `alone` for each query by itself where the scores are normalised."""
-        rows, y = self.kept, self.y[self.kept]
-        alone = [values[rows] for values in (*alone, *self.unit.T)]
-        shared = columns[rows]
+        rows, y = self.kept, self.y[self.kept] * self.weight[self.kept]
+        alone = [(values * self.weight)[rows] for values in (*alone, *self.unit.T)]
+        shared = (columns * self.weight[:, None])[rows]
         if not inside:
             design = np.concatenate([shared, np.array(alone).reshape(len(alone), len(y)).T], axis=1)
             basis, back = _orthogonal(design)
@@ -444,8 +484,12 @@ class _Start:
             left = float(np.linalg.norm(y - basis @ found) / max(np.linalg.norm(y - y.mean()), 1e-300))
             return self.free(left, basis.shape[1]), (back @ found)[: columns.shape[1]]
         by_query = [values[:, None] * self.inside for values in alone]
-        design, given = self.about_mean(np.concatenate([shared, *by_query], axis=1)), self.about_mean(y[:, None] * self.inside)
-        given /= np.maximum(np.linalg.norm(given, axis=0), 1e-300)
+        design, given = (
+            self.about_mean(np.concatenate([shared, *by_query], axis=1)),
+            self.about_mean(y[:, None] * self.inside),
+        )
+        size = np.linalg.norm(given, axis=0)
+        given = (given / np.maximum(size, 1e-300))[:, size > 1e-4 * np.linalg.norm(y)]
         basis, back = _orthogonal(design)
         turned, alike, _ = np.linalg.svd(basis.T @ given, full_matrices=False)
         if not len(alike):
@@ -460,9 +504,9 @@ class _Start:
         return left * math.sqrt(rows / (rows - used)) if rows > used + 5 else 1.0
 
     def about_mean(self, values: Floats) -> Floats:
-        """(N, M) without the mean of each query."""
-        count = self.inside.sum(axis=0)
-        return values - self.inside @ ((self.inside.T @ values) / count[:, None])
+        """(N, M) without the mean of each query, to which the factors apply too."""
+        mean = self.inside * self.weight[self.kept][:, None]
+        return values - mean @ ((mean.T @ values) / np.maximum((mean**2).sum(axis=0), 1e-300)[:, None])
 
     def divided(self) -> tuple[float, Floats]:
         """k and weights of shares 1 / (rank / weight + k - 1), of which the rows of one list are straight lines in the rank."""
@@ -482,7 +526,7 @@ class _Start:
         if _replaces(self.peel.config):
             off = program.scores(self.peel.at(self.peel.start.values())) - program.y
             return float(np.linalg.norm(off) / np.linalg.norm(program.y - program.y.mean()))
-        shares = np.concatenate([1 / (k + program.rank) for k in (1.0, 30.0)], axis=1)
+        shares = np.concatenate([1 / (k + program.rank) for k in (1.0, 15.0, 60.0)], axis=1)
         columns = [shares, shares[:, : len(program.names)] * self.more, self.bonus]
         if all(program.scored):
             columns += [program.columns[norm] for norm in ("none", "max", "minmax", "saturating")]
@@ -504,11 +548,17 @@ class _Start:
         """The normalisations that leave least: all choices of two lists; of more, list by list from the best common one."""
         count = len(self.program.names)
         if count <= 2:
-            return min(itertools.product(NORMS, repeat=count), key=lambda some: (round(left(some), 7), sum(map(NORMS.index, some))))
+            return min(
+                itertools.product(NORMS, repeat=count),
+                key=lambda some: (round(left(some), 7), sum(map(NORMS.index, some))),
+            )
         now = min(((norm,) * count for norm in NORMS), key=left)
         for _ in range(2):
             for i in range(count):
-                now = min(((*now[:i], norm, *now[i + 1 :]) for norm in NORMS), key=lambda some: (round(left(some), 7), some != now))
+                now = min(
+                    ((*now[:i], norm, *now[i + 1 :]) for norm in NORMS),
+                    key=lambda some: (round(left(some), 7), some != now),
+                )
         return now
 
     def k(self, left: Callable[[float], float]) -> float:
@@ -516,56 +566,62 @@ class _Start:
         tried = sorted(KS, key=left)
         at = KS.index(tried[0])
         low, high = KS[max(at - 1, 0)], KS[min(at + 1, len(KS) - 1)]
-        return float(minimize_scalar(left, bounds=(low, high), method="bounded", options={"xatol": 1e-4 * max(high, 1), "maxiter": 25}).x)
+        return float(
+            minimize_scalar(
+                left, bounds=(low, high), method="bounded", options={"xatol": 1e-4 * max(high, 1), "maxiter": 25}
+            ).x
+        )
 
     def found(self) -> list[_Near]:
         """For each method the constants that leave least, without and with a normalisation of the sum, least first."""
-        program, count = self.program, len(self.program.names)
-        scored, every = all(program.scored), ("none",) * count
-        near = []
-        for inside in (False, True):
-
-            def rank(k: float) -> Floats:
-                share = 1 / (k + program.rank)
-                return np.concatenate([share, share * self.more, self.bonus], axis=1)
-
-            def score(norms: Sequence[str]) -> Floats:
-                columns = self.normed(norms)
-                return np.concatenate([columns, columns * self.more], axis=1)
-
-            k = self.k(lambda k: self.left(rank(k), (), inside)[0])
-            left, weights = self.left(rank(k), (), inside)
-            near.append(_Near(left, "rrf", every, inside, k, weights[:count], False))
-            k, weights = self.divided()
-            share = 1 / np.maximum(program.rank / weights + k - 1, 1e-3)
-            both = np.concatenate([share, share * self.more], axis=1)
-            near.append(_Near(self.left(both, (), inside)[0], "rank_divided_rrf", every, inside, k, weights, False))
-            if scored:
-                near.append(_Near(self.left(both, [self.best(every)], inside)[0], "rank_divided_rrf", every, inside, k, weights, True))
-            if not scored:
-                continue
-            blended = self.norms(lambda norms: self.left(rank(k), [self.best(norms)], inside)[0])
-            k = self.k(lambda k: self.left(rank(k), [self.best(blended)], inside)[0])
-            blended = self.norms(lambda norms: self.left(rank(k), [self.best(norms)], inside)[0])
-            left, weights = self.left(rank(k), [self.best(blended)], inside)
-            near.append(_Near(left, "rrf", blended, inside, k, weights[:count], True))
-            norms = self.norms(lambda norms: self.left(score(norms), (), inside)[0])
-            left, weights = self.left(score(norms), (), inside)
-            near.append(_Near(left, "combsum", norms, inside, 0.0, weights[:count], False))
-            norms = self.norms(lambda norms: self.left(score(norms), [self.best(norms)], inside)[0])
-            left, weights = self.left(score(norms), [self.best(norms)], inside)
-            near.append(_Near(left, "combsum", norms, inside, 0.0, weights[:count], True))
-            left, weights = self.left(program.columns["dbsf"], [self.best(every)], inside)
-            near.append(_Near(left, "dbsf", every, inside, 0.0, weights, True))
-            single = self.of_one_list()
-            if single.kept.sum() > 4 * count:
-                norms = self.norms(lambda norms: single.left(self.normed(norms), (), inside)[0])
-                left, weights = single.left(self.normed(norms), (), inside)
-                if not inside and not self.unit.size:
-                    off = np.abs((self.normed(norms) * weights).max(axis=1) - self.y)[self.kept]
-                    left = max(left, float(np.median(off) / max(self.y.std(), 1e-300)))
-                near.append(_Near(left, "combmax", norms, inside, 0.0, weights, True))
+        near = [*self.within(False), *self.within(True)]
         return sorted(near, key=lambda one: (round(one.left, 4), one.blended))
+
+    def within(self, inside: bool) -> Iterator[_Near]:
+        """As `found`, without a normalisation of the sum, or with one."""
+        program, count = self.program, len(self.program.names)
+        every = ("none",) * count
+
+        def rank(k: float) -> Floats:
+            share = 1 / (k + program.rank)
+            return np.concatenate([share, share * self.more, self.bonus], axis=1)
+
+        def score(norms: Sequence[str]) -> Floats:
+            columns = self.normed(norms)
+            return np.concatenate([columns, columns * self.more], axis=1)
+
+        k = self.k(lambda k: self.left(rank(k), (), inside)[0])
+        left, weights = self.left(rank(k), (), inside)
+        yield _Near(left, "rrf", every, inside, k, weights[:count], False)
+        k_divided, weights = self.divided()
+        share = 1 / np.maximum(program.rank / weights + k_divided - 1, 1e-3)
+        divided = np.concatenate([share, share * self.more], axis=1)
+        yield _Near(self.left(divided, (), inside)[0], "rank_divided_rrf", every, inside, k_divided, weights, False)
+        if not all(program.scored):
+            return
+        left = self.left(divided, [self.best(every)], inside)[0]
+        yield _Near(left, "rank_divided_rrf", every, inside, k_divided, weights, True)
+        norms = self.norms(lambda norms: self.left(rank(k), [self.best(norms)], inside)[0])
+        k = self.k(lambda k: self.left(rank(k), [self.best(norms)], inside)[0])
+        norms = self.norms(lambda norms: self.left(rank(k), [self.best(norms)], inside)[0])
+        left, weights = self.left(rank(k), [self.best(norms)], inside)
+        yield _Near(left, "rrf", norms, inside, k, weights[:count], True)
+        norms = self.norms(lambda norms: self.left(score(norms), (), inside)[0])
+        left, weights = self.left(score(norms), (), inside)
+        yield _Near(left, "combsum", norms, inside, 0.0, weights[:count], False)
+        norms = self.norms(lambda norms: self.left(score(norms), [self.best(norms)], inside)[0])
+        left, weights = self.left(score(norms), [self.best(norms)], inside)
+        yield _Near(left, "combsum", norms, inside, 0.0, weights[:count], True)
+        left, weights = self.left(program.columns["dbsf"], [self.best(every)], inside)
+        yield _Near(left, "dbsf", every, inside, 0.0, weights, True)
+        single = self.of_one_list()
+        if single.kept.sum() > 4 * count:
+            norms = self.norms(lambda norms: single.left(self.normed(norms), (), inside)[0])
+            left, weights = single.left(self.normed(norms), (), inside)
+            if not inside and not self.unit.size:
+                off = np.abs((self.normed(norms) * weights).max(axis=1) - self.y)[self.kept]
+                left = max(left, float(np.median(off) / max(self.y.std(), 1e-300)))
+            yield _Near(left, "combmax", norms, inside, 0.0, weights, True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -585,7 +641,11 @@ def _forms(start: _Start) -> Iterator[_Form]:
     """Every form under a peel that may give the scores, nearest first, each without and with bonus, boost and blend."""
     program, peel = start.program, start.peel
     paths = [f"lists.{source}.weight" for source in program.sources]
-    boost, blend, divisor = {"fusion.multi_list_boost": 0.05}, {"fusion.score_blend": 0.2}, {"fusion.divisor": "active_lists", "fusion.normalize": "none"}
+    boost, blend, divisor = (
+        {"fusion.multi_list_boost": 0.05},
+        {"fusion.score_blend": 0.2},
+        {"fusion.divisor": "active_lists", "fusion.normalize": "none"},
+    )
     bonus = {"fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0}
 
     def form(one: _Near, extra: Mapping[str, float], fixed: Mapping[str, Any] | None = None) -> _Form:
@@ -595,14 +655,20 @@ def _forms(start: _Start) -> Iterator[_Form]:
             config = changed(config, path, value)
         for source, norm in zip(program.sources, one.norms, strict=True):
             config = _normalised(config, source, norm)
-        weights = np.clip(one.weights / (1.0 if one.method == "rank_divided_rrf" else peel.start.get(BANDS, 1.0)), 1e-6, 100.0)
+        weights = np.clip(
+            one.weights / (1.0 if one.method == "rank_divided_rrf" else peel.start.get(BANDS, 1.0)), 1e-6, 100.0
+        )
         only = one.inside or "fusion.divisor" in fixed
         begin = dict(zip(paths, weights.tolist(), strict=True))
         if only:  # only proportions count: the largest one stays 1
             largest = max(begin, key=lambda path: begin[path])
             if one.method == "rank_divided_rrf":
                 extra = {**extra, "fusion.k": 1 + (extra["fusion.k"] - 1) * begin[largest]}
-            begin = {path: float(np.clip(value / begin[largest], 1e-3, 100.0)) for path, value in begin.items() if path != largest}
+            begin = {
+                path: float(np.clip(value / begin[largest], 1e-3, 100.0))
+                for path, value in begin.items()
+                if path != largest
+            }
             config = changed(config, largest, 1.0)
         start_at = {**begin, **{path: value for path, value in extra.items() if path not in idle}, **peel.start}
         return _Form(config, start_at, peel.roles, one.left)
@@ -610,7 +676,13 @@ def _forms(start: _Start) -> Iterator[_Form]:
     idle = {path for path in boost if not start.more.any()}
     near = [one for one in start.found() if one.left < NEAR]
     for one in near:
-        k = {"fusion.k": one.k + 1 - peel.config.fusion.rank_base} if one.method == "rrf" else {"fusion.k": one.k} if one.k else {}
+        k = (
+            {"fusion.k": one.k + 1 - peel.config.fusion.rank_base}
+            if one.method == "rrf"
+            else {"fusion.k": one.k}
+            if one.k
+            else {}
+        )
         if not one.blended or one.method != "rrf":
             yield form(one, k)
         extra = {**boost, **(blend if one.blended else {})}
@@ -651,7 +723,9 @@ def _least_squares(program: _Program, form: _Form, rows: Ints, start: Floats | N
     if not len(values):
         return values, np.abs(off(values)) * scale / tolerance
     for most in (12, 60):
-        done = least_squares(off, values, bounds=(low, high), x_scale="jac", xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=most)
+        done = least_squares(
+            off, values, bounds=(low, high), x_scale="jac", xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=most
+        )
         values = done.x
         if np.sqrt(2 * done.cost / len(rows)) > 0.02 * program.y.std() / scale + 2 * float(tolerance.max()) / scale:
             break
@@ -660,7 +734,7 @@ def _least_squares(program: _Program, form: _Form, rows: Ints, start: Floats | N
 
 def _slopes(program: _Program, form: _Form, values: Floats) -> Floats:
     """(N, P) by how much a score moves with each free parameter."""
-    low, high = form.bounds()
+    _, high = form.bounds()
     now, slopes = program.scores(form.at(values)), np.zeros((len(program.y), len(values)))
     for j, value in enumerate(values):
         step = 1e-6 * max(abs(value), 1e-2)
@@ -679,7 +753,13 @@ def _range(slopes: Floats, off: Floats, tolerance: Floats, j: int) -> tuple[floa
     for sign in (1.0, -1.0):
         cost = np.zeros(len(unit))
         cost[j] = sign
-        done = linprog(cost, np.concatenate([rows, -rows]), np.concatenate([1 + off / tolerance, 1 - off / tolerance]), bounds=(-1e5, 1e5), method="highs")
+        done = linprog(
+            cost,
+            np.concatenate([rows, -rows]),
+            np.concatenate([1 + off / tolerance, 1 - off / tolerance]),
+            bounds=(-1e5, 1e5),
+            method="highs",
+        )
         if not done.success:
             return None
         found.append(float(done.x[j] * unit[j]))
@@ -699,7 +779,10 @@ def simplest(low: float, high: float, value: float) -> float:
 def _constants(program: _Program, form: _Form, values: Floats, fit_rows: Ints) -> _Fit | None:
     """The simplest constants with which every row has its score; None where there are none."""
     paths = list(form.start)
-    order = sorted(range(len(paths)), key=lambda j: (WEIGHTS.match(paths[j]) is not None, "bonus" in paths[j], paths[j] != "fusion.k"))
+    order = sorted(
+        range(len(paths)),
+        key=lambda j: (WEIGHTS.match(paths[j]) is not None, "bonus" in paths[j], paths[j] != "fusion.k"),
+    )
     low, high = form.bounds()
     used = fit_rows[:: max(1, len(fit_rows) // ROWS_OF_PROGRAM)]
     for _ in range(5):
@@ -739,7 +822,11 @@ def _alone(value: float, low: float, high: float) -> bool:
     decimals = _decimals(value)
     if not value:
         return high - low == 0
-    return high - low < 1e-6 * abs(value) if decimals > 9 else value - 10.0**-decimals < low and value + 10.0**-decimals > high
+    return (
+        high - low < 1e-6 * abs(value)
+        if decimals > 9
+        else value - 10.0**-decimals < low and value + 10.0**-decimals > high
+    )
 
 
 def _ranges(program: _Program, fit: _Fit) -> dict[str, tuple[float, float]]:
@@ -766,13 +853,22 @@ def _shorter(program: _Program, fit: _Fit, ranges: Mapping[str, tuple[float, flo
     held = {path: ranges.get(path, (1.0, 1.0)) for path in (*paths, *bonus)}
     tried = []
     for n in range(5, 301):
-        values = {path: simplest(low * n / 100, high * n / 100, np.inf) for path, (low, high) in held.items() if np.isfinite(low)}
-        tried.append((sum(_decimals(value) if np.isfinite(value) else 99 for value in values.values()), abs(n - 100), values))
+        values = {
+            path: simplest(low * n / 100, high * n / 100, np.inf)
+            for path, (low, high) in held.items()
+            if np.isfinite(low)
+        }
+        tried.append(
+            (sum(_decimals(value) if np.isfinite(value) else 99 for value in values.values()), abs(n - 100), values)
+        )
     for _, _, values in sorted(tried, key=lambda one: one[:2])[:12]:
         config = fit.config
         for path, value in values.items():
             config = changed(config, path, value)
-        if all(np.isfinite(list(values.values()))) and (np.abs(program.scores(config) - program.y) <= program.tolerance(config)).all():
+        if (
+            all(np.isfinite(list(values.values())))
+            and (np.abs(program.scores(config) - program.y) <= program.tolerance(config)).all()
+        ):
             return config
     return fit.config
 
@@ -830,7 +926,10 @@ def _formula(program: _Program, config: PipelineConfig, roles: Mapping[str, str]
         if rerank.combine == "replace":
             text = unit
         else:
-            shares = ", ".join(f"{band.retrieval:.10g}" + (f" to rank {band.max_rank}" if band.max_rank else "") for band in rerank.bands)
+            shares = ", ".join(
+                f"{band.retrieval:.10g}" + (f" to rank {band.max_rank}" if band.max_rank else "")
+                for band in rerank.bands
+            )
             first = "" if rerank.retrieval_score == "fused" else f" as {rerank.retrieval_score} of its rank"
             text = f"w·({text}){first} + (1 − w)·{unit}, w = {shares}"
     if decay.mode != "none":
@@ -861,7 +960,9 @@ def _peels(roles: Mapping[str, str]) -> list[_Peel]:
         if role in ("age", "around"):
             fixed, half = ({life: 0.5}, {}) if role == "around" else ({}, {life: 30.0})
             shapes: list[dict[str, float]] = [{}, {alpha: 0.2}, {floor: 0.3}, {alpha: 0.2, floor: 0.1}]
-            for more, mode in itertools.product(shapes, ("exponential", "hyperbolic", "linear") if half else ("linear",)):
+            for more, mode in itertools.product(
+                shapes, ("exponential", "hyperbolic", "linear") if half else ("linear",)
+            ):
                 own.append(({f"{DECAY}.mode": mode, **fixed, **more}, {**half, **more}, {name: role}))
         if role in ("times", "around"):
             own.insert(0, ({"adjust.priority": True}, {}, {name: "times"}))
@@ -871,11 +972,17 @@ def _peels(roles: Mapping[str, str]) -> list[_Peel]:
             own.append(({"adjust.count.of": "accesses"}, {"adjust.count.alpha": 0.1}, {name: role}))
         if role == "model":
             model = {"rerank.backend": MODEL, "rerank.retrieval_score": "fused"}
-            own += [({**model, "rerank.raw_scale": scale, "rerank.combine": "replace"}, {}, {name: role}) for scale in SCALES]
+            own += [
+                ({**model, "rerank.raw_scale": scale, "rerank.combine": "replace"}, {}, {name: role})
+                for scale in SCALES
+            ]
             own += [({**model, "rerank.raw_scale": scale}, {BANDS: 0.5}, {name: role}) for scale in SCALES]
         options.append([nothing, *own])
     chosen = sorted(itertools.product(*options), key=lambda some: sum(len(one[2]) + len(one[1]) for one in some))
-    return [tuple({key: value for one in some for key, value in one[i].items()} for i in range(3)) for some in chosen[:MOST_CHOICES]]  # type: ignore[misc]
+    return [
+        tuple({key: value for one in some for key, value in one[i].items()} for i in range(3))
+        for some in chosen[:MOST_CHOICES]
+    ]  # type: ignore[misc]
 
 
 def _bands(program: _Program, form: _Form, rows: Ints) -> Iterator[_Form]:
@@ -917,7 +1024,9 @@ def _placed(program: _Program, base: PipelineConfig, peel: _Peel) -> tuple[float
     paths = [path for path in form.start if path in GRIDS]
 
     def left(values: Sequence[float]) -> float:
-        return _Start(program, replace(form, start={**form.start, **dict(zip(paths, values, strict=True))})).left_by_any()
+        return _Start(
+            program, replace(form, start={**form.start, **dict(zip(paths, values, strict=True))})
+        ).left_by_any()
 
     if not paths:
         return left(()), form
@@ -925,7 +1034,15 @@ def _placed(program: _Program, base: PipelineConfig, peel: _Peel) -> tuple[float
     best = min(tried, key=lambda values: tried[values])
     if tried[best] > 0.3:
         return tried[best], form
-    done = minimize(lambda values: left(np.exp(values)), np.log(best), method="Nelder-Mead", options={"maxfev": 20 * len(best), "initial_simplex": np.log(best) + 0.2 * np.eye(len(best) + 1, len(best), -1)})
+    done = minimize(
+        lambda values: left(np.exp(values)),
+        np.log(best),
+        method="Nelder-Mead",
+        options={
+            "maxfev": 20 * len(best),
+            "initial_simplex": np.log(best) + 0.2 * np.eye(len(best) + 1, len(best), -1),
+        },
+    )
     best = tuple(np.exp(done.x).tolist())
     return float(done.fun), replace(form, start={**form.start, **dict(zip(paths, best, strict=True))})
 
@@ -937,7 +1054,9 @@ def solve(explained: Sequence[Explained]) -> Solved:
     if fused is not None:
         first = _Solver(explained, {}, fused).solve()
         if first.config is not None:
-            found = _Solver(explained, {name: role for name, role in roles.items() if name != fused}, None, first.config).solve()
+            found = _Solver(
+                explained, {name: role for name, role in roles.items() if name != fused}, None, first.config
+            ).solve()
             if found.config is not None:
                 return replace(found, undetermined=(*first.undetermined, *found.undetermined))
     return _Solver(explained, {name: role for name, role in roles.items() if role != "fused"}).solve()
@@ -946,7 +1065,13 @@ def solve(explained: Sequence[Explained]) -> Solved:
 class _Solver:
     """The search for the formula of one program: `fused` is the config of its fusion where that is known."""
 
-    def __init__(self, explained: Sequence[Explained], roles: Mapping[str, str], target: str | None = None, fused: PipelineConfig | None = None) -> None:
+    def __init__(
+        self,
+        explained: Sequence[Explained],
+        roles: Mapping[str, str],
+        target: str | None = None,
+        fused: PipelineConfig | None = None,
+    ) -> None:
         self.explained, self.roles, self.target, self.fused = explained, roles, target, fused
         self.programs: dict[tuple[tuple[str, str], ...], tuple[_Program, _Program]] = {}
         self.reading = _Reading.of(explained)
@@ -960,7 +1085,9 @@ class _Solver:
             unseen = set(self.reading.sources)
             count = lambda one: -len(unseen & {name for row in one.rows for name in row.lists})  # noqa: E731
             rest = list(self.explained)
-            while rest and (len(some) < 2 or unseen or sum(row.final is not None for one in some for row in one.rows) < MOST_ROWS):
+            while rest and (
+                len(some) < 2 or unseen or sum(row.final is not None for one in some for row in one.rows) < MOST_ROWS
+            ):
                 rest.sort(key=lambda one: (count(one), -len(one.rows)))
                 some.append(rest.pop(0))
                 unseen -= {name for row in some[-1].rows for name in row.lists}
@@ -980,7 +1107,9 @@ class _Solver:
                 if left > FAR and len(self.roles) > 0:
                     continue
                 if self.fused is not None or _replaces(form.config):
-                    yield itertools.chain([form], _bands(program, form, _fitted(program)) if BANDS in form.start else [])
+                    yield itertools.chain(
+                        [form], _bands(program, form, _fitted(program)) if BANDS in form.start else []
+                    )
                 else:
                     yield _forms(_Start(program, form))
 
@@ -1016,7 +1145,11 @@ class _Solver:
         config = fit.config if self.fused is not None or _replaces(fit.config) else _shorter(program, fit, ranges)
         text = _formula(program, config, fit.form.roles)
         config, problem, ties = _in_order(program, config) if self.target is None else (config, "", "")
-        undetermined = [*_open(ranges, fit), *(f"as well: {other}" for _, other in found[1:]), *([ties] if ties else [])]
+        undetermined = [
+            *_open(ranges, fit),
+            *(f"as well: {other}" for _, other in found[1:]),
+            *([ties] if ties else []),
+        ]
         if config is not None and _replaces(config) and self.fused is None:
             undetermined.append("fusion: the reranker's score replaces the fused one")
         return Solved(config, text, of, of, problem, tuple(undetermined), fit.form.roles)
@@ -1037,10 +1170,12 @@ class _Solver:
             if (np.abs(whole.scores(form.at(short)) - whole.y) <= whole.half).all() and len(whole.y) - len(rows) >= 3:
                 return _Fit(form, short, rows)
         others = [path for path in form.start if not WEIGHTS.match(path)]
-        if ROUGH < off.max() < 1e-2 * np.abs(whole.y).max() / whole.half.max() and DECAY in " ".join(others):
+        if ROUGH < off.max() < 5e-2 * np.abs(whole.y).max() / whole.half.max() and DECAY in " ".join(others):
             # Least squares stops at the bend of a floor or a linear decay: what is nearly short is taken to be short.
             near = dict(zip(form.start, (float(f"{value:.2g}") for value in values.tolist()), strict=True))
-            form = replace(form, config=form.at(near.values()), start={path: near[path] for path in near if path not in others})
+            form = replace(
+                form, config=form.at(near.values()), start={path: near[path] for path in near if path not in others}
+            )
             values, off = _least_squares(whole, form, _fitted(whole))
             rows = _fitted(whole)
         if off.max() > ROUGH:
@@ -1057,16 +1192,12 @@ class _Solver:
             program, _ = self.program(form.roles)
             if not form.start:
                 continue
-            low, high = form.bounds()
-            scale = np.abs(program.y).max()
-
-            def off(values: Floats, form: _Form = form, program: _Program = program, scale: float = scale) -> Floats:
-                return (program.scores(form.at(values)) - program.y) / scale
-
-            # Absolute differences: the rows that differ pull less.
-            start = np.clip(list(form.start.values()), low, high)
-            values = least_squares(off, start, bounds=(low, high), x_scale="jac", loss="soft_l1", f_scale=1e-4, max_nfev=40).x
-            values = np.array([float(f"{value:.4g}") for value in values])
+            rows, values = np.arange(len(program.y)), None
+            for _ in range(6):  # what is far off is left out, as far as half of the rows stay
+                values = _least_squares(program, form, rows, values)[0]
+                off = np.abs(program.scores(form.at(values)) - program.y)
+                rows = np.flatnonzero(off <= max(2 * float(np.median(off)), float(program.half.max())))
+            values = np.array([float(f"{value:.4g}") for value in values.tolist()])
             config = form.at(values)
             ours = program.scores(config)
             rest = np.abs(ours - program.y) > program.tolerance(config) + 1e-4 * np.abs(program.y)
@@ -1123,8 +1254,16 @@ def _in_order(program: _Program, config: PipelineConfig) -> tuple[PipelineConfig
         falls = np.diff(score[given]) <= (tolerance[given][1:] + tolerance[given][:-1])
         worst = len(set(program.query[given][1:][same & ~falls].tolist()))
         equal = np.abs(np.diff(score[given])) <= tolerance[given][1:] + tolerance[given][:-1]
-        if not worst and not (same & ~equal & (np.diff(place[given]) < 0)).any() and not (same & equal & (np.diff(place[given]) < 0)).any():
+        if (
+            not worst
+            and not (same & ~equal & (np.diff(place[given]) < 0)).any()
+            and not (same & equal & (np.diff(place[given]) < 0)).any()
+        ):
             return ours, "", ""
     if worst:
-        return None, f"the scores are explained; in {worst} of {len(program.explained)} queries the order is not theirs", ""
+        return (
+            None,
+            f"the scores are explained; in {worst} of {len(program.explained)} queries the order is not theirs",
+            "",
+        )
     return config, "", "the order of equal scores"
