@@ -109,6 +109,7 @@ NEUTRAL = with_values(
 """A config in which no stage changes a score: what the solver sets is all that acts."""
 SOURCES_TAKEN = ("lexical", "fts5", "sparse", "lucene", "ts_rank_cd", "vector")
 """The lists of ours that recorded lists stand for, in order, where their name says nothing: all have weight, ties and normalisation."""
+RANKED = ("rrf", "rank_divided_rrf")
 NORMS = ("none", "max", "minmax", "saturating", "logistic")
 SCALES = ("sigmoid", "raw", "minmax", "divide_by_10")
 """Of a reranker's scores; identity and sigmoid_outside_unit are raw or sigmoid wherever these are verified."""
@@ -123,7 +124,7 @@ ADDED = "part "
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 """The moment of every query, from which ages are counted back."""
 MODEL, BANDS = "cross_encoder", "rerank.bands"
-MOST_FILLED, MOST_ROWS, ROWS_OF_PROGRAM, MOST_CHOICES, MOST_PEELS, MOST_FORMS = 2000, 160, 80, 60, 2, 10
+MOST_FILLED, MOST_ROWS, ROWS_OF_PROGRAM, MOST_CHOICES, MOST_PEELS, MOST_FORMS = 2000, 160, 80, 60, 2, 16
 """Places of a list whose hits are not shown; rows of the first fit; rows of a linear program at first; peels that are tried."""
 KS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0, 100.0, 250.0, 1000.0)
 WEIGHTS = re.compile(r"^lists\.\w+\.weight$")
@@ -674,26 +675,26 @@ def _forms(start: _Start) -> Iterator[_Form]:
         return _Form(config, start_at, peel.roles, one.left)
 
     idle = {path for path in boost if not start.more.any()}
-    near = [one for one in start.found() if one.left < NEAR]
-    for one in near:
-        k = (
-            {"fusion.k": one.k + 1 - peel.config.fusion.rank_base}
-            if one.method == "rrf"
-            else {"fusion.k": one.k}
-            if one.k
-            else {}
-        )
-        if not one.blended or one.method != "rrf":
-            yield form(one, k)
-        extra = {**boost, **(blend if one.blended else {})}
+    found = start.found()
+    near = [one for one in found if one.left <= min(NEAR, max(30 * found[0].left, 3e-3))]
+
+    def k(one: _Near) -> dict[str, float]:
         if one.method == "rrf":
-            yield form(one, {**k, **extra, **bonus}, {"fusion.top_rank_bonus.mode": "best_rank"})
-            yield form(one, {**k, **extra, **bonus})
-        else:
-            yield form(one, {**k, **extra})
-        if len(paths) > 1 and one.method != "combmax":  # a divisor is, as minmax is, a factor of each query
-            yield form(one, k, divisor)
-            yield form(one, {**k, **extra}, divisor)
+            return {"fusion.k": one.k + 1 - peel.config.fusion.rank_base}
+        return {"fusion.k": one.k} if one.method == "rank_divided_rrf" else {}
+
+    for one in near:
+        if not one.blended or one.method not in RANKED:
+            yield form(one, k(one))
+    for one in near:
+        extra = {**k(one), **boost, **(blend if one.blended else {})}
+        if one.method == "rrf":
+            yield form(one, {**extra, **bonus}, {"fusion.top_rank_bonus.mode": "best_rank"})
+        yield form(one, {**extra, **(bonus if one.method == "rrf" else {})})
+    for one in near if len(paths) > 1 else ():
+        if one.method != "combmax":  # a divisor is, as minmax is, a factor of each query
+            yield form(one, k(one), divisor)
+            yield form(one, {**k(one), **boost, **(blend if one.blended else {})}, divisor)
 
 
 @dataclass(frozen=True)
@@ -1122,7 +1123,10 @@ class _Solver:
         for forms in self.forms():
             tried = 0
             for form in itertools.islice(forms, MOST_FORMS):
-                self.nearest = sorted([*self.nearest, form], key=lambda one: (round(one.left, 3), len(one.start)))[:3]
+                self.nearest = sorted(
+                    [*self.nearest, form],
+                    key=lambda one: (round(one.left, 1), _scaled(one.config), len(one.start)),
+                )[:3]
                 if found and (
                     tried >= FURTHER
                     or len(form.start) > np.count_nonzero(found[0][0].values)
@@ -1227,6 +1231,11 @@ def _rest(program: _Program, ours: Floats, rest: NDArray[np.bool_]) -> str:
             if abs(alike) > 0.9:
                 return f"the rest differ by a factor that {'grows' if alike > 0 else 'falls'} with {name}"
     return f"the rest differ by {np.abs(program.y - ours)[rest].max():.2g} at most"
+
+
+def _scaled(config: PipelineConfig) -> bool:
+    """Whether the scores of a query are brought to a scale of its own."""
+    return config.fusion.divisor != "none" or config.fusion.normalize != "none"
 
 
 def _replaces(config: PipelineConfig) -> bool:

@@ -98,7 +98,7 @@ def test_formula_of_a_hidden_number_is_not_stated() -> None:
 def test_formula_says_which_rows_it_does_not_explain() -> None:
     every = program(lambda own, age: sum(1 / (60 + rank) for rank, _ in own.values()), random.Random(2), 8)
     odd = [
-        Row(row.id, (row.final or 0) * (1.02 + 0.01 * row.rank), row.rank, row.lists, row.parts)
+        Row(row.id, (row.final or 0) * (1.01 + 0.001 * row.rank), row.rank, row.lists, row.parts)
         for row in every[0].rows
     ]
     solved = solve([Explained("odd", odd), *every[1:]])
