@@ -129,7 +129,7 @@ MOST_FILLED, MOST_ROWS, ROWS_OF_PROGRAM, MOST_CHOICES, MOST_PEELS, MOST_FORMS = 
 KS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0, 100.0, 250.0, 1000.0)
 WEIGHTS = re.compile(r"^lists\.\w+\.weight$")
 DECAY = "adjust.time_decay"
-FAR, NEAR, ROUGH, LEAST_ROWS, FURTHER = 0.35, 0.05, 4.0, 8, 2
+FAR, NEAR, ROUGH, LEAST_ROWS, FURTHER = 0.5, 0.05, 4.0, 8, 2
 """Times the tolerance that a fit may be off before constants are chosen; the relative range up to which a constant counts as determined."""
 
 
@@ -733,6 +733,19 @@ def _least_squares(program: _Program, form: _Form, rows: Ints, start: Floats | N
     return values, np.abs(done.fun) * scale / program.tolerance(form.at(values))[rows]
 
 
+def _renormed(program: _Program, form: _Form, values: Floats, rows: Ints) -> _Form | None:
+    """The form with the normalisation of one list changed, where that brings its scores much nearer; None where none does."""
+    if form.config.fusion.method in (*RANKED, "dbsf") and "fusion.score_blend" not in form.start:
+        return None
+
+    def off(config: PipelineConfig) -> float:
+        return float(np.linalg.norm((program.scores(_Form(config, form.start).at(values)) - program.y)[rows]))
+
+    others = [_normalised(form.config, source, norm) for source in program.sources for norm in NORMS]
+    best = min(others, key=off)
+    return replace(form, config=best) if off(best) < 0.95 * off(form.config) else None
+
+
 def _slopes(program: _Program, form: _Form, values: Floats) -> Floats:
     """(N, P) by how much a score moves with each free parameter."""
     _, high = form.bounds()
@@ -1033,7 +1046,7 @@ def _placed(program: _Program, base: PipelineConfig, peel: _Peel) -> tuple[float
         return left(()), form
     tried = {values: left(values) for values in itertools.product(*(GRIDS[path] for path in paths))}
     best = min(tried, key=lambda values: tried[values])
-    if tried[best] > 0.3:
+    if tried[best] > 0.6:
         return tried[best], form
     done = minimize(
         lambda values: left(np.exp(values)),
@@ -1165,12 +1178,20 @@ class _Solver:
         if len(rows) < len(form.start) + 3:
             return None
         values, off = _least_squares(some, form, rows)
+        for _ in range(3):
+            other = _renormed(some, form, values, rows) if off.max() > ROUGH else None
+            if other is None:
+                break
+            form = other
+            values, off = _least_squares(some, form, rows, values)
         if whole is not some and off.max() <= ROUGH:
             rows = _fitted(whole)
             if len(form.start):
                 values, off = _least_squares(whole, form, rows, values)
         for digits in (2, 3, 4):
-            short = np.array([float(f"{value:.{digits}g}") for value in values.tolist()])
+            if whole.half.max() > 1e-8 * np.abs(whole.y).max():
+                break
+            short = np.array([float(f"{value:.{digits}g}") if value > 1e-7 else 0.0 for value in values.tolist()])
             if (np.abs(whole.scores(form.at(short)) - whole.y) <= whole.half).all() and len(whole.y) - len(rows) >= 3:
                 return _Fit(form, short, rows)
         others = [path for path in form.start if not WEIGHTS.match(path)]
