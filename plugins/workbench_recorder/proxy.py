@@ -229,9 +229,8 @@ class _Connection:
                 rest = self._read_along(parser, self._waiting[0], rest)
                 parser = parser if rest is None else None
             data, kept = kept + data, b""
-            if (
-                parser is not None and not self._waiting[0].framed
-            ):  # it ends with the connection: its last byte waits for that
+            # An answer that ends with the connection: its last byte waits for that.
+            if parser is not None and not self._waiting[0].framed:
                 data, kept = data[:-1], data[-1:]
             writer.write(data)
             await writer.drain()
@@ -288,13 +287,9 @@ class Proxy:
         except ValueError:
             host = None
         if not host or parts.scheme not in ("http", "https") or "@" in parts.netloc:
-            raise InputError(
-                "--to: must be http:// or https:// with a host, and no user or password: the agent sends them"
-            )
+            raise InputError("--to: must be http:// or https:// with a host, without a password, which the agent sends")
         if parts.path.strip("/") or parts.query:
-            raise InputError(
-                f"--to {parts.scheme}://{parts.netloc}: without a path; what follows the host goes to the agent"
-            )
+            raise InputError(f"--to {parts.scheme}://{parts.netloc}: without a path, which the agent sends")
         self.to, self.say, self._file, self._user = f"{parts.scheme}://{parts.netloc}", say, file, user
         self._tls = ssl.create_default_context() if parts.scheme == "https" else None
         self._place = (host, port or (443 if self._tls else 80))
@@ -322,10 +317,12 @@ class Proxy:
         self._served.add(task)
         try:
             if self._user is not None and user_of(writer.get_extra_info("socket")) != self._user:
-                return await _refuse(reader, writer, 403, "it answers only the user who started it")
+                return await _refuse(
+                    reader, writer, 403, "it answers only the user who started it, as the kernel names connections"
+                )
             try:
                 ends = await asyncio.wait_for(asyncio.open_connection(*self._place, ssl=self._tls), CONNECT_S)
-            except (OSError, TimeoutError) as error:
+            except OSError as error:  # TimeoutError too
                 return await _refuse(reader, writer, 502, f"{self.to} cannot be reached: {error or 'no answer'}")
             api = ends[1]
             await _Connection(self, (reader, writer), ends).run()
@@ -349,33 +346,19 @@ _SOCK_DIAG, _BY_FAMILY, _NO_COOKIE, _TIME_WAIT = 4, 20, 0xFFFFFFFF, 6
 
 def user_of(connection: Any) -> int | None:
     """The user at the other end of a connection on loopback (IPv4), as Linux names it (sock_diag(7)); /proc/net/tcp says the same and takes
-    longer the more connections there are. None if it has gone. Raises OSError where nothing says so."""
-    if sys.platform != "linux":
-        raise OSError("no sock_diag")
+    longer the more connections there are. None if it has gone, or the kernel does not say."""
     (here, port), (there, its_port) = connection.getsockname(), connection.getpeername()
     ends = [socket.inet_aton(address) + bytes(12) for address in (there, here)]
     asked = struct.pack("=BBBBI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0, _NO_COOKIE)
     asked += struct.pack("!HH16s16s", its_port, port, *ends) + struct.pack("=III", 0, _NO_COOKIE, _NO_COOKIE)
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as diag:
+    told = b""
+    with suppress(OSError), socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG) as diag:
         diag.send(struct.pack("=IHHII", 16 + len(asked), _BY_FAMILY, 1, 0, 0) + asked)
         told = diag.recv(PIECE)
-    if struct.unpack_from("=H", told, 4)[0] != _BY_FAMILY or told[17] == _TIME_WAIT:
+    if len(told) < 88 or struct.unpack_from("=H", told, 4)[0] != _BY_FAMILY or told[17] == _TIME_WAIT:
         return None
     user, inode = struct.unpack_from("=II", told, 80)
     return int(user) if inode else None
-
-
-def _checked_user() -> int | None:
-    """The user that alone may connect; None where the system does not say whose a connection is."""
-    with (
-        suppress(OSError),
-        socket.create_server((HOST, 0)) as server,
-        socket.create_connection((HOST, server.getsockname()[1])) as end,
-    ):
-        asked, _ = server.accept()
-        with asked, end:
-            return os.geteuid() if user_of(asked) == os.geteuid() else None
-    return None
 
 
 def record(to: Sequence[str], port: int, out: Path, say: Say) -> int:
@@ -384,18 +367,16 @@ def record(to: Sequence[str], port: int, out: Path, say: Say) -> int:
     file = CallsFile(out, say)
 
     async def serve() -> None:
-        user, kept = _checked_user(), []
+        user, kept = os.geteuid() if sys.platform == "linux" else None, []
         for place, api in enumerate(to):
             proxy = Proxy(api, file, user, say)
             try:
                 kept.append(await asyncio.start_server(proxy.answer, HOST, port and port + place))
             except (OSError, OverflowError) as error:
-                raise InputError(
-                    f"port {port + place}: {os.strerror(getattr(error, 'errno', 0) or 22)}; name another --port"
-                ) from None
-            say(
-                f"http://{HOST}:{kept[-1].sockets[0].getsockname()[1]} passes on to {proxy.to} and records in {out}; Ctrl-C ends it"
-            )
+                reason = error.strerror if isinstance(error, OSError) else "no port"
+                raise InputError(f"port {port + place}: {reason}; name another --port") from None
+            here = kept[-1].sockets[0].getsockname()[1]
+            say(f"http://{HOST}:{here} passes on to {proxy.to} and records in {out}; Ctrl-C ends it")
         if user is None:
             say("this system does not say whose a connection is: every user of this machine can use the proxy")
         await asyncio.Event().wait()
