@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from streamlit.testing.v1 import AppTest
 
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import difference, preset
@@ -43,3 +44,27 @@ def test_the_mend_is_compared_on_the_judged_queries(command: Command, store: Pat
     wrong = command(*asked, "--preset", "mem0")
     assert wrong.code == 2 and "engram-fts-limit: no known fault of mem0; known are" in wrong.err
     assert "this takes no query" in command("what-if", "tea", *asked[1:]).err
+
+
+def test_the_page_names_the_faults_of_the_stores_target() -> None:
+    """Evaluate has a line for each, with the command that says what its mend does."""
+
+    def script() -> None:
+        from types import SimpleNamespace
+        from typing import Any
+        from unittest.mock import patch
+
+        from cems_workbench.settings import SavedTarget
+        from cems_workbench.ui.evaluate import compare
+
+        header = SimpleNamespace(query_set="my queries")
+        measured: Any = SimpleNamespace(labelled=SimpleNamespace(evidence=SimpleNamespace(header=header)))
+        with patch.object(compare, "saved_target", lambda _: SavedTarget("engram", "engram_head", {})):
+            compare._draw_upstream([measured])
+
+    page = AppTest.from_function(script, default_timeout=60).run()
+    assert not page.exception
+    (said,) = [caption.value for caption in page.caption]
+    assert (
+        "oldest matches" in said and "--upstream engram-fts-limit --queries 'my queries' --preset engram_head" in said
+    )
