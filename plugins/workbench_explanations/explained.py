@@ -15,15 +15,18 @@ the explanation says of its settings, or the formula that `formula.solve` finds 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import reduce
 from itertools import pairwise
 from operator import getitem
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from cems_workbench.builtin import REFERENCE_PRESET
 from cems_workbench.config import PipelineConfig, difference, preset, with_values
+from cems_workbench.config.model import changed
 from cems_workbench.errors import InputError, counted, one_line, some
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.evidence import Hit, ModelScore, RankedList, Variant
@@ -32,6 +35,10 @@ from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.records import Memory
 
+if TYPE_CHECKING:
+    from workbench_explanations import formula
+    from workbench_explanations.formula import Solved
+
 BASE = "langchain"
 """The preset that a formula is a change of: one list, and nothing after it."""
 UNSHOWN = "not shown: rank {rank} of {name}"
@@ -39,6 +46,8 @@ UNSHOWN = "not shown: rank {rank} of {name}"
 MOST_UNSHOWN = 1_000
 """Unshown memories of a list; a rank further down is refused."""
 NOT_SCORED = "the explanation has no score of it"
+MOST_TRIES = 3
+"""Formulas that are solved of one system in a text; each takes about a second."""
 TOLERANCE = 1e-6
 """Relative difference of two printed scores that count as equal: engines compute in single precision."""
 
@@ -65,7 +74,7 @@ class Explained:
     `preset` and `changes` replay it, or one of `others`, changes as well, where the system does not say its settings; without a preset all
     are of `BASE`, and where none replays it the formula is solved. `reranked` is the part that a reranker's score is, `texts` are the
     further texts that were searched, `taken` says which of the system's lists is which of ours, and `doubts` are lines about what was not
-    used.
+    used. `number` is that of its document.
     """
 
     query: str
@@ -79,6 +88,7 @@ class Explained:
     taken: Mapping[str, str] = field(default_factory=dict)
     as_of: datetime | None = None
     qid: str = ""
+    number: int = 1
     doubts: tuple[str, ...] = ()
 
     @property
@@ -100,67 +110,132 @@ def config_of(explained: Explained, changes: Mapping[str, Any] | None = None) ->
     return with_values(config, values | dict(explained.changes if changes is None else changes))
 
 
-def evidence_of(explained: Explained) -> Evidence:
-    """The evidence of an explanation, with its note and the config that replays it best. Raises InputError for one without a row, with a
-    list that no source has, or with a rank too far down."""
+class Formulas:
+    """The formulas that were solved so far in one text, by system: a program keeps its formula, and is solved a few times at most."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, list[Solved]] = {}
+        self.tried: Counter[str] = Counter()
+
+    def of(self, explained: Explained, following: Sequence[Explained]) -> Solved | None:
+        """The formula behind an explanation, by those that follow it as well; None with a preset, and where the tries are spent."""
+        from workbench_explanations.formula import solve  # scipy takes half a second to import
+
+        if explained.preset:
+            return None
+        program = [explained, *(one for one in following if one.system == explained.system)]
+        for solved in self.found.setdefault(explained.system, []):
+            if solved.config is not None and _replays(explained, _solved(explained, solved), solved.config):
+                return solved
+        self.tried[explained.system] += 1
+        if self.tried[explained.system] > MOST_TRIES or all(row.final is None for row in explained.rows):
+            return None
+        solved = solve([_bare(one) for one in program])
+        self.found[explained.system].append(solved)
+        return solved
+
+
+def _bare(explained: Explained) -> formula.Explained:
+    """What the formula is solved from; parts that are the scores of a list are none."""
+    from workbench_explanations import formula
+
+    rows = []
+    for row in explained.rows:
+        listed = {score for _, score in row.lists.values()}
+        parts = {name: value for name, value in row.parts.items() if value not in listed}
+        rows.append(formula.Row(row.id, row.final, row.rank, row.lists, parts))
+    return formula.Explained(explained.query, rows)
+
+
+def _solved(explained: Explained, solved: Solved) -> Evidence:
+    """The evidence on which a formula was solved, with the texts of the memories."""
+    from workbench_explanations import formula
+
+    (evidence,) = formula.evidence_of([_bare(explained)], solved.roles)
+    said = {row.id: {"content": row.text, "title": row.title} for row in explained.rows}
+    return replace(
+        evidence, memories={key: replace(one, **said.get(key, {})) for key, one in evidence.memories.items()}
+    )
+
+
+def _replays(explained: Explained, evidence: Evidence, config: PipelineConfig) -> bool:
+    """Whether a config gives the order of the answer, and, where nothing but the scores says which formula it is, the scores."""
+    ours = _scores(evidence, config)
+    if not same_order(explained, ours):
+        return False
+    return bool(explained.preset) or all(
+        row.final is None or _equal(row.final, ours[row.id]) for row in explained.returned
+    )
+
+
+def _equal(one: float, other: float) -> bool:
+    return abs(one - other) <= TOLERANCE * max(1.0, abs(one))
+
+
+def _scores(evidence: Evidence, config: PipelineConfig) -> dict[str, float]:
+    """Our scores of all candidates that are left without the last cut, in order."""
+    whole = changed(config, "assembly.limit", max(len(evidence.memories), 1))
+    return {row.memory_id: row.score for row in replay(evidence, whole).results}
+
+
+def evidence_of(explained: Explained, formulas: Formulas, following: Sequence[Explained] = ()) -> Evidence:
+    """The evidence of an explanation, with its note and the config that replays it: that of its system, else the formula that is solved,
+    also from the explanations that follow it. Raises InputError for one without a row, with a list that no source has, or with a rank too
+    far down."""
     if not explained.returned:
         raise InputError("explains no memory")
-    evidence = _evidence(explained)
-    config, formula, doubts = _explained_by(explained, evidence)
-    order = [row.memory_id for row in replay(evidence, config).results]
-    wanted = [row.id for row in explained.returned]
-    same = same_order(explained, order)
-    lines = [*explained.doubts, *doubts]
+    evidence, base, doubts = _evidence(explained), explained.preset or BASE, list(explained.doubts)
+    config, said = config_of(explained), ""
+    for changes in (explained.changes, *explained.others):
+        config = config_of(explained, changes)
+        if _replays(explained, evidence, config):
+            said = "" if explained.preset else _words(changes)
+            break
+    else:
+        config = config_of(explained)
+        solved = formulas.of(explained, following)
+        if solved is not None and solved.config is not None:
+            limited = with_values(solved.config, {"assembly.limit": len(explained.returned)})
+            own = _solved(explained, solved)
+            if _replays(explained, own, limited):
+                evidence, config, base, said = own, limited, REFERENCE_PRESET, solved.formula
+                doubts += [f"not determined: {one}" for one in solved.undetermined]
+        elif solved is not None and solved.unexplained:
+            doubts.append(f"no formula was found: {solved.unexplained}")
+    ours, wanted = _scores(evidence, config), [row.id for row in explained.returned]
+    same = same_order(explained, ours)
     if not same:
-        first = next((i for i, pair in enumerate(zip(wanted, order, strict=False)) if pair[0] != pair[1]), len(order))
-        lines.append(
+        first = next((i for i, pair in enumerate(zip(wanted, ours, strict=False)) if pair[0] != pair[1]), len(ours))
+        doubts.append(
             f"the replay differs from the answer from rank {first + 1} on, so what a setting does there is a guess"
         )
     plain = config.model_dump(mode="json")
-    changed = (path for path, _, _ in difference(preset(explained.preset or BASE).config, config))
-    values = {path: reduce(getitem, path.split("."), plain) for path in changed}
+    paths = (path for path, _, _ in difference(preset(base).config, config))
     note = {
         "system": explained.system,
-        "preset": explained.preset or BASE,
-        "values": values,
-        "formula": formula,
+        "preset": base,
+        "values": {path: reduce(getitem, path.split("."), plain) for path in paths},
+        "formula": said,
         "qid": explained.qid,
-        "shown": len(explained.returned),
+        "shown": len(wanted),
         "order": wanted,
         "same_order": same,
         "taken": dict(explained.taken),
-        "lines": lines,
+        "lines": doubts,
     }
     return replace(evidence, notes={**evidence.notes, EXPLAINED: note})
-
-
-def _explained_by(explained: Explained, evidence: Evidence) -> tuple[PipelineConfig, str, list[str]]:
-    """The config, the formula where it was solved, and lines about what is not explained."""
-    first = config_of(explained)
-    for changes in (explained.changes, *explained.others):
-        config = config_of(explained, changes)
-        if same_order(explained, [row.memory_id for row in replay(evidence, config).results]):
-            return config, "" if explained.preset else _words(changes), []
-    return first, "", []
 
 
 def _words(changes: Mapping[str, Any]) -> str:
     return " ".join(f"{path}={value}" for path, value in changes.items())
 
 
-def same_order(explained: Explained, order: Sequence[str]) -> bool:
-    """Whether an order is that of the answer, where rows of equal final scores may be exchanged."""
+def same_order(explained: Explained, ours: Mapping[str, float]) -> bool:
+    """Whether the order of our scores is that of the answer, where memories of equal scores may be exchanged, also at its cut."""
     rows = explained.returned
-    if len(order) < len(rows):
-        return False
-    final = {row.id: row.final for row in rows}
-    for row, other in zip(rows, order, strict=False):
-        theirs, ours = row.final, final.get(other)
-        if other != row.id and (
-            theirs is None or ours is None or abs(theirs - ours) > TOLERANCE * max(1.0, abs(theirs))
-        ):
-            return False
-    return len(set(order[: len(rows)]) & final.keys()) == len(rows)
+    pairs = zip(rows, ours, strict=False)
+    same = (other == row.id or (row.id in ours and _equal(ours[row.id], ours[other])) for row, other in pairs)
+    return len(ours) >= len(rows) and all(same) and all(row.id in ours for row in rows)
 
 
 def _evidence(explained: Explained) -> Evidence:

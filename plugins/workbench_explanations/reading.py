@@ -1,13 +1,15 @@
 """Explanations in a text, one after the other: a JSON document, a list of them, or JSON lines; pasted, piped or in a file of any size.
 
-Only one explanation is held at a time (`documents`), so that ten thousand cost what each costs. A document that cannot be read is reported
-by its number, and the next line goes on.
+Only a few explanations are held at a time (`documents`, AHEAD), so that ten thousand cost what each costs. A document that cannot be read
+is reported by its number, and the next line goes on.
 """
 
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, TextIO
 
 from cems_workbench.errors import InputError
@@ -15,7 +17,7 @@ from cems_workbench.formats.base.fields import FieldError
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.explained import ExplanationReader
 from cems_workbench.records import RowError
-from workbench_explanations.explained import evidence_of
+from workbench_explanations.explained import Explained, Formulas, evidence_of
 from workbench_explanations.systems import explained_in, of_rows, system_of
 from workbench_recorder.calls import Calls
 
@@ -23,6 +25,8 @@ PART = 1 << 16
 """Characters that are read at a time."""
 MOST = 64 << 20
 """Characters of one explanation."""
+AHEAD = 4
+"""Explanations that are read at a time: a formula is confirmed by those that follow."""
 LONGEST_WORD = 64
 """Characters of a number or a word of JSON that may be cut off."""
 _DECODER = json.JSONDecoder()
@@ -78,26 +82,36 @@ def _next(rest: str, text: TextIO) -> str:
 def read(text: TextIO, source: str, errors: list[RowError], query: str = "") -> Iterator[Evidence]:
     """The evidence of each explanation. `query` is that of those which do not say it; without one they are numbered. What cannot be used
     is reported with the number of its document. Raises InputError where no document is an explanation."""
-    count = seen = 0
+    formulas, ahead = Formulas(), deque[Explained]()
+    found = _explained(text, source, errors, query)
+    count = 0
+    while True:
+        ahead.extend(islice(found, AHEAD - len(ahead)))
+        if not ahead:
+            break
+        one = ahead.popleft()
+        try:
+            evidence = evidence_of(one, formulas, ahead)
+        except InputError as error:
+            errors.append(RowError(source, one.number, str(error)))
+            continue
+        count += 1
+        yield evidence
+    if not count and not errors:
+        raise InputError(f"{source}: it is empty")
+
+
+def _explained(text: TextIO, source: str, errors: list[RowError], query: str) -> Iterator[Explained]:
     calls = Calls()
     for number, document in documents(text):
-        seen = number
         if isinstance(document, ValueError):
             errors.append(RowError(source, number, str(document)))
             continue
         try:
-            if (said := calls.explained(document)) is None:
-                continue  # a recorded call that searches nothing
-            for one in explained_in(said, number, source, errors, query):
-                evidence = evidence_of(one)
-                count += 1
-                yield evidence
+            if (said := calls.explained(document)) is not None:  # else a recorded call that searches nothing
+                yield from explained_in(said, number, source, errors, query)
         except FieldError as error:
             errors.append(RowError(source, number, error.reason, error.field))
-        except InputError as error:
-            errors.append(RowError(source, number, str(error)))
-    if not count and not errors:
-        raise InputError(f"{source}: {'it is empty' if not seen else 'explains no memory'}")
 
 
 def _fits(document: Any) -> bool:

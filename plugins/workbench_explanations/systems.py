@@ -473,6 +473,8 @@ def _joined(query: TracedQuery) -> Explained:
         rows.append(Row(key, score, rank, held.get(key, {}), {}, text or ""))
     taken = {name: f"{source}:0" for name, source in sources.items()}
     doubts = tuple(line for lines in query.warnings.values() for line in lines)
+    if len(sources) > 1 and all(row.final is None for row in rows):
+        doubts = (*doubts, "it has no fused scores: other weights or another k may give this order too")
     ways = (
         {"fusion.method": "rrf", "fusion.k": 60},
         {"fusion.method": "rank_divided_rrf", "fusion.k": 2},
@@ -576,7 +578,7 @@ def explained_in(
             continue  # each of its rows is reported
         name = one.query or said or query or f"explanation {number}{f'.{i + 1}' if i else ''}"
         doubts = (*one.doubts, *contradictions(one.rows))
-        yield replace(one, query=name, qid=one.qid or qid or str(number), doubts=doubts)
+        yield replace(one, query=name, qid=one.qid or qid or str(number), number=number, doubts=doubts)
 
 
 def _answer(document: Any) -> Any:

@@ -20,7 +20,7 @@ from cems_workbench.config import with_values
 from cems_workbench.errors import InputError
 from cems_workbench.mcp.protocol import ServedStore
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.explained import explained, read_explanations
+from cems_workbench.pipeline.explained import explained, explained_config, read_explanations
 from cems_workbench.records import RowError
 from workbench_explanations.tool import Explaining, explanation
 
@@ -110,6 +110,22 @@ def test_a_bad_document_costs_only_itself_and_memory_stays_bounded() -> None:
     assert next(seen).query == recorded("mem0.jsonl")["query"]
     assert stream.left > 9_900
     assert [error.row for error in errors] == [1]
+
+
+def test_a_formula_that_nothing_states_is_solved_and_another_is_not_stated() -> None:
+    documents = [json.loads(line) for line in (RECORDED / "qdrant.jsonl").read_text("utf-8").splitlines()[:2]]
+    for document in documents:
+        del document["request"]
+    found, _ = read(json.dumps(documents))
+    for evidence in found:
+        note, config = explained(evidence), explained_config(evidence)
+        assert note is not None and note["same_order"] and config is not None
+        assert sorted([config.get("lists.fts5.weight"), config.get("lists.lexical.weight")]) == [1.0, 3.0], note["formula"]
+    for place, row in enumerate(row for document in documents for row in document["result"]["points"]):
+        row["score"] *= 1 + 0.01 * (place * 7 % 5)
+    for evidence in read(json.dumps(documents))[0]:
+        note = explained(evidence)
+        assert note is not None and not note["formula"] and any("a guess" in line for line in note["lines"])
 
 
 def test_a_list_of_answers_and_json_lines_are_the_same() -> None:
