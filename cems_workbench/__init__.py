@@ -26,11 +26,12 @@ for _switch in ("HF_HUB_DISABLE_TELEMETRY", "ORT_DISABLE_TELEMETRY"):  # read on
 _HOMES = {
     "analysis.drift": "DriftReport",
     "analysis.losses_of_set": "Losses",
+    "analysis.vector_change": "VectorChange",
     "api.single_query": "Answer Explanation replay search why",
     "api.explained": "explanations",
     "api.evidence": "LoadedEvidence SearchTransformer as_transformer drift gather load_evidence",
     "api.measures": "ComparisonReport check compare compare_stores evaluate",
-    "api.memories": "BlameReport WhatIfReport blame memory_use what_if",
+    "api.memories": "BlameReport WhatIfReport blame memory_use what_if what_if_vectors",
     "api.open_store": "OpenStore WorkbenchWarning load_config open_store presets save_config",
     "api.tuning": "TuningReport tune",
     "config": "PipelineConfig",
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     import cems_trace
     from cems_workbench.analysis.drift import DriftReport as DriftReport
     from cems_workbench.analysis.losses_of_set import Losses as Losses
+    from cems_workbench.analysis.vector_change import VectorChange as VectorChange
     from cems_workbench.api.evidence import LoadedEvidence as LoadedEvidence
     from cems_workbench.api.evidence import SearchTransformer as SearchTransformer
     from cems_workbench.api.evidence import as_transformer as as_transformer
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from cems_workbench.api.memories import blame as blame
     from cems_workbench.api.memories import memory_use as memory_use
     from cems_workbench.api.memories import what_if as what_if
+    from cems_workbench.api.memories import what_if_vectors as what_if_vectors
     from cems_workbench.api.open_store import OpenStore as OpenStore
     from cems_workbench.api.open_store import WorkbenchWarning as WorkbenchWarning
     from cems_workbench.api.open_store import load_config as load_config

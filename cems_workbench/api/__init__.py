@@ -3,6 +3,7 @@
     open_store, load_config, save_config    what is asked, and with which config       open_store
     search, replay, why                     one query                                  single_query
     memory_use, what_if, supersessions      memories                                   memories
+    what_if_vectors                         another embedder or chunk rule             memories
     blame                                   what an agent said, back to its memories   memories
     gather, load_evidence, drift            the evidence of a query set                evidence
     as_transformer                          a config as a stage of PyTerrier           evidence

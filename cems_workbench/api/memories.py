@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from cems_workbench.analysis.blame import Blame, BlamedMemory
+    from cems_workbench.analysis.vector_change import VectorChange
     from cems_workbench.analysis.what_if import SetEffect, WhatIf
     from cems_workbench.api.open_store import ConfigLike, OpenStore
     from cems_workbench.api.single_query import Answer
@@ -131,6 +132,42 @@ def what_if(
         found=found,
         effect=effect,
     )
+
+
+def what_if_vectors(
+    store: OpenStore,
+    *,
+    embedder: str | None = None,
+    chunks: str | None = None,
+    config: ConfigLike | None = None,
+    query_set: str = "all",
+    share: float = 0.1,
+    progress: Progress = silent,
+) -> VectorChange:
+    """What another embedder or chunk rule would do to judged queries, from a part of its vectors, as the command `what-if` does.
+
+    Args:
+        store: an open store.
+        embedder: the folder or name of a model, or `ollama:MODEL`; or
+        chunks: the name of a rule.
+        config: of which the results are measured too, as `evaluate` takes it.
+        query_set: the name of a set of the store, or `all`.
+        share: of the vectors, the share that is made.
+        progress: called with a label, a count and a total.
+
+    Raises:
+        InputError: an unknown embedder or rule, no judged queries, or a share that is too small.
+        ModelError: the embedder fails.
+    """
+    from cems_workbench.api.open_store import load_config
+    from cems_workbench.jobs.vector_change import embedder_named, vector_change
+    from cems_workbench.settings import settings_for
+
+    if (embedder is None) == (chunks is None):
+        raise InputError("pass one of embedder and chunks")
+    other = None if embedder is None else embedder_named(embedder, settings_for(store.path))
+    chosen = load_config(config)
+    return vector_change(query_set, store.resources, chosen, other=other, rule=chunks, share=share, progress=progress)
 
 
 MARGIN, MAX_TEXT = 60, 320

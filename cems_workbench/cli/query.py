@@ -387,26 +387,35 @@ def what_if_command(
     scope: str = "personal",
     queries: str | None = None,
     embedder: str | None = None,
+    chunks: str | None = None,
     share: float = 0.1,
     upstream: str | None = None,
     ids: cli.IdsOption = False,
     store: cli.StoreOption = None,
     as_json: cli.JsonOption = False,
 ) -> None:
-    """Show what comes in a memory's place, whether a new memory would be found, or what another embedder or a mend would do.
+    """Show what comes in a memory's place, whether a new memory would be found, or what another embedder, chunk rule or a mend would do.
 
-    Nothing is stored but evidence. --embedder and --upstream take no query, but --queries.
+    Nothing is stored but evidence. --embedder, --chunks and --upstream take no query, but --queries.
     """
-    if sum(given is not None for given in (without, text, text_file, embedder, upstream)) != 1:
+    if sum(given is not None for given in (without, text, text_file, embedder, chunks, upstream)) != 1:
         raise InputError(
-            "pass one of --without MEMORY_ID, --with TEXT, --with-file FILE, --embedder MODEL and --upstream FAULT"
+            "pass one of --without MEMORY_ID, --with TEXT, --with-file FILE, --embedder MODEL, --chunks RULE and --upstream FAULT"
         )
-    if (query is None) != (embedder is not None or upstream is not None):
+    if (query is None) != ((embedder or chunks or upstream) is not None):
         raise InputError("name a query" if query is None else "this takes no query; --queries names a set")
     if upstream is not None:
         return _what_if_upstream(upstream, queries, choice.read(store), choice.words(store), store, as_json)
     if query is None:
-        return _what_if_embedder(embedder or "", queries, share, store, as_json)
+        from cems_workbench.api.memories import what_if_vectors
+
+        config, of = choice.read(store), queries or "all"
+        with cli.progress_bar(as_json) as progress, cli.opened_store(store) as opened:
+            changed = what_if_vectors(
+                opened, embedder=embedder, chunks=chunks, config=config, query_set=of, share=share, progress=progress
+            )
+        cli.present(changed, as_json, words_of("evaluate", of, options=["--losses", *choice.words(store)]))
+        return
     if scope not in ("personal", "shared"):
         raise InputError(f"--scope {scope[:40]}: expected personal or shared")
     with asked.answer(query, choice.read(store), store, as_json) as (opened, answer, progress):
@@ -441,17 +450,6 @@ def _what_if_upstream(
     with cli.progress_bar(as_json) as progress, cli.filled_resources(store) as resources:
         found = forecast(known, config, query_set, resources, progress)
     cli.present(found, as_json, words_of("evaluate", query_set, options=["--losses", *words]))
-
-
-def _what_if_embedder(embedder: str, queries: str | None, share: float, store: Path | None, as_json: bool) -> None:
-    from cems_workbench.jobs.embedder_change import embedder_change, embedder_named
-    from cems_workbench.jobs.query_set_evidence import ALL_QUERIES
-
-    other, query_set = embedder_named(embedder, cli.settings_for(store)), queries or ALL_QUERIES
-    with cli.progress_bar(as_json) as progress, cli.filled_resources(store) as resources:
-        found = embedder_change(query_set, other, resources, share, progress)
-    then = words_of("evaluate", query_set, options=["--losses", *cli.given_options(store=store)])
-    cli.present(found, as_json, then)
 
 
 def memory_command(

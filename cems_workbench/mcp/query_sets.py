@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
@@ -19,13 +20,16 @@ from cems_workbench.analysis import swaps
 from cems_workbench.analysis.losses_of_set import in_words
 from cems_workbench.analysis.memory_use import memory_uses
 from cems_workbench.analysis.ranks import target_rank
+from cems_workbench.analysis.vector_change import VectorChange
 from cems_workbench.api import measures
 from cems_workbench.api.evidence import LoadedEvidence
+from cems_workbench.api.memories import what_if_vectors
 from cems_workbench.config import PipelineConfig
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.comparison import BETTER, LEVEL, WORSE, significance
 from cems_workbench.evaluation.evaluate import number, stale_lines
 from cems_workbench.evaluation.grades import agreed_grades
+from cems_workbench.jobs.access import allowed_path
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.compare_stores import AT_IMPORT, Asked, StoresCompared, compare_stores
 from cems_workbench.jobs.evaluation import EvaluationReport, evidence_of, measured_losses
@@ -37,6 +41,7 @@ from cems_workbench.progress import Cancelled
 MAX_MISSING = 3
 Found = TypeVar("Found")
 PROGRESS_INTERVAL_S = 1.0
+NOT_SAVED = "The time is up, and nothing of it is saved: call again with more seconds or a smaller query set."
 
 
 class OfSet(protocol.Page, protocol.WithConfig):
@@ -95,6 +100,8 @@ class Compare(OfSet):
     against: protocol.Name = Field("", description="Baseline; empty: config unchanged.")
     measures: protocol.Name = FEW_MEASURES
     since_import: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="Compare the store as it was after this import with now.")
+    embedder: protocol.Name = Field("", description="Estimate this one.")
+    chunks: protocol.Name = Field("", description="Estimate this rule.")
 
 
 def compare(served: protocol.ServedStore, asked: Compare, context: Context) -> protocol.Reply:
@@ -103,6 +110,8 @@ def compare(served: protocol.ServedStore, asked: Compare, context: Context) -> p
     compared = served.config(asked.config, asked.changes)
     if asked.since_import:
         return _since_import(served, asked, compared, context)
+    if asked.embedder or asked.chunks:
+        return _estimated(served, asked, compared, context)
     baseline = served.config(asked.against or asked.config)
     if compared == baseline:
         raise InputError("changes: nothing to compare; name changes, or another config as against")
@@ -136,6 +145,27 @@ def compare(served: protocol.ServedStore, asked: Compare, context: Context) -> p
     )
 
 
+def _estimated(served: protocol.ServedStore, asked: Compare, config: PipelineConfig, context: Context) -> protocol.Reply:
+    """Another embedder or chunk rule, from a part of its vectors."""
+    if Path(asked.embedder).exists():
+        allowed_path(asked.embedder, served.settings)
+
+    def work(allowance: Allowance) -> VectorChange:
+        return what_if_vectors(
+            served.store,
+            embedder=asked.embedder or None,
+            chunks=asked.chunks or None,
+            config=config,
+            query_set=asked.query_set,
+            progress=lambda _, done, total: allowance(PROGRESS_LABEL, done, total),
+        )
+
+    found = within_time(served, asked.seconds, context, work)
+    if not isinstance(found, VectorChange):
+        return protocol.reply(state="searching", said=[NOT_SAVED])
+    return protocol.shown(found, asked, state="estimated", config=config.name)
+
+
 def _since_import(served: protocol.ServedStore, asked: Compare, config: PipelineConfig, context: Context) -> protocol.Reply:
     """The store against itself as it was after an import: verdict, what differs, and why each query was won or lost."""
     path, of = str(served.resources.store.path), Asked(asked.query_set, asked.measures or FEW_MEASURES)
@@ -144,8 +174,7 @@ def _since_import(served: protocol.ServedStore, asked: Compare, config: Pipeline
         served, asked.seconds, context, lambda allowance: compare_stores(*states, (config, config), settings, of, allowance)
     )
     if not isinstance(found, StoresCompared):
-        said = "The time is up, and nothing of it is saved: call again with more seconds or a smaller query set."
-        return protocol.reply(**{**found, "state": "searching", "said": [said]})
+        return protocol.reply(**{**found, "state": "searching", "said": [NOT_SAVED]})
     rows, counts = protocol.page(swaps.in_order(found.changed), asked)
     return protocol.reply(
         **counts,

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cems_workbench.analysis.edited_evidence import Edit, edited_evidence
+from cems_workbench.analysis.vector_change import NDCG
 from cems_workbench.analysis.what_if import absence, applied, new_memory, presence
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
-from cems_workbench.jobs.embedder_change import embedder_change, embedder_named
-from cems_workbench.jobs.query_set_evidence import ALL_QUERIES
+from cems_workbench.evaluation.batch import LabelledBatch
+from cems_workbench.jobs.evaluation import agreed
+from cems_workbench.jobs.query_set_evidence import ALL_QUERIES, request_for, selected
+from cems_workbench.jobs.vector_change import embedder_named, vector_change
 from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.models.resolve import EIGHT_BIT_ID
 from cems_workbench.pipeline import Evidence, replay
@@ -23,6 +28,7 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.settings import Settings
+from cems_workbench.store import Store
 from tests.sample import FAILING, MOVING
 from tests.thoroughly import first_of
 
@@ -336,14 +342,44 @@ def test_what_comes_in_the_place_of_the_first_result(resources: Resources) -> No
     assert f"{came[0]} comes into the first 10" in found.sentence and found.approximated == ()
 
 
-def test_another_embedder_is_estimated_and_one_that_is_none_is_one_line(resources: Resources) -> None:
+def test_another_embedder_is_estimated_and_one_that_is_none_is_one_line(
+    resources: Resources, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cems_workbench.jobs.vector_change.PIPELINE_DRAWS", 4)
     share = 0.97  # of the sample 415 of 438 memories are judged
-    found = embedder_change(ALL_QUERIES, local_embedder(EIGHT_BIT_ID), resources, share)
-    assert found.low <= found.change <= found.high and found.high - found.low < 0.01
-    assert (found.embedded, found.memories, found.queries) == (425, 438, 121)
+    config, other = quick("workbench"), local_embedder(EIGHT_BIT_ID)
+    found = vector_change(ALL_QUERIES, resources, config, other=other, share=share)
+    assert found.whole is not None
+    for one in (found.alone, found.whole):
+        assert one.low <= one.change <= one.high and one.high - one.low < 0.01
+    assert (found.embedded, found.vectors, found.memories, found.queries) == (449, 463, 438, 121)
     with pytest.raises(InputError, match=r"memories are judged; embed at least 0\.9"):
-        embedder_change(ALL_QUERIES, local_embedder(EIGHT_BIT_ID), resources)
+        vector_change(ALL_QUERIES, resources, config, other=other)
     with pytest.raises(InputError, match=r"the store's vectors are of this model"):
-        embedder_change(ALL_QUERIES, resources.embedder, resources, share)  # type: ignore[arg-type]
+        vector_change(ALL_QUERIES, resources, config, other=resources.embedder, share=share)
     with pytest.raises(InputError, match=r"--embedder nowhere: not found"):
         embedder_named("nowhere", Settings())
+    with pytest.raises(InputError, match=r"chunks: 'cmes' is not one of .*did you mean cems"):
+        vector_change(ALL_QUERIES, resources, config, rule="cmes")
+
+
+@pytest.mark.parametrize("name", ["workbench", "openclaw"])
+def test_with_all_vectors_other_chunks_give_what_the_store_that_is_cut_so_gives(
+    resources: Resources, tmp_path: Path, name: str
+) -> None:
+    config, moment = with_values(quick(name), {"abstain.vector": None}), datetime(2026, 9, 1, tzinfo=UTC)
+    before = resources.store.content_version
+    found = vector_change(ALL_QUERIES, resources, config, rule="openclaw", share=1)
+    assert found.whole is not None and found.memories == 20
+    assert resources.store.content_version == before and resources.store.chunks.rule == "embedder"
+    resources.store.copy(tmp_path / "cut")
+    with Store.open(tmp_path / "cut", create=False) as store:
+        store.chunks.choose("openclaw")
+        cut = Resources(store, resources.embedder, resources.servers)
+        values = []
+        for side in (resources, cut):
+            selection, judgments = selected(ALL_QUERIES, side, True)
+            evidences = {one.qid: gather(request_for(one, moment), config, side) for one in selection.queries}
+            batch = LabelledBatch(selection.queries, evidences, agreed(judgments, None).grades)
+            values.append(NDCG.values(batch.rankings(config).graded))
+    assert found.whole.low == found.whole.high == pytest.approx(np.nanmean(values[1]) - np.nanmean(values[0]))
