@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -28,11 +28,12 @@ from cems_workbench.config import preset
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.jobs import factory
 from cems_workbench.jobs.evaluation import agreed
-from cems_workbench.jobs.query_set_evidence import ensure_evidence, selected
+from cems_workbench.jobs.query_set_evidence import request_for, selected
 from cems_workbench.jobs.vector_change import vector_change
 from cems_workbench.models.minilm_embedder import local_embedder
 from cems_workbench.models.protocol import Float32
 from cems_workbench.models.resolve import EIGHT_BIT_ID, PACKAGED_ID
+from cems_workbench.pipeline.gather import gather
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
@@ -125,11 +126,11 @@ class Kept:
 
     def __init__(self, name: str, encode: Encode, cache: Path) -> None:
         self.model_id = self.line = name
-        self._encode, self._path, self._new = encode, cache / f"{name.rpartition('/')[2]}.npz", False
+        self._encode, self._path, self._new = encode, cache / f"{name.rpartition('/')[2]}.npy", False
         self._known: dict[str, Float32] = {}
         if self._path.is_file():
-            held = np.load(self._path)
-            self._known = dict(zip(held["texts"].tolist(), held["vectors"], strict=True))
+            texts = json.loads(self._path.with_suffix(".json").read_text("utf-8"))
+            self._known = dict(zip(texts, np.load(self._path), strict=True))
         self.dimension = int(self.encode(["a"]).shape[1])
 
     def encode(self, texts: Sequence[str], progress: Progress = silent) -> Float32:
@@ -149,7 +150,8 @@ class Kept:
     def save(self) -> None:
         """Keep what is new."""
         if self._new:
-            np.savez(self._path, texts=np.array([*self._known]), vectors=np.stack([*self._known.values()]))
+            self._path.with_suffix(".json").write_text(json.dumps([*self._known]), "utf-8")
+            np.save(self._path, np.stack([*self._known.values()]))
             self._new = False
 
 
@@ -160,7 +162,7 @@ def opened(folder: Path, corpus: Corpus, embedder: Kept, rule: str) -> Resources
     if new:
         memories = tuple(Memory(key, text) for key, text in zip(corpus[0], corpus[1], strict=True))
         store.add(ParsedInput("memories", "bench", memories=memories))
-        store.chunks.choose(rule)
+    store.chunks.choose(rule)
     resources = Resources(store, embedder, factory.servers(Settings()))
     resources.refresh()
     embedder.save()
@@ -184,8 +186,9 @@ def truth(resources: Resources, query_set: str, config_name: str) -> tuple[float
         sum(np.multiply(own, weights[: len(own)])) / sum(weights[: len(grades[qid])])
         for own, qid in zip(gains, first, strict=True)
     ]
-    evidence = ensure_evidence(config, selection, judgments, resources)
-    rankings = LabelledBatch(selection.queries, evidence.evidences, grades).rankings(config)
+    moment = datetime.now(UTC)
+    found = {one.qid: gather(request_for(one, moment), config, resources, judge="decisive") for one in selection.queries}
+    rankings = LabelledBatch(selection.queries, found, grades).rankings(config)
     return float(np.mean(alone)), float(np.nanmean(NDCG.values(rankings.graded)))
 
 
@@ -209,7 +212,7 @@ def main() -> None:
     }
     cache = asked.cache or Path(tempfile.mkdtemp(prefix="vector-change-"))
     embedders = {name: Kept(name, encode, cache) for name, encode in encoders(asked.static).items()}
-    random, rows = np.random.default_rng(asked.seed), []
+    random, rows, stores = np.random.default_rng(asked.seed), [], dict[Path, Resources]()
     for pair in range(asked.pairs):
         corpus, config = str(random.choice(list(corpora))), str(random.choice(asked.configs))
         names = [str(name) for name in random.choice(list(embedders), 2, replace=False)]
@@ -229,16 +232,15 @@ def main() -> None:
         sides = []
         for name, rule in zip(names, rules, strict=True):
             folder = cache / "-".join(["stores", corpus, name.rpartition("/")[2], rule, str(asked.chunks)])
-            side = opened(folder, corpora[corpus], embedders[name], rule)
+            if folder not in stores:
+                stores[folder] = opened(folder, corpora[corpus], embedders[name], rule)
+            side = stores[folder]
             given = ParsedInput(label, "bench", queries=tuple(own), judgments=judgments)
             side.store.add(given, options=ImportOptions(query_set=label))
-            shutil.rmtree(folder / "evidence", ignore_errors=True)
             sides.append(side)
         before, after = (truth(side, label, config) for side in sides)
         changed = {"rule": rules[1]} if asked.chunks else {"other": embedders[names[1]]}
         found = vector_change(label, sides[0], preset(config).config, share=SHARE, seed=pair, **changed)  # type: ignore[arg-type]
-        for side in sides:
-            side.close()
         assert found.whole is not None
         said = f"{pair:3} {corpus:8} {config:13} {' '.join(n.rpartition('/')[2] for n in names)} {' '.join(rules)} {len(drawn):3} queries"
         row = []
@@ -248,6 +250,8 @@ def main() -> None:
             said += f"  {now - was:+.4f} [{one.low:+.4f}, {one.high:+.4f}]{'' if inside else ' outside'}"
         rows.append(row)
         print(f"{said} {found.embedded / found.vectors:.3f}", flush=True)
+    for side in stores.values():
+        side.close()
     for name, own_rows in zip(("the list alone", "end to end"), zip(*rows, strict=True), strict=True):
         inside, widths, off = map(np.mean, zip(*own_rows, strict=True))
         print(f"{name}: inside {inside:.1%} of {len(own_rows)}, mean width {widths:.3f}, off before {off:.4f}")

@@ -68,7 +68,7 @@ class Estimate:
     @property
     def line(self) -> str:
         """The change in a sentence, and what would settle it."""
-        side = "better" if self.low > 0 else "worse" if self.high < 0 else ""
+        side = "better" if self.low > 0 else "worse" if self.high < 0 else "the same" if self.low == self.high else ""
         verdict = f"it is {side}" if side else "it cannot tell better from worse"
         more = f"; {counted(self.further, 'memories')} more would settle most of the interval" if self.further else ""
         return f"{self.name}: nDCG@{K} {self.change:+.3f} [{self.low:+.3f}, {self.high:+.3f}], {verdict}{more}"

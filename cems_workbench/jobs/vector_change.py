@@ -213,7 +213,6 @@ class _Vectors:
                 self.pieces.append([*now[key]])
                 if same and len(now[key]) > 1:
                     self.parts[at] = cosines
-
         found = np.zeros(self.before.shape, dtype=np.float32)
         place, index = {key: number for number, key in enumerate(self.ids)}, self.side.lexical(config.lists.lexical)
         for row, text in enumerate(texts):
@@ -360,7 +359,8 @@ class _Replayed:
                 lists = gather_lists(request_for(query, self.moment), self.exact, self.resources)
             if not self.follows:
                 lists = self._with_vector_lists(lists, query)
-            scores = before.model_scores if before is not None else {}
+            reads_chunks = self.config.rerank.text_source != "memory"  # another one when the lists are others
+            scores = {} if before is None or reads_chunks else before.model_scores
             self.evidences[query.qid] = gather_scores(
                 replace(lists, model_scores=scores), self.exact, self.resources, judge="decisive"
             )

@@ -50,7 +50,7 @@ class OfSet(protocol.Page, protocol.WithConfig):
     query_set: str = Field(
         "all", min_length=1, max_length=protocol.MAX_NAME, description="Or evidence file."
     )
-    queries: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="Fixed sample of so many; 0: all.")
+    queries: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="Sample of so many; 0: all.")
     seconds: int = Field(40, ge=1, le=600, description="Limit of a call.")
 
 
@@ -99,14 +99,14 @@ class Compare(OfSet):
 
     against: protocol.Name = Field("", description="Baseline; empty: config unchanged.")
     measures: protocol.Name = FEW_MEASURES
-    since_import: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="Compare the store as it was after this import with now.")
-    embedder: protocol.Name = Field("", description="Estimate this one.")
-    chunks: protocol.Name = Field("", description="Estimate this rule.")
+    since_import: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="After this import, against now.")
+    embedder: protocol.Name = Field("", description="Estimated.")
+    chunks: protocol.Name = Field("", description="Estimated.")
 
 
 def compare(served: protocol.ServedStore, asked: Compare, context: Context) -> protocol.Reply:
-    """config with changes against a baseline on judged queries: verdict (pass, fail, cannot tell), each difference with its
-    95 % interval and p, and the queries that changed most. "searching": call again."""
+    """config with changes against a baseline on judged queries: verdict (pass, fail, cannot tell), differences with
+    95 % interval and p, the queries that changed most. "searching": call again."""
     compared = served.config(asked.config, asked.changes)
     if asked.since_import:
         return _since_import(served, asked, compared, context)

@@ -370,7 +370,7 @@ def test_with_all_vectors_other_chunks_give_what_the_store_that_is_cut_so_gives(
     config, moment = with_values(quick(name), {"abstain.vector": None}), datetime(2026, 9, 1, tzinfo=UTC)
     before = resources.store.content_version
     found = vector_change(ALL_QUERIES, resources, config, rule="openclaw", share=1)
-    assert found.whole is not None and found.memories == 20
+    assert found.whole is not None and found.memories == 22
     assert resources.store.content_version == before and resources.store.chunks.rule == "embedder"
     resources.store.copy(tmp_path / "cut")
     with Store.open(tmp_path / "cut", create=False) as store:
