@@ -331,13 +331,14 @@ class _Replayed:
         self.follows = lists.relations.enabled or lists.units == "chunks" or lists.candidate_set.mode != "all"
         """Whether all lists are searched again, since other things depend on the vector list."""
         self.follows |= notes_superseded(self.config, self.resources)
+        self.where = search_filter(request_for(self.queries[0], self.moment), self.config, self.resources)
         depth, language = list_depths(self.config)["vector"] or MAX_DEPTH, self.resources.store.language.current
         inner = {query.qid: inner_depth(self.config, query.query, language) for query in self.queries}
         self.depths = {qid: max(depth, one) for qid, one in inner.items()}
 
     def least(self, known: Known) -> Floats:
         """The lowest cosine that can be in the vector list."""
-        if self.config.lists.candidate_set.mode != "all" or self.config.query.scope != "both":
+        if self.config.lists.candidate_set.mode != "all" or not self.where.trivial:
             return np.full(len(known.before), -np.inf)
         return known.at_rank(max(self.depths.values()))
 
@@ -369,12 +370,11 @@ class _Replayed:
     def _with_vector_lists(self, evidence: Evidence, query: Query) -> Evidence:
         """The evidence with the vector lists that are drawn now."""
         listed, resources, depth = list[RankedList](), self.resources, self.depths[query.qid]
-        where = search_filter(request_for(query, self.moment), self.config)
         rows = {text: row for row, text in enumerate(self.texts)}
         for ranked in evidence.lists:
             if ranked.source == "vector" and ranked.variant is not None:
                 row = rows.get(evidence.text_for("vector", ranked.variant))
-                hits = [] if row is None else resources.drawn.first(row, depth, where)
+                hits = [] if row is None else resources.drawn.first(row, depth, self.where)
                 listed.append(replace(ranked, hits=tuple(Hit(key, float(score), chunk) for key, score, chunk in hits)))
             elif ranked.source not in ("recency", "access"):
                 listed.append(ranked)
