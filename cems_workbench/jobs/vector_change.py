@@ -3,8 +3,8 @@ estimate.
 
 Another embedder gets the chunks as they are. For a rule, a copy of the store in a temporary folder is cut by it, which needs no vectors:
 memories whose texts stay the same keep theirs, and the lists of words are those of the copy. End to end the searches of a config run with
-the vector list as it is drawn, and then its stages; a memory that is not embedded is in that list by its first chunk. Similarity between
-memories is that of the store's vectors.
+the vector list as it is drawn, and then its stages; a memory that is not embedded is in that list by its first chunk. How similar two
+memories are is of the store's vectors.
 """
 
 from __future__ import annotations
@@ -71,6 +71,7 @@ PORTION = 2_000
 """Memories whose vectors are read at once."""
 NEAREST = 1_000
 """Memories of each list that may be chosen as its first."""
+OF_STORE = "how similar two memories are (dedup, MMR) is of the store's vectors"
 SAME_COSINE = 0.9999
 """Of two vectors of one text, at least."""
 
@@ -148,7 +149,8 @@ def vector_change(
             whole = estimated(name, known, replayed.least(known), replayed, mean, PIPELINE_DRAWS, seed=seed)
         names = (f"chunks by {rule}", store.chunks.rule) if rule else (model.model_id, resources.embedder.model_id)
         made, changed = int(found.sizes[chosen[0]].sum()), int((found.sizes > 0).sum())
-        return VectorChange(" instead of ".join(names), len(queries), changed, made, vectors, alone, whole, lacking)
+        said = (*lacking, *((OF_STORE,) if other is not None and whole is not None else ()))
+        return VectorChange(" instead of ".join(names), len(queries), changed, made, vectors, alone, whole, said)
 
 
 def _not_told(config: PipelineConfig) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,7 @@ from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation.batch import LabelledBatch
 from cems_workbench.jobs.evaluation import agreed
+from cems_workbench.jobs.factory import servers
 from cems_workbench.jobs.query_set_evidence import ALL_QUERIES, request_for, selected
 from cems_workbench.jobs.vector_change import embedder_named, vector_change
 from cems_workbench.models.minilm_embedder import local_embedder
@@ -26,9 +28,10 @@ from cems_workbench.pipeline.evidence import RankedList
 from cems_workbench.pipeline.gather import Request, gather, gather_lists, gather_scores
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import LISTS
-from cems_workbench.records import Memory, ParsedInput
+from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
+from tests.planted_source import Words
 from tests.sample import FAILING, MOVING
 from tests.thoroughly import first_of
 
@@ -363,23 +366,37 @@ def test_another_embedder_is_estimated_and_one_that_is_none_is_one_line(
         vector_change(ALL_QUERIES, resources, config, rule="cmes")
 
 
-@pytest.mark.parametrize("name", ["workbench", "openclaw"])
-def test_with_all_vectors_other_chunks_give_what_the_store_that_is_cut_so_gives(
-    resources: Resources, tmp_path: Path, name: str
-) -> None:
-    config, moment = with_values(quick(name), {"abstain.vector": None}), datetime(2026, 9, 1, tzinfo=UTC)
-    before = resources.store.content_version
-    found = vector_change(ALL_QUERIES, resources, config, rule="openclaw", share=1)
-    assert found.whole is not None and found.memories == 22
-    assert resources.store.content_version == before and resources.store.chunks.rule == "embedder"
-    resources.store.copy(tmp_path / "cut")
-    with Store.open(tmp_path / "cut", create=False) as store:
-        store.chunks.choose("openclaw")
-        cut = Resources(store, resources.embedder, resources.servers)
-        values = []
-        for side in (resources, cut):
-            selection, judgments = selected(ALL_QUERIES, side, True)
-            evidences = {one.qid: gather(request_for(one, moment), config, side) for one in selection.queries}
-            batch = LabelledBatch(selection.queries, evidences, agreed(judgments, None).grades)
-            values.append(NDCG.values(batch.rankings(config).graded))
-    assert found.whole.low == found.whole.high == pytest.approx(np.nanmean(values[1]) - np.nanmean(values[0]))
+def first_change(resources: Resources, changed: Resources, config: PipelineConfig) -> float:
+    """How the config's nDCG@10 differs in a store that was changed in full."""
+    values, moment = [], datetime.now(UTC)
+    for side in (resources, changed):
+        selection, judgments = selected(ALL_QUERIES, side, True)
+        evidences = {one.qid: gather(request_for(one, moment), config, side) for one in selection.queries}
+        batch = LabelledBatch(selection.queries, evidences, agreed(judgments, None).grades)
+        values.append(float(np.nanmean(NDCG.values(batch.rankings(config).graded))))
+    return values[1] - values[0]
+
+
+@pytest.mark.parametrize("name", ["cems", "openclaw", "engram_recall"])  # fused; with chunks as results; of a pool
+def test_with_all_vectors_the_change_is_that_of_a_store_that_was_changed_in_full(tmp_path: Path, name: str) -> None:
+    chance, words = random.Random(1), [f"word{i}" for i in range(300)]
+    texts = [" ".join(chance.choices(words, k=chance.choice((20, 300, 600)))) for _ in range(120)]
+    memories = tuple(Memory(f"m{i}", text) for i, text in enumerate(texts))
+    queries = tuple(Query(f"q{i}", " ".join(text.split()[:6])) for i, text in enumerate(texts[:10]))
+    judgments = tuple(Judgment(query.qid, f"m{i}", 1) for i, query in enumerate(queries))
+    config = with_values(quick(name), {"lists.vector.depth": 20})
+    with Store.open(tmp_path / "store") as store:
+        store.add(ParsedInput("memories", "test", memories=memories))
+        store.add(ParsedInput("labels", "test", queries=queries, judgments=judgments))
+        resources = Resources(store, Words(), servers(Settings()))
+        resources.refresh()
+        store.copy(tmp_path / "cut")
+        with Store.open(tmp_path / "cut") as copy:
+            copy.chunks.choose("openclaw")
+            cut = Resources(copy, Words(), resources.servers)
+            cut.refresh()
+            true = first_change(resources, cut, config)
+        found = vector_change(ALL_QUERIES, resources, config, rule="openclaw", share=1).whole
+        assert found is not None and found.low == found.high == pytest.approx(true) and true != 0
+        assert vector_change(ALL_QUERIES, resources, config, rule="openclaw", share=0.5).embedded < 200
+        assert store.chunks.rule == "embedder"
