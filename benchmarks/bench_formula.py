@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 import time
 from collections import Counter
 from datetime import timedelta
@@ -290,6 +291,8 @@ def main() -> None:
             seconds.append(took)
             outcomes[outcome] += 1
             by_digits[about["digits"], outcome] += 1
+            if number % 20 == 19:
+                print(f"{number + 1}: {dict(outcomes)}", file=sys.stderr, flush=True)
             wanted = "solved" if kinds == (None,) else "none"
             if (chosen.list and outcome != wanted) or chosen.only is not None:
                 from cems_workbench.config import difference

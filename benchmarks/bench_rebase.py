@@ -48,7 +48,10 @@ def locomo(folder: Path) -> tuple[list[Memory], list[Judgment]]:
     memories, judgments = list[Memory](), list[Judgment]()
     for path in sorted(folder.glob("*.json")):
         made = observations(path)
-        of_file = [Memory(f"{path.stem}-{i}", text, source_ref=min(turns, default=None)) for i, (_, text, turns) in enumerate(made)]
+        of_file = [
+            Memory(f"{path.stem}-{i}", text, source_ref=min(turns, default=None))
+            for i, (_, text, turns) in enumerate(made)
+        ]
         memories += of_file
         for number, asked in enumerate(json.loads(path.read_text("utf-8"))["qa"]):
             evidence = set(asked.get("evidence") or ())
@@ -72,7 +75,9 @@ def sentences(memories: Sequence[Memory]) -> list[Text]:
     for one in memories:
         size = len(one.content.split())
         pieces += [
-            (text, {one.id: len(text.split()) / size}) for text in re.split(r"(?<=[.!?])\s+", one.content) if text.strip()
+            (text, {one.id: len(text.split()) / size})
+            for text in re.split(r"(?<=[.!?])\s+", one.content)
+            if text.strip()
         ]
     return pieces
 
@@ -165,7 +170,9 @@ def cost(python: Path) -> None:
         ours = {"exact texts alone": list[float](), "with --apply": list[float]()}
         theirs = list[float]()
         for _ in range(ROUNDS):  # in turn, as the machine's pace changes
-            printed = subprocess.run([python, "-c", _THEIRS, "3"], cwd=folder, capture_output=True, text=True, check=True)
+            printed = subprocess.run(
+                [python, "-c", _THEIRS, "3"], cwd=folder, capture_output=True, text=True, check=True
+            )
             theirs += map(float, printed.stdout.split())
             for _ in range(3):
                 shutil.copytree(folder / "store", folder / "copy")
@@ -180,15 +187,32 @@ def cost(python: Path) -> None:
         for what, took in ours.items():
             print(f"  {what}: {min(took) * 1000:.1f} ms, {min(took) / min(theirs):.2f} times")
         shell = [sys.executable, "-m", "cems_workbench", "judgments", "rebase", "--apply", "--store"]
-        alone = [python.parent / "retrieval-eval", "drift", "--judgments", "judgments.jsonl", "--corpus", "corpus.json", "--fix"]
-        took = {"retrieval-eval": list[float](), "judgments rebase --apply": list[float](), "import duckdb": list[float]()}
+        alone = [
+            python.parent / "retrieval-eval",
+            "drift",
+            "--judgments",
+            "judgments.jsonl",
+            "--corpus",
+            "corpus.json",
+            "--fix",
+        ]
+        took = {
+            "retrieval-eval": list[float](),
+            "judgments rebase --apply": list[float](),
+            "import duckdb": list[float](),
+        }
         for _ in range(5):
             shutil.copy(folder / "given.jsonl", folder / "judgments.jsonl")
             shutil.copytree(folder / "store", folder / "copy")
             of = (alone, [*shell, str(folder / "copy")], [sys.executable, "-c", "import duckdb"])
             for command, list_of in zip(of, took.values(), strict=True):
                 before = resource.getrusage(resource.RUSAGE_CHILDREN)
-                subprocess.run(command, cwd=folder if command is alone else None, stdout=subprocess.DEVNULL, check=command is not alone)
+                subprocess.run(
+                    command,
+                    cwd=folder if command is alone else None,
+                    stdout=subprocess.DEVNULL,
+                    check=command is not alone,
+                )
                 after = resource.getrusage(resource.RUSAGE_CHILDREN)
                 list_of.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
             shutil.rmtree(folder / "copy")
@@ -199,12 +223,20 @@ def write(folder: Path) -> None:
     """The sample whose memories came again under other ids, as a store and as files of PyPI's retrieval-eval."""
     memories, judgments = sample()
     folder.mkdir(parents=True)
-    _replaced(folder / "store", memories, judgments, [Memory(f"n{i}", one.content) for i, one in enumerate(memories)]).close()
+    _replaced(
+        folder / "store", memories, judgments, [Memory(f"n{i}", one.content) for i, one in enumerate(memories)]
+    ).close()
     texts = {one.id: one.content for one in memories}
     chunks = [{"chunk_id": f"n{i}", "doc_uri": "store", "text": one.content} for i, one in enumerate(memories)]
     (folder / "corpus.json").write_text(json.dumps({"corpus_fingerprint": "new", "chunks": chunks}), "utf-8")
     rows = [
-        {"query_id": one.qid, "query": one.qid, "doc_uri": "store", "chunk_id": one.memory_id, "chunk_text": texts[one.memory_id]}
+        {
+            "query_id": one.qid,
+            "query": one.qid,
+            "doc_uri": "store",
+            "chunk_id": one.memory_id,
+            "chunk_text": texts[one.memory_id],
+        }
         | {"relevance": one.grade, "source": "human", "corpus_fingerprint": "old"}
         for one in judgments
     ]
@@ -239,7 +271,9 @@ def main() -> None:
         ):
             print(f"{name:7} {rule:21} {measured(memories, asked_of, texts, turns=False)}", flush=True)
         if name == "locomo":
-            print(f"{name:7} {'reworded, turns known':21} {measured(memories, judgments, again, turns=True)}", flush=True)
+            print(
+                f"{name:7} {'reworded, turns known':21} {measured(memories, judgments, again, turns=True)}", flush=True
+            )
 
 
 if __name__ == "__main__":

@@ -21,12 +21,18 @@ from benchmarks.bench_rebase import sample
 
 ASKED = "Say the sentence again in other words. Keep every name, number and fact."
 SHOWN = (
-    ("Jonas wants the weekly report on Friday before 14:00.", "The weekly report for Jonas is due on Friday before 14:00."),
+    (
+        "Jonas wants the weekly report on Friday before 14:00.",
+        "The weekly report for Jonas is due on Friday before 14:00.",
+    ),
     (
         "Don't use `git push --force` on main: it deleted two commits on 3 May.",
         "Never run `git push --force` on main, since it deleted two commits on 3 May.",
     ),
-    ("Disk usage of db-2 went from 61 % to 84 % in a week.", "In a week the disk usage of db-2 rose from 61 % to 84 %."),
+    (
+        "Disk usage of db-2 went from 61 % to 84 % in a week.",
+        "In a week the disk usage of db-2 rose from 61 % to 84 %.",
+    ),
     ("Retries are capped at 5, with `backoff=2s`.", "There are at most 5 retries, with `backoff=2s`."),
     ("Priya likes tables more than charts.", "Priya prefers tables to charts."),
 )
@@ -63,7 +69,9 @@ def main() -> None:
     asked = parser.parse_args()
     memories, judgments = sample()
     judged = {one.memory_id for one in judgments}
-    done = {json.loads(line)["id"] for line in asked.out.read_text("utf-8").splitlines()} if asked.out.exists() else set()
+    done = (
+        {json.loads(line)["id"] for line in asked.out.read_text("utf-8").splitlines()} if asked.out.exists() else set()
+    )
     left = [one for one in memories if one.id in judged - done]
     random.Random(7).shuffle(left)  # where it stops early, the memories are a sample
     ends = time.monotonic() + 60 * asked.minutes

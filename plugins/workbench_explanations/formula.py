@@ -124,13 +124,14 @@ ADDED = "part "
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 """The moment of every query, from which ages are counted back."""
 MODEL, BANDS = "cross_encoder", "rerank.bands"
-MOST_FILLED, MOST_ROWS, ROWS_OF_PROGRAM, MOST_CHOICES, MOST_PEELS, MOST_FORMS = 2000, 160, 80, 60, 2, 16
+MOST_FILLED, MOST_ROWS, ROWS_OF_PROGRAM, MOST_CHOICES, MOST_PEELS, MOST_FORMS = 2000, 160, 80, 60, 3, 16
 """Places of a list whose hits are not shown; rows of the first fit; rows of a linear program at first; peels that are tried."""
 KS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0, 100.0, 250.0, 1000.0)
 WEIGHTS = re.compile(r"^lists\.\w+\.weight$")
 DECAY = "adjust.time_decay"
 FAR, NEAR, ROUGH, LEAST_ROWS, FURTHER = 0.5, 0.05, 4.0, 8, 2
-"""Times the tolerance that a fit may be off before constants are chosen; the relative range up to which a constant counts as determined."""
+"""The share of the scores that a peel, and a method, may leave at its start; times the tolerance that a fit may be off before constants are
+chosen; rows that a formula needs; forms that are tried after the first that fits."""
 
 
 def sources_of(explained: Sequence[Explained]) -> dict[str, str]:
@@ -350,8 +351,11 @@ class _Program:
         held = places.position > 0
         top = held & (places.raw == np.where(held, places.raw, -np.inf).max(axis=2, keepdims=True, initial=-np.inf))
         low = held & (places.raw == np.where(held, places.raw, np.inf).min(axis=2, keepdims=True, initial=np.inf))
+        even = np.arange(held.shape[2]) % 2 == 0  # a mean would move with all of them
         changes: list[dict[str, Any]] = []
-        for i, some in itertools.product(range(len(self.names)) if listed else (), (top, low, held & ~top & ~low)):
+        for i, some in itertools.product(
+            range(len(self.names)) if listed else (), (top, low, held & ~top & ~low & even, held & ~top & ~low & ~even)
+        ):
             raw = places.raw.copy()
             raw[:, i] += listed * some[:, i]
             changes.append({"lists": replace(table.lists, gathered=replace(places, raw=raw))})
@@ -530,7 +534,7 @@ class _Start:
         shares = np.concatenate([1 / (k + program.rank) for k in (1.0, 15.0, 60.0)], axis=1)
         columns = [shares, shares[:, : len(program.names)] * self.more, self.bonus]
         if all(program.scored):
-            columns += [program.columns[norm] for norm in ("none", "max", "minmax", "saturating")]
+            columns += [program.columns[norm] for norm in ("none", "max", "minmax", "saturating", "dbsf")]
         every = np.concatenate(columns, axis=1)
         if every.shape[1] > self.kept.sum() / 3:
             every = every[:, : shares.shape[1]]
@@ -613,8 +617,10 @@ class _Start:
         norms = self.norms(lambda norms: self.left(score(norms), [self.best(norms)], inside)[0])
         left, weights = self.left(score(norms), [self.best(norms)], inside)
         yield _Near(left, "combsum", norms, inside, 0.0, weights[:count], True)
-        left, weights = self.left(program.columns["dbsf"], [self.best(every)], inside)
-        yield _Near(left, "dbsf", every, inside, 0.0, weights, True)
+        places = np.concatenate([program.columns["dbsf"], program.columns["dbsf"] * self.more], axis=1)
+        for alone in ([], [self.best(every)]):
+            left, weights = self.left(places, alone, inside)
+            yield _Near(left, "dbsf", every, inside, 0.0, weights[:count], bool(alone))
         single = self.of_one_list()
         if single.kept.sum() > 4 * count:
             norms = self.norms(lambda norms: single.left(self.normed(norms), (), inside)[0])
@@ -835,7 +841,7 @@ def _alone(value: float, low: float, high: float) -> bool:
     """Whether no other number of as many decimals is in the range of a constant."""
     decimals = _decimals(value)
     if not value:
-        return high - low == 0
+        return high - low < 1e-6
     return (
         high - low < 1e-6 * abs(value)
         if decimals > 9
@@ -1007,7 +1013,7 @@ def _bands(program: _Program, form: _Form, rows: Ints) -> Iterator[_Form]:
         config = changed(form.config, "rerank.retrieval_score", kind)
         whole = program.scores(changed(config, BANDS, (Band(retrieval=1.0),)))
         span = np.where(np.abs(whole - unit) > 1e-9, whole - unit, np.nan)
-        share, slack = (program.y - unit) / span, program.half / np.abs(span) * 2 + 1e-9
+        share, slack = (program.y - unit) / span, program.tolerance(config) / np.abs(span) * 1.5 + 1e-9
         bands: list[tuple[int, float, float]] = []
         for i in sorted((int(i) for i in rows if np.isfinite(share[i])), key=lambda i: rank[i]):
             low, high = share[i] - slack[i], share[i] + slack[i]
