@@ -212,7 +212,8 @@ def main() -> None:
     }
     cache = asked.cache or Path(tempfile.mkdtemp(prefix="vector-change-"))
     embedders = {name: Kept(name, encode, cache) for name, encode in encoders(asked.static).items()}
-    random, rows, stores = np.random.default_rng(asked.seed), [], dict[Path, Resources]()
+    random, stores = np.random.default_rng(asked.seed), dict[Path, Resources]()
+    rows = list[list[tuple[bool, float, float]]]()
     for pair in range(asked.pairs):
         corpus, config = str(random.choice(list(corpora))), str(random.choice(asked.configs))
         names = [str(name) for name in random.choice(list(embedders), 2, replace=False)]
@@ -243,7 +244,7 @@ def main() -> None:
         found = vector_change(label, sides[0], preset(config).config, share=SHARE, seed=pair, **changed)  # type: ignore[arg-type]
         assert found.whole is not None
         said = f"{pair:3} {corpus:8} {config:13} {' '.join(n.rpartition('/')[2] for n in names)} {' '.join(rules)} {len(drawn):3} queries"
-        row = []
+        row = list[tuple[bool, float, float]]()
         for one, was, now in zip((found.alone, found.whole), before, after, strict=True):
             inside = one.low - 1e-6 <= now - was <= one.high + 1e-6
             row.append((inside, one.high - one.low, abs(one.before - was)))

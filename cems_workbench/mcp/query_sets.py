@@ -50,8 +50,8 @@ class OfSet(protocol.Page, protocol.WithConfig):
     query_set: str = Field(
         "all", min_length=1, max_length=protocol.MAX_NAME, description="Or evidence file."
     )
-    queries: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="Sample of so many; 0: all.")
-    seconds: int = Field(40, ge=1, le=600, description="Limit of a call.")
+    queries: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="Sample size; 0: all.")
+    seconds: int = Field(40, ge=1, le=600, description="Time limit.")
 
 
 class Evaluate(OfSet):
@@ -97,7 +97,7 @@ def _worst(report: EvaluationReport, i: int) -> protocol.Reply:
 class Compare(OfSet):
     """Arguments of `compare`."""
 
-    against: protocol.Name = Field("", description="Baseline; empty: config unchanged.")
+    against: protocol.Name = Field("", description="Baseline; empty: config.")
     measures: protocol.Name = FEW_MEASURES
     since_import: int = Field(0, ge=0, le=protocol.MAX_NUMBER, description="After this import, against now.")
     embedder: protocol.Name = Field("", description="Estimated.")
