@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from cems_workbench.builtin import preset_names
 from cems_workbench.cli import options as cli
 from cems_workbench.cli.measuring import JudgeKindOption, default_config, evidence_files
-from cems_workbench.cli.terminal import put_json, repeated, request_options, say, say_next, say_wrapped, unused
+from cems_workbench.cli.terminal import put_json, repeated, request_options, say, say_next, say_wrapped
 from cems_workbench.command_words import asked_options, command_line, words_of
 from cems_workbench.command_words import why_command as why_words
 from cems_workbench.errors import InputError
@@ -110,8 +110,7 @@ def _explained_search(
             raise InputError(f"{name}: has several explanations: name a query of it, or write them all with --bundle FILE")
         report = write_explained(itertools.chain((answer, second), found), bundle, name, errors)
     cli.say_left_out(errors)
-    tune = words_of("tune", bundle, options=["--without-labels", "--out", unused("tuned.yaml")])
-    cli.present(report, as_json, tune)
+    cli.present(report, as_json, words_of("memory", bundle, options=["--hubs"]))
 
 
 def _after_replay(answer: Answer, bundle: Path, choice: cli.ConfigChoice) -> None:
