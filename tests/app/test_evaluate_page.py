@@ -28,7 +28,7 @@ from cems_workbench.pipeline import replay
 from cems_workbench.pipeline.gather import Request, gather
 from cems_workbench.records import WHOLE_STORE, Judgment, ParsedInput
 from cems_workbench.settings import Settings
-from cems_workbench.store import Store
+from cems_workbench.store import ImportOptions, Store
 from cems_workbench.ui.evaluate.page import VIEWS
 from cems_workbench.ui.evaluate.setup import DEFAULT_MEASURES
 from cems_workbench.ui.kit import session
@@ -99,6 +99,12 @@ def test_compare_has_means_within_their_intervals_and_differences_with_wins_and_
     assert len(bars["hovertext"]) == found["wins"] + found["losses"]
     (said,) = (text.value.replace("\\", "") for text in page.markdown if " against cems" in text.value)
     assert f"{found['wins']} better, {found['losses']} worse, {found['ties']} the same" in said
+
+    page.toggle(key="evaluate:power").set_value(True).run()
+    first = table_with(checked(page), "pairs")
+    (offer,) = (button for button in page.button if button.key == "evaluate:power:label")
+    assert offer.label == f"Label {first['pairs'].sum()} pairs of these {len(first)} queries"
+    assert (first["lowest"] <= first["highest"]).all() and "Queries until a loss" in all_html(page)
 
 
 def on_losses(page: AppTest) -> AppTest:
@@ -626,19 +632,17 @@ def test_the_first_screens_show_the_shipped_figures_of_the_sample_set(
 def test_another_store_has_its_verdict_the_causes_and_both_texts(open_page: OpenPage, small_store: Path, tmp_path: Path) -> None:
     other = shutil.copytree(small_store, tmp_path / "now")
     with Store.open(other) as store:
+        before = store.imports.get().number
         judged = {one.memory_id for one in store.judgments.read() if one.grade}
-        for one in store.memories.read(judged).values():
-            store.memories.update(replace(one, content="Nothing is known of it."))
+        texts = tuple(replace(one, content="Nothing is known of it.") for one in store.memories.read(judged).values())
+        store.add(ParsedInput("later", "memories-jsonl", memories=texts), options=ImportOptions(replace=True))
     page = open_page(other).switch_page("pages/evaluate.py")
     page.session_state["evaluate:against"] = "Another store"
     page.run()
     page.selectbox(key="evaluate:stores:set").select("few").run()
-    page.text_input(key="evaluate:stores:other").set_value(str(tmp_path / "none")).run()
+    page.selectbox(key="evaluate:stores:other").select(f"@{before}").run()
     page.button(key="evaluate:stores:compare").click().run()
-    assert "no store is there" in page.error[0].value
-    page.text_input(key="evaluate:stores:other").set_value(str(small_store)).run()
-    page.button(key="evaluate:stores:compare").click().run()
-    page.run()  # it is kept
+    assert not [button for button in page.button if button.key == "evaluate:stores:compare"]  # it is kept
     (rows,) = (table.value for table in page.dataframe if "cause" in table.value.columns)
     assert len(rows) and set(rows["cause"]) == {"memory texts"}
     assert any("against" in text.value for text in page.markdown) and any("changed" in text.value for text in page.caption)

@@ -31,6 +31,7 @@ from cems_workbench.jobs.upstream import faults
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
 from cems_workbench.settings import Settings, saved_target
+from cems_workbench.ui.evaluate import power
 from cems_workbench.ui.evaluate.changes import QueryChanges, draw_changes
 from cems_workbench.ui.evaluate.state import Choice, cached_result, open_measured
 from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, draw_chart, layout, lines
@@ -74,6 +75,7 @@ def draw(measured: Sequence[EvaluationReport], choice: Choice) -> None:
     if measured[0].evaluation.unanswerable:
         _draw_risk(measured)
     if len(measured) > 1:
+        power.draw(measured, choice)
         offer_report(measured, choice.kind)
     if len(measured) == 1:
         st.info(choice.second("to compare it with this one"), icon=":material/compare_arrows:")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
@@ -24,7 +24,7 @@ from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.charts import HOVERTEXT, bar_chart, draw_chart, lines
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.session import is_kept, kept
-from cems_workbench.ui.kit.tables import Column, pick_row
+from cems_workbench.ui.kit.tables import HELP, Column, pick_row
 from cems_workbench.ui.kit.widgets import empty, errors_shown, offer_job, remembered
 
 if TYPE_CHECKING:
@@ -42,17 +42,21 @@ COLUMNS: Sequence[Column[ChangedQuery]] = (
 def draw(resources: Resources) -> None:
     """Draw the choice of the other store, the offer to compare, and what was found."""
     left, middle, right = st.columns([3, 2, 2])
-    typed = left.text_input(
-        "The store before",
-        placeholder=f"/path/to/a/store, or {AT_IMPORT}3",
-        **remembered("evaluate:stores:other", f"A folder; {AT_IMPORT}3 is this store as it was after import 3."),
-    ).strip()
+    imports = {f"{AT_IMPORT}{one.number}": one for one in resources.store.imports.read() if one.undone_at is None}
+
+    def title(name: str) -> str:
+        one = imports.get(name)
+        return name if one is None else f"this store after import {one.number}, {one.imported_at:%Y-%m-%d %H:%M}: {one.name}"
+
+    hint: Any = {"accept_new_options": True, "placeholder": "type the folder of a store, or choose an import"}
+    earlier = list(imports)[1:]  # after the last it is as it is now
+    typed = (left.selectbox("The store before", earlier, None, title, **hint, **remembered("evaluate:stores:other")) or "").strip()
     configs = config_options(resources).configs
     name = middle.selectbox("Config", list(configs), **remembered("evaluate:stores:config"))
     sets = [ALL_QUERIES, *(one.name for one in resources.store.query_sets.latest())]
     asked = Asked(right.selectbox("Query set", sets, **remembered("evaluate:stores:set")))
     if not typed:
-        return empty("Compare with a store from before", "Name its folder, or an import of this store to go back to.")
+        return empty("Compare with a store from before", HELP["evaluate:stores:empty"])
     other = f"{resources.store.path}{typed}" if typed.startswith(AT_IMPORT) else typed
     config, store = configs[name], resources.store
     judged = tuple(store.judgments.count_queries(kind) for kind in ("human", "model"))
@@ -69,8 +73,9 @@ def draw(resources: Resources) -> None:
             kept(KEPT, key, lambda: found)
 
         text = "Each judged query is searched in both stores; where several parts differ, copies with one part put back are searched too."
-        if not offer_job("evaluate:stores:compare", text, "Compare", work, icon=":material/database:", kept="Nothing is kept."):
-            return
+        if offer_job("evaluate:stores:compare", text, "Compare", work, icon=":material/database:", kept="Nothing is kept."):
+            st.rerun()
+        return
     with errors_shown():
         _draw(kept(KEPT, key, partial(_never, other)))
 
