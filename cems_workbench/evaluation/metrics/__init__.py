@@ -353,7 +353,7 @@ NO_ANSWER = "noise@5 answered refused P AUROC AUPRC AURC@5"
 def offered_measures(per_query: bool = False) -> list[str]:
     """The measures to choose from, as written: those of a full report, and each family of another package, at 10 if it needs a cut-off.
 
-    `per_query`: without those that are of all queries together.
+    `per_query`: those to tune by, without those of all queries together, and time, which no config changes that is replayed.
     """
     added = (MEASURES[name] for name in MEASURES.origins)
     names = [
@@ -367,7 +367,8 @@ def offered_measures(per_query: bool = False) -> list[str]:
         "ms",
         *(f"{family.name}@10" if family.needs_cutoff else family.name for family in added),
     ]
-    return [name for name in names if not per_query or MEASURES[parse_measure(name).family].resampled is None]
+    of = {name: MEASURES[parse_measure(name).family] for name in names}
+    return [name for name, family in of.items() if not (per_query and (family.resampled or family.timed))]
 
 
 def measures_help() -> str:
