@@ -23,6 +23,7 @@ from cems_workbench.jobs import evaluation as evaluating
 from cems_workbench.jobs.catalogue import named
 from cems_workbench.jobs.query_set_evidence import ensure_evidence, selected
 from cems_workbench.jobs.regression import Regression, got_worse
+from cems_workbench.jobs.scoring import read_again, score_evidence
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 
@@ -99,6 +100,9 @@ def forecast(
     reports = []
     for side in fault.configs(config):
         evidence = ensure_evidence(side, selection, judgments, resources, progress)
+        if side.rerank.backend != "none":  # both sides may share evidence that has the scores of one
+            score_evidence(evidence, [side], resources, progress)
+            evidence = read_again(evidence)
         of_set = evaluating.labelled(evidence, grades, timed=False)
         evaluating.refuse_nothing(of_set.batch.queries, query_set)
         (report,), _ = evaluating.evaluate_configs([(side.name, side)], lambda _, of_set=of_set: of_set, measures)
