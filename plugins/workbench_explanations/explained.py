@@ -3,10 +3,10 @@
 A reader names each list `source:variant`, by a list source of the pipeline and the number of the text that it searched, and the parts of a
 score as the system calls them. `evidence_of` makes evidence of it that replays as any other does, with these rules:
 
-- Ranks are those of the system. Where a rank of a list is not among the rows shown, a memory without text stands there, so that the others
-  keep theirs (`UNSHOWN`): it is in the system's list, and the explanation does not say which memory it is.
+- Ranks are those of the system. Where a rank of a list is not among the rows shown, a memory without its text takes the rank, so that the
+  others keep theirs (`UNSHOWN`): it is in the system's list, and the explanation does not say which memory it is.
 - Equal scores stay in the order of the system's list (`RankedList.as_given`).
-- A reranker's scores are kept under the name that the config reads; a memory that it did not score has failed, so that none is missing.
+- A reranker's scores are kept under the name that the config reads. A memory without one is below the cut of the answer, and is dropped.
 
 What the evidence is of stands in its note (`pipeline.explained`), with the config that replays it: that of the system's preset with what
 the explanation says of its settings, or the formula that `formula.solve` finds behind the scores.
@@ -105,6 +105,7 @@ def config_of(explained: Explained, changes: Mapping[str, Any] | None = None) ->
         plain = {name: "none" for name in names if name not in ("vector", "relations", "entities")}
         values |= {f"lists.{name}.normalization": value for name, value in plain.items()}
         values |= {"query.mode": "hybrid", "fusion.single_list": "fuse", "fusion.tie_break": "first_seen"}
+    values |= {"rerank.on_error": "drop"} if explained.reranked else {}
     values["assembly.limit"] = max(len(explained.returned), 1)
     config = preset(explained.preset or BASE).config
     return with_values(config, values | dict(explained.changes if changes is None else changes))
@@ -247,7 +248,7 @@ def _evidence(explained: Explained) -> Evidence:
         if source not in SOURCES or (number and int(number) >= len(variants)):
             raise InputError(f"{one_line(name, 60)}: no list of the pipeline")
         hits, unshown = _hits(explained, name)
-        memories |= {key: Memory(key, "") for key in unshown}
+        memories |= {key: Memory(key, f"({key})") for key in unshown}
         lists.append(RankedList(name, source, int(number) if number else None, hits, as_given=True))
     lists.sort(key=lambda one: (one.variant is None, one.variant or 0, SOURCES.index(one.source)))
     scores = {}
