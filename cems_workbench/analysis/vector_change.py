@@ -115,7 +115,8 @@ class VectorChange(Result):
     @property
     def notes(self) -> tuple[str, ...]:
         """How to read the intervals, and what is left out."""
-        return (*self.said, "an interval holds the change over all memories in about 95 of 100 such comparisons")
+        held = "the interval of the list alone holds the change over all memories in about 95 of 100 such comparisons"
+        return (*self.said, f"{held}, that end to end in fewer")
 
 
 @dataclass(frozen=True, eq=False)
