@@ -75,7 +75,7 @@ def traced(query: str, store: Path) -> list[Call]:
     sys.setprofile(follow)
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            search_command(query, ConfigChoice(), AskedInFull(), store=store)
+            search_command(query, choice=ConfigChoice(), asked=AskedInFull(), store=store)
     finally:
         sys.setprofile(None)
     return list(calls.values())

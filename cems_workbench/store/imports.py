@@ -76,7 +76,8 @@ class ImportEvent:
     @property
     def outcome(self) -> Mapping[str, int]:
         """What it did to the judgments (`Rebase.outcome`); empty if it moved none."""
-        return self._rebase.get("outcome", {})
+        outcome: Mapping[str, int] = self._rebase.get("outcome", {})
+        return outcome
 
     @property
     def queue(self) -> str:

@@ -467,7 +467,8 @@ class _Start:
     def inside(self) -> Floats:
         """(N, Q) 1 for the query of each row that counts."""
         queries = self.program.query[self.kept]
-        return (queries[:, None] == np.unique(queries)).astype(float)
+        inside: Floats = (queries[:, None] == np.unique(queries)).astype(float)
+        return inside
 
     def of_one_list(self) -> _Start:
         """The same with the rows of a single list alone, where every method gives its share."""
@@ -500,7 +501,7 @@ class _Start:
         if not len(alike):
             return 1.0, np.ones(columns.shape[1])
         weights = (back @ turned[:, 0])[: columns.shape[1]]
-        left = self.free(float(np.sqrt(max(0.0, 1 - alike[0] ** 2))), basis.shape[1] + 2 * given.shape[1])
+        left = self.free(math.sqrt(max(0.0, 1 - float(alike[0]) ** 2)), basis.shape[1] + 2 * given.shape[1])
         return left, weights * (np.sign(weights.sum()) or 1.0)
 
     def free(self, left: float, used: int) -> float:
@@ -511,7 +512,8 @@ class _Start:
     def about_mean(self, values: Floats) -> Floats:
         """(N, M) without the mean of each query, to which the factors apply too."""
         mean = self.inside * self.weight[self.kept][:, None]
-        return values - mean @ ((mean.T @ values) / np.maximum((mean**2).sum(axis=0), 1e-300)[:, None])
+        about: Floats = values - mean @ ((mean.T @ values) / np.maximum((mean**2).sum(axis=0), 1e-300)[:, None])
+        return about
 
     def divided(self) -> tuple[float, Floats]:
         """k and weights of shares 1 / (rank / weight + k - 1), of which the rows of one list are straight lines in the rank."""
@@ -815,7 +817,7 @@ def _constants(program: _Program, form: _Form, values: Floats, fit_rows: Ints) -
                 chosen[j] = np.clip(NEUTRAL.get(paths[j]), low[j], high[j]) if paths[j] != BANDS else chosen[j]
                 free.remove(j)
                 continue
-            moves = _range(slopes[np.ix_(used, free)], off, tolerance[used], free.index(j))
+            moves = _range(slopes[np.ix_(used, np.array(free))], off, tolerance[used], free.index(j))
             if moves is None:
                 return None
             at = max(chosen[j] + moves[0], low[j]), min(chosen[j] + moves[1], high[j])
@@ -1000,9 +1002,17 @@ def _peels(roles: Mapping[str, str]) -> list[_Peel]:
         options.append([nothing, *own])
     chosen = sorted(itertools.product(*options), key=lambda some: sum(len(one[2]) + len(one[1]) for one in some))
     return [
-        tuple({key: value for one in some for key, value in one[i].items()} for i in range(3))
+        (_joined(one[0] for one in some), _joined(one[1] for one in some), _joined(one[2] for one in some))
         for some in chosen[:MOST_CHOICES]
-    ]  # type: ignore[misc]
+    ]
+
+
+def _lists_of(one: Explained) -> set[str]:
+    return {name for row in one.rows for name in row.lists}
+
+
+def _joined(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {key: value for part in parts for key, value in part.items()}
 
 
 def _bands(program: _Program, form: _Form, rows: Ints) -> Iterator[_Form]:
@@ -1103,14 +1113,13 @@ class _Solver:
         if key not in self.programs:
             some: list[Explained] = []
             unseen = set(self.reading.sources)
-            count = lambda one: -len(unseen & {name for row in one.rows for name in row.lists})  # noqa: E731
             rest = list(self.explained)
             while rest and (
                 len(some) < 2 or unseen or sum(row.final is not None for one in some for row in one.rows) < MOST_ROWS
             ):
-                rest.sort(key=lambda one: (count(one), -len(one.rows)))
+                rest.sort(key=lambda one: (-len(unseen & _lists_of(one)), -len(one.rows)))
                 some.append(rest.pop(0))
-                unseen -= {name for row in some[-1].rows for name in row.lists}
+                unseen -= _lists_of(some[-1])
             whole = _Program(self.explained, roles, self.target, self.reading)
             self.programs[key] = whole, whole if not rest else _Program(some, roles, self.target, self.reading)
         return self.programs[key]
@@ -1118,7 +1127,7 @@ class _Solver:
     def forms(self) -> Iterator[Iterator[_Form]]:
         """The forms of each peel, simplest first."""
         for _, peels in itertools.groupby(_peels(self.roles), lambda peel: len(peel[2]) + len(peel[1])):
-            placed = []
+            placed: list[Any] = []
             for peel in peels:
                 program = self.program(peel[2])[1]
                 left, form = _placed(program, self.fused or program.base, peel)
@@ -1167,15 +1176,15 @@ class _Solver:
         ranges = _ranges(program, fit)
         config = fit.config if self.fused is not None or _replaces(fit.config) else _shorter(program, fit, ranges)
         text = _formula(program, config, fit.form.roles)
-        config, problem, ties = _in_order(program, config) if self.target is None else (config, "", "")
+        ordered, problem, ties = _in_order(program, config) if self.target is None else (config, "", "")
         undetermined = [
             *_open(ranges, fit),
             *(f"as well: {other}" for _, other in found[1:]),
             *([ties] if ties else []),
         ]
-        if config is not None and _replaces(config) and self.fused is None:
+        if ordered is not None and _replaces(ordered) and self.fused is None:
             undetermined.append("fusion: the reranker's score replaces the fused one")
-        return Solved(config, text, of, of, problem, tuple(undetermined), fit.form.roles)
+        return Solved(ordered, text, of, of, problem, tuple(undetermined), fit.form.roles)
 
     def fitted(self, form: _Form) -> _Fit | None:
         """The form with constants that give every row its score, of which enough were not fitted; None if there are none."""
@@ -1223,7 +1232,7 @@ class _Solver:
             program, _ = self.program(form.roles)
             if not form.start:
                 continue
-            rows, values = np.arange(len(program.y)), None
+            rows, values = np.arange(len(program.y)), _least_squares(program, form, np.arange(len(program.y)))[0]
             for _ in range(6):  # what is far off is left out, as far as half of the rows stay
                 values = _least_squares(program, form, rows, values)[0]
                 off = np.abs(program.scores(form.at(values)) - program.y)
@@ -1285,7 +1294,7 @@ def _in_order(program: _Program, config: PipelineConfig) -> tuple[PipelineConfig
         score, place = after.score[program.cells], after.rank[program.cells]
         if (np.abs(score - program.y) > tolerance).any() or not after.alive[program.cells].all():
             return None, "the replay of all stages gives other scores than the fusion", ""
-        given = np.lexsort(([row.rank for row in program.rows], program.query))
+        given = np.lexsort((np.array([row.rank for row in program.rows]), program.query))
         same = program.query[given][1:] == program.query[given][:-1]
         falls = np.diff(score[given]) <= (tolerance[given][1:] + tolerance[given][:-1])
         worst = len(set(program.query[given][1:][same & ~falls].tolist()))
