@@ -56,7 +56,7 @@ def random_config(rng: random.Random) -> tuple[PipelineConfig, dict[str, Any]]:
     }
     equal = rng.random() < 0.25
     for name in names:
-        own = {"enabled": True, "depth": None, "weight": 1.0 if equal else constant(rng, 0.1, 2)}
+        own: dict[str, Any] = {"enabled": True, "depth": None, "weight": 1.0 if equal else constant(rng, 0.1, 2)}
         own["normalization"] = "none" if method == "dbsf" else rng.choice(("none", "max", "minmax", "saturating"))
         if by_rank and rng.random() < 0.2:
             own["ties"] = rng.choice(("dense", "competition"))

@@ -187,7 +187,7 @@ def cost(python: Path) -> None:
         for what, took in ours.items():
             print(f"  {what}: {min(took) * 1000:.1f} ms, {min(took) / min(theirs):.2f} times")
         shell = [sys.executable, "-m", "cems_workbench", "judgments", "rebase", "--apply", "--store"]
-        alone = [
+        alone: list[str | Path] = [
             python.parent / "retrieval-eval",
             "drift",
             "--judgments",
@@ -196,7 +196,7 @@ def cost(python: Path) -> None:
             "corpus.json",
             "--fix",
         ]
-        took = {
+        spent = {
             "retrieval-eval": list[float](),
             "judgments rebase --apply": list[float](),
             "import duckdb": list[float](),
@@ -204,8 +204,8 @@ def cost(python: Path) -> None:
         for _ in range(5):
             shutil.copy(folder / "given.jsonl", folder / "judgments.jsonl")
             shutil.copytree(folder / "store", folder / "copy")
-            of = (alone, [*shell, str(folder / "copy")], [sys.executable, "-c", "import duckdb"])
-            for command, list_of in zip(of, took.values(), strict=True):
+            of: Sequence[list[str | Path]] = (alone, [*shell, str(folder / "copy")], [sys.executable, "-c", "import duckdb"])
+            for command, list_of in zip(of, spent.values(), strict=True):
                 before = resource.getrusage(resource.RUSAGE_CHILDREN)
                 subprocess.run(
                     command,
@@ -216,7 +216,7 @@ def cost(python: Path) -> None:
                 after = resource.getrusage(resource.RUSAGE_CHILDREN)
                 list_of.append(after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
             shutil.rmtree(folder / "copy")
-        print("as commands: " + ", ".join(f"{what} {min(each):.2f} s" for what, each in took.items()))
+        print("as commands: " + ", ".join(f"{what} {min(each):.2f} s" for what, each in spent.items()))
 
 
 def write(folder: Path) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -240,8 +241,8 @@ def main() -> None:
             side.store.add(given, options=ImportOptions(query_set=label))
             sides.append(side)
         before, after = (truth(side, label, config) for side in sides)
-        changed = {"rule": rules[1]} if asked.chunks else {"other": embedders[names[1]]}
-        found = vector_change(label, sides[0], preset(config).config, share=SHARE, seed=pair, **changed)  # type: ignore[arg-type]
+        changed: dict[str, Any] = {"rule": rules[1]} if asked.chunks else {"other": embedders[names[1]]}
+        found = vector_change(label, sides[0], preset(config).config, share=SHARE, seed=pair, **changed)
         assert found.whole is not None
         said = f"{pair:3} {corpus:8} {config:13} {' '.join(n.rpartition('/')[2] for n in names)} {' '.join(rules)} {len(drawn):3} queries"
         row = list[tuple[bool, float, float]]()
@@ -254,8 +255,8 @@ def main() -> None:
     for side in stores.values():
         side.close()
     for name, own_rows in zip(("the list alone", "end to end"), zip(*rows, strict=True), strict=True):
-        inside, widths, off = map(np.mean, zip(*own_rows, strict=True))
-        print(f"{name}: inside {inside:.1%} of {len(own_rows)}, mean width {widths:.3f}, off before {off:.4f}")
+        share, widths, off = (float(np.mean(each)) for each in zip(*own_rows, strict=True))
+        print(f"{name}: inside {share:.1%} of {len(own_rows)}, mean width {widths:.3f}, off before {off:.4f}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,8 @@ class Fault:
 
     def configs(self, config: PipelineConfig) -> list[PipelineConfig]:
         """The config as the program is, and as it is mended."""
-        depths = {"limit": config.assembly.limit, "2 limit": 2 * config.assembly.limit}
+        limit = config.assembly.limit
+        depths = {"limit": limit, "2 limit": None if limit is None else 2 * limit}
         sides = {f"{self.id} as it is": self.as_it_is, f"{self.id} mended": self.as_mended}
         return [
             named(
@@ -86,6 +87,10 @@ def fault_named(name: str, config: PipelineConfig) -> Fault:
     raise InputError(f"--upstream {name[:60]}: no known fault of {config.name}; known are {every}")
 
 
+def _given(evidence: evaluating.LabelledEvidence, _: PipelineConfig) -> evaluating.LabelledEvidence:
+    return evidence
+
+
 def forecast(
     fault: Fault, config: PipelineConfig, query_set: str, resources: Resources, progress: Progress = silent
 ) -> Regression:
@@ -105,7 +110,7 @@ def forecast(
             evidence = read_again(evidence)
         of_set = evaluating.labelled(evidence, grades, timed=False)
         evaluating.refuse_nothing(of_set.batch.queries, query_set)
-        (report,), _ = evaluating.evaluate_configs([(side.name, side)], lambda _, of_set=of_set: of_set, measures)
+        (report,), _ = evaluating.evaluate_configs([(side.name, side)], partial(_given, of_set), measures)
         reports.append(report)
     first, second = (report.evaluation for report in reports)
     comparison = compare([first, second])

@@ -36,7 +36,6 @@ from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.records import Memory
 
 if TYPE_CHECKING:
-    from workbench_explanations import formula
     from workbench_explanations.formula import Solved
 
 BASE = "langchain"
@@ -136,16 +135,14 @@ class Formulas:
         return solved
 
 
-def _bare(explained: Explained) -> formula.Explained:
+def _bare(explained: Explained) -> Explained:
     """What the formula is solved from; parts that are the scores of a list are none."""
-    from workbench_explanations import formula
-
     rows = []
     for row in explained.rows:
         listed = {score for _, score in row.lists.values()}
         parts = {name: value for name, value in row.parts.items() if value not in listed}
-        rows.append(formula.Row(row.id, row.final, row.rank, row.lists, parts))
-    return formula.Explained(explained.query, rows)
+        rows.append(replace(row, parts=parts))
+    return replace(explained, rows=rows)
 
 
 def _solved(explained: Explained, solved: Solved) -> Evidence:
@@ -153,7 +150,7 @@ def _solved(explained: Explained, solved: Solved) -> Evidence:
     from workbench_explanations import formula
 
     (evidence,) = formula.evidence_of([_bare(explained)], solved.roles)
-    said = {row.id: {"content": row.text, "title": row.title} for row in explained.rows}
+    said: dict[str, Any] = {row.id: {"content": row.text, "title": row.title} for row in explained.rows}
     return replace(
         evidence, memories={key: replace(one, **said.get(key, {})) for key, one in evidence.memories.items()}
     )
@@ -176,7 +173,7 @@ def _equal(one: float, other: float) -> bool:
 def _scores(evidence: Evidence, config: PipelineConfig) -> dict[str, float]:
     """Our scores of all candidates that are left without the last cut, in order."""
     whole = changed(config, "assembly.limit", max(len(evidence.memories), 1))
-    return {row.memory_id: row.score for row in replay(evidence, whole).results}
+    return {row.memory_id: row.score or 0.0 for row in replay(evidence, whole).results}
 
 
 def evidence_of(explained: Explained, formulas: Formulas, following: Sequence[Explained] = ()) -> Evidence:

@@ -42,25 +42,8 @@ from cems_workbench.pipeline.stages.query import no_candidates
 from cems_workbench.pipeline.stages.stage import AnyStage, StageInput
 from cems_workbench.pipeline.table import CandidateTable, Floats, Ints, gathered_lists
 from cems_workbench.records import Memory
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One memory of an explanation: its final score and 1-based rank, by list its rank and score there, and named numbers."""
-
-    id: str
-    final: float | None
-    rank: int
-    lists: Mapping[str, tuple[int, float | None]]
-    parts: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Explained:
-    """The explanation of one query."""
-
-    query: str
-    rows: Sequence[Row]
+from workbench_explanations.explained import Explained as Explained
+from workbench_explanations.explained import Row as Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -487,7 +470,7 @@ class _Start:
             design = np.concatenate([shared, np.array(alone).reshape(len(alone), len(y)).T], axis=1)
             basis, back = _orthogonal(design)
             found = basis.T @ y
-            left = float(np.linalg.norm(y - basis @ found) / max(np.linalg.norm(y - y.mean()), 1e-300))
+            left = float(np.linalg.norm(y - basis @ found)) / max(float(np.linalg.norm(y - y.mean())), 1e-300)
             return self.free(left, basis.shape[1]), (back @ found)[: columns.shape[1]]
         by_query = [values[:, None] * self.inside for values in alone]
         design, given = (

@@ -120,7 +120,7 @@ def _mem0(document: Document, reading: Reading) -> Iterator[Explained]:
             final = number(row, "score")
             shown = {name: value for name, value in parts.items() if value or name == "semantic_score"}
             found.append((key, shown, Row(key, final, place, {}, parts, text)))
-    parts = found[0][2].parts if found else {}
+    parts = dict(found[0][2].parts) if found else {}
     most = parts.get("max_possible_score", 1.0)
     words, entities = most in (2.0, 2.5), most in (1.5, 2.5)
     sources = {"semantic_score": "vector:0"} | ({"bm25_score": "sparse:0"} if words else {})
@@ -348,8 +348,8 @@ def _qdrant(document: Document, reading: Reading) -> Iterator[Explained]:
         Row(key, fused.get(key, (0, None))[1], fused.get(key, (0, None))[0], lists.get(key, {}), {}, texts[key])
         for key in keys
     ]
-    known = {"rrf": {"fusion.method": "rank_divided_rrf", "fusion.k": 2}, "dbsf": {"fusion.method": "dbsf"}}
-    said = request.get("query") if isinstance(request, dict) else None
+    known: dict[str, dict[str, Any]] = {"rrf": {"fusion.method": "rank_divided_rrf", "fusion.k": 2}, "dbsf": {"fusion.method": "dbsf"}}
+    said: Any = request.get("query") if isinstance(request, dict) else None
     rrf = said.get("rrf") if isinstance(said, dict) else None
     fusion = "rrf" if isinstance(rrf, dict) else said.get("fusion") if isinstance(said, dict) else None
     ways = [dict(known[str(fusion)])] if fusion in known else [dict(one) for one in known.values()]
