@@ -222,6 +222,7 @@ def test_every_format_is_fuzzed():
         "markdown-notes",
         "ranx-json",
         "quepid-json",
+        "recorded-calls",
         *("mteb", "srw-json"),  # written; read as beir and quepid-json
     } == set(FORMATS)
 

@@ -148,7 +148,7 @@ QUERIES = 12
 NDCG = parse_measure("nDCG@10")
 NAMED = (
     r"(?:Fix|.* the judged queries(?:; the least loss)?): (?P<changes>.+?)\. {memory_id} becomes (?P<rank>\w+); "
-    r"on (?P<queries>\d+) judged quer(?:y|ies) (?P<verdict>nDCG@10 .+?\))(?P<rest>.*)\."
+    r"on (?P<queries>\d+) quer(?:y|ies) with a relevant memory: (?P<verdict>.+?\))(?P<rest>.*)\."
 )
 LOSES = ("doubtful", "harms")
 
