@@ -6,7 +6,7 @@ A pipeline has 1 to 5 lists of random depth with missing hits and ties, a random
 blend and normalisation, and often a reranker or factors. Its own replay gives the scores, which are printed with 4, 6 or 17 digits. The
 solver sees 3 to 20 queries; 5 more that it never sees decide: the stated config must print their scores. A statement is
 
-    solved    the scores of every unseen row come out as printed
+    solved    the scores of every unseen row come out as printed, or every score as the generated pipeline's on the printed inputs
     open      they do not, and the solver said that its rows leave constants or formulas open
     wrong     they do not, and it said nothing
     none      nothing was stated
@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from cems_workbench.config import PipelineConfig, with_values
+from cems_workbench.config.model import changed
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.evidence import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.replay import replay
@@ -221,12 +222,22 @@ def foreign(kind: str, rng: random.Random, config: PipelineConfig) -> Any:
     return change
 
 
-def judge(every: list[Explained], seen: int, solved: Solved) -> bool:
-    """Whether the stated config prints the scores of the queries after those that the solver saw."""
+def judge(every: list[Explained], seen: int, solved: Solved, config: PipelineConfig, shape: dict[str, Any]) -> bool:
+    """Whether the stated config prints the scores of the queries after those that the solver saw, or gives every row the score that
+    the generated one gives on the same printed inputs: rounded inputs move a tie or the end of a band in both."""
     assert solved.config is not None
     program = formula._Program(every, solved.roles)
-    within = np.abs(program.scores(solved.config) - program.y) <= program.tolerance(solved.config) * 1.01
-    return bool(within[program.query >= seen].all())
+    ours = program.scores(solved.config)
+    within = np.abs(ours - program.y) <= program.tolerance(solved.config) * 1.01
+    if within[program.query >= seen].all():
+        return True
+    known = {name: role for name, role in formula.roles_of(every).items() if role != "fused"}
+    printed, generated = formula._Program(every, known), config
+    own = {called: name for name, called in shape["called"].items()}
+    for name, source in zip(printed.names, printed.sources, strict=True):
+        for key in ("enabled", "depth", "weight", "normalization", "ties"):
+            generated = changed(generated, f"lists.{source}.{key}", config.get(f"lists.{own.get(name, name)}.{key}"))
+    return bool((np.abs(ours - printed.scores(generated)) <= 1e-9).all())
 
 
 def one(seed: int, number: int, kind: str | None, verbose: bool = False) -> tuple[str, float, dict[str, Any]]:
@@ -259,7 +270,7 @@ def one(seed: int, number: int, kind: str | None, verbose: bool = False) -> tupl
     took = time.process_time() - begun
     if solved.config is None:
         outcome = "none"
-    elif judge(every, queries, solved):
+    elif judge(every, queries, solved, config, shape):
         outcome = "solved"
     else:
         outcome = "open" if solved.undetermined else "wrong"

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -107,7 +107,7 @@ ADDED = "part "
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 """The moment of every query, from which ages are counted back."""
 MODEL, BANDS = "cross_encoder", "rerank.bands"
-MOST_FILLED, MOST_ROWS, ROWS_OF_PROGRAM, MOST_CHOICES, MOST_PEELS, MOST_FORMS = 2000, 160, 80, 60, 3, 16
+MOST_FILLED, MOST_ROWS, ROWS_OF_PROGRAM, MOST_CHOICES, MOST_PEELS, MOST_FORMS = 2000, 160, 80, 60, 3, 24
 """Places of a list whose hits are not shown; rows of the first fit; rows of a linear program at first; peels that are tried."""
 KS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0, 100.0, 250.0, 1000.0)
 WEIGHTS = re.compile(r"^lists\.\w+\.weight$")
@@ -203,6 +203,9 @@ def _evidence(one: Explained, reading: _Reading, roles: Mapping[str, str]) -> Ev
                     hits.append(Hit(f"~{name}:{len(hits)}", filled))
                 place += missing
             place += rank != before or reading.ties.get(source) != "dense"
+            apart = source in reading.ties and bool(hits) and rank != before
+            if apart and math.isclose(score, hits[-1].score, rel_tol=1e-12):
+                score = math.nextafter(hits[-1].score, -math.inf)  # equal as printed, but apart in rank
             before = rank
             hits.append(Hit(key, score))
         lists.append(RankedList(f"{source}:0", source, 0, tuple(hits), True))
@@ -278,9 +281,8 @@ class _Program:
         self.cells = self.query, np.array([index[q][row.id] for q, row, _ in known], dtype=np.int64)
         self.y: Floats = np.array([score for *_, score in known], dtype=np.float64)
         first = 1 - reading.base
-        self.rank: Floats = np.array(
-            [[row.lists[name][0] + first if name in row.lists else np.inf for name in self.names] for row in self.rows]
-        ).reshape(len(self.rows), -1)
+        ranks = [[row.lists[name][0] + first if name in row.lists else np.inf for name in self.names] for row in self.rows]
+        self.rank: Floats = np.array(ranks, dtype=np.float64).reshape(len(self.rows), -1)
         self.has = np.isfinite(self.rank)
         self.scored = [
             all(row.lists[name][1] is not None for row in self.rows if name in row.lists) for name in self.names
@@ -296,6 +298,7 @@ class _Program:
         for source, mode in reading.ties.items():
             self.base = changed(self.base, f"lists.{source}.ties", mode)
         self.base = changed(self.base, "fusion.rank_base", reading.base)
+        self.moved: dict[bytes, list[CandidateTable]] = {}
 
     def part(self, name: str) -> Floats:
         """(N) a part of each row, NaN where it has none."""
@@ -324,40 +327,62 @@ class _Program:
         alone = [self.scores(changed(config, f"lists.{source}.weight", 1.0)) for source in self.sources]
         return np.array(alone).reshape(len(self.sources), len(self.y)).T
 
-    @cached_property
-    def shaken(self) -> list[CandidateTable]:
-        """The table with each input moved by its rounding, where it was rounded: of a list the largest, the least and all other scores."""
+    def shaken(self, config: PipelineConfig) -> list[CandidateTable]:
+        """The table with each input moved by its rounding, where it was rounded: of a list or model by `_groups`."""
+        ends: tuple[NDArray[np.bool_], ...] = ()
+        if config.fusion.normalize == "minmax":
+            summed = changed(changed(config, "fusion.normalize", "none"), "fusion.score_blend", 0.0)
+            ranking = _after(self.table, summed, (LISTS, FUSION)).ranking
+            ends = _ends(ranking.score, ranking.alive)
+        key = b"".join(some.tobytes() for some in ends)
+        if key not in self.moved:
+            self.moved = {key: self._moved(ends)}
+        return self.moved[key]
+
+    def _moved(self, ends: Sequence[NDArray[np.bool_]]) -> list[CandidateTable]:
         rows = [row for one in self.explained for row in one.rows]
         listed = _half(score for row in rows for _, score in row.lists.values() if score is not None)
         half = {role: _half(row.parts[name] for row in rows if name in row.parts) for name, role in self.roles.items()}
         table, places = self.table, self.table.lists.gathered
-        held = places.position > 0
-        top = held & (places.raw == np.where(held, places.raw, -np.inf).max(axis=2, keepdims=True, initial=-np.inf))
-        low = held & (places.raw == np.where(held, places.raw, np.inf).min(axis=2, keepdims=True, initial=np.inf))
-        even = np.arange(held.shape[2]) % 2 == 0  # a mean would move with all of them
         changes: list[dict[str, Any]] = []
-        for i, some in itertools.product(
-            range(len(self.names)) if listed else (), (top, low, held & ~top & ~low & even, held & ~top & ~low & ~even)
-        ):
-            raw = places.raw.copy()
-            raw[:, i] += listed * some[:, i]
-            changes.append({"lists": replace(table.lists, gathered=replace(places, raw=raw))})
-        if half.get("model"):
-            changes.append(
-                {"models": {key: replace(one, raw=one.raw + half["model"]) for key, one in table.models.items()}}
-            )
+        for i in range(len(self.names)) if listed else ():
+            for some in _groups(places.raw[:, i], places.position[:, i] > 0, ends):
+                raw = places.raw.copy()
+                raw[:, i] += listed * some
+                changes.append({"lists": replace(table.lists, gathered=replace(places, raw=raw))})
+        for key, one in table.models.items() if half.get("model") else ():
+            for some in _groups(one.raw, np.isfinite(one.raw)):
+                changes.append({"models": {**table.models, key: replace(one, raw=one.raw + half["model"] * some)}})
         if half.get("age") or half.get("around"):
             changes.append({"created": table.created + DAY * max(half.get("age", 0.0), half.get("around", 0.0))})
-        if half.get("times"):
+        if 0 < half.get("times", 0.0) < 0.004:  # factors of one or two decimals were set, not rounded
             changes.append({"priority": table.priority + half["times"]})
         return [replace(table, memo={}, **change) for change in changes]
 
     def tolerance(self, config: PipelineConfig) -> Floats:
         """(N) what a right formula may be off a printed score: its rounding, and what that of the inputs makes of it."""
-        now = self.scores(config) if self.shaken else self.y
-        return self.half + 1.2 * sum(
-            (np.abs(self.scores(config, table) - now) for table in self.shaken), np.zeros(len(now))
-        )
+        tables = self.shaken(config)
+        now = self.scores(config) if tables else self.y
+        return self.half + 1.2 * sum((np.abs(self.scores(config, table) - now) for table in tables), np.zeros(len(now)))
+
+
+def _ends(values: Floats, held: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """The largest and the least of (Q, C) values of each query."""
+    top = np.where(held, values, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)
+    low = np.where(held, values, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+    return held & (values == top), held & (values == low)
+
+
+def _groups(
+    values: Floats, held: NDArray[np.bool_], ends: Sequence[NDArray[np.bool_]] = ()
+) -> Iterator[NDArray[np.bool_]]:
+    """By query the largest and the least of (Q, C) values, those at the ends of the fused scores, and every second of the others:
+    a mean, or the scale of a normalisation, would move with all of them."""
+    for some in (*_ends(values, held), *ends):
+        yield held & some
+        held = held & ~some
+    even = np.arange(held.shape[1]) % 2 == 0
+    yield from (held & even, held & ~even)
 
 
 _ON = {"enabled": True, "depth": None, "weight": 1.0}
@@ -419,6 +444,12 @@ def _orthogonal(design: Floats) -> tuple[Floats, Floats]:
     return basis[:, held], (turn[held].T / values[held]) / size[:, None]
 
 
+def _descended(left: Callable[[Floats], float], start: Floats, step: float, most: int) -> Any:
+    """The result of a search by a simplex, of that many calls at most, for where least is left."""
+    simplex = start + step * np.eye(len(start) + 1, len(start), -1)
+    return minimize(left, start, method="Nelder-Mead", options={"maxfev": most, "initial_simplex": simplex})
+
+
 class _Start:
     """Where the forms under a peel start: the scores without its factors, and what of them is linear in the weights."""
 
@@ -436,9 +467,9 @@ class _Start:
         ]
         if (self.kept & full).sum() > 30:  # a divisor is the same for queries whose lists all have hits
             self.kept &= full
-        self.bonus = (
-            np.stack([program.rank == 1, (program.rank == 2) | (program.rank == 3)], axis=2).sum(axis=1).astype(float)
-        )
+        best = program.rank.min(axis=1, keepdims=True, initial=np.inf)
+        tops = [(rank >= low) & (rank <= high) for rank in (program.rank, best) for low, high in ((1, 1), (2, 3))]
+        self.bonus = np.stack([some.sum(axis=1) for some in tops], axis=1).astype(float)
         self.more = np.maximum(program.has.sum(axis=1) - 1, 0)[:, None]
         self.unit = np.zeros((len(self.y), 0))
         if BANDS in peel.start:
@@ -498,17 +529,24 @@ class _Start:
         about: Floats = values - mean @ ((mean.T @ values) / np.maximum((mean**2).sum(axis=0), 1e-300)[:, None])
         return about
 
-    def divided(self) -> tuple[float, Floats]:
-        """k and weights of shares 1 / (rank / weight + k - 1), of which the rows of one list are straight lines in the rank."""
-        program, alone = self.program, self.kept & (self.more[:, 0] == 0)
-        weights, before = np.ones(len(program.names)), [1.0]
-        for i in range(len(weights)):
-            rows = alone & program.has[:, i]
-            if rows.sum() > 2 and np.ptp(program.rank[rows, i]):
-                slope, first = np.polyfit(program.rank[rows, i], 1 / self.y[rows], 1)
-                weights[i] = 1 / slope if slope > 0 else 1.0
-                before.append(float(first))
-        return float(np.clip(np.median(before[1:] or before), 0.0, 1e3)) + 1, weights
+    def shares(self, k: float, weights: Floats) -> Floats:
+        """(N, 2 L) what is linear in the weights of the shares weight / (rank + weight · (k - 1)), and these times the further lists."""
+        share = 1 / np.maximum(self.program.rank + weights * (k - 1), 1e-3)
+        return np.concatenate([share, share * self.more], axis=1)
+
+    def divided(self, alone: Sequence[Floats], inside: bool, start: Floats) -> tuple[float, float, Floats, Floats]:
+        """What the best sum of shares weight / (rank + weight · (k - 1)) leaves, k, the weights, and this sum, also times the further
+        lists; from the logarithms of k - 1 and of the weights, of which only proportions count."""
+
+        def shares(at: Floats) -> Floats:
+            weights = np.exp(np.clip(at[1:], -7, 7))
+            share = (weights / (self.program.rank + weights * math.exp(min(at[0], 7)))).sum(axis=1, keepdims=True)
+            return np.concatenate([share, share * self.more], axis=1)
+
+        done = _descended(lambda at: self.left(shares(at), alone, inside)[0], start, 0.7, 60 * len(start))
+        found = shares(done.x)
+        size = 1.0 if inside else float(np.clip(self.left(found, alone, inside)[1][0], 1e-3, 100.0))
+        return done.fun, 1 + math.exp(min(done.x[0], 7)) / size, np.exp(np.clip(done.x[1:], -7, 7)) * size, found
 
     def left_by_any(self) -> float:
         """The least share of the scores that any method leaves, roughly."""
@@ -576,23 +614,26 @@ class _Start:
             share = 1 / (k + program.rank)
             return np.concatenate([share, share * self.more, self.bonus], axis=1)
 
+        def off(best: Sequence[Floats], k: float) -> float:
+            return self.left(rank(k), best, inside)[0]
+
         def score(norms: Sequence[str]) -> Floats:
             columns = self.normed(norms)
             return np.concatenate([columns, columns * self.more], axis=1)
 
-        k = self.k(lambda k: self.left(rank(k), (), inside)[0])
+        k = self.k(partial(off, ()))
         left, weights = self.left(rank(k), (), inside)
         yield _Near(left, "rrf", every, inside, k, weights[:count], False)
-        k_divided, weights = self.divided()
-        share = 1 / np.maximum(program.rank / weights + k_divided - 1, 1e-3)
-        divided = np.concatenate([share, share * self.more], axis=1)
-        yield _Near(self.left(divided, (), inside)[0], "rank_divided_rrf", every, inside, k_divided, weights, False)
+        begin = np.append(3.4, np.zeros(count))
+        left, k_divided, weights, share = self.divided((), inside, begin)
+        yield _Near(left, "rank_divided_rrf", every, inside, k_divided, weights, False)
         if not all(program.scored):
             return
-        left = self.left(divided, [self.best(every)], inside)[0]
-        yield _Near(left, "rank_divided_rrf", every, inside, k_divided, weights, True)
-        norms = self.norms(lambda norms: self.left(rank(k), [self.best(norms)], inside)[0])
-        k = self.k(lambda k: self.left(rank(k), [self.best(norms)], inside)[0])
+        norms = self.norms(lambda norms: self.left(share, [self.best(norms)], inside)[0])
+        left, k_divided, weights, _ = self.divided([self.best(norms)], inside, begin)
+        yield _Near(left, "rank_divided_rrf", norms, inside, k_divided, weights, True)
+        common = [[self.best((norm,) * count)] for norm in NORMS]
+        k = min((off(best, k), k) for best in common for k in [self.k(partial(off, best))])[1]
         norms = self.norms(lambda norms: self.left(rank(k), [self.best(norms)], inside)[0])
         left, weights = self.left(rank(k), [self.best(norms)], inside)
         yield _Near(left, "rrf", norms, inside, k, weights[:count], True)
@@ -677,15 +718,15 @@ def _forms(start: _Start) -> Iterator[_Form]:
     for one in near:
         if not one.blended or one.method not in RANKED:
             yield form(one, k(one))
-    for one in near:
-        extra = {**k(one), **boost, **(blend if one.blended else {})}
-        if one.method == "rrf":
-            yield form(one, {**extra, **bonus}, {"fusion.top_rank_bonus.mode": "best_rank"})
-        yield form(one, {**extra, **(bonus if one.method == "rrf" else {})})
-    for one in near if len(paths) > 1 else ():
-        if one.method != "combmax":  # a divisor is, as minmax is, a factor of each query
-            yield form(one, k(one), divisor)
-            yield form(one, {**k(one), **boost, **(blend if one.blended else {})}, divisor)
+    for fixed in ({}, divisor) if len(paths) > 1 else ({},):
+        for one in near:
+            if not fixed or one.method != "combmax":  # a divisor is, as minmax is, a factor of each query
+                if fixed:
+                    yield form(one, k(one), fixed)
+                extra = {**k(one), **boost, **(blend if one.blended else {})}
+                if one.method == "rrf":
+                    yield form(one, {**extra, **bonus}, {**fixed, "fusion.top_rank_bonus.mode": "best_rank"})
+                yield form(one, {**extra, **(bonus if one.method == "rrf" else {})}, fixed)
 
 
 @dataclass(frozen=True)
@@ -784,17 +825,16 @@ def simplest(low: float, high: float, value: float) -> float:
 def _constants(program: _Program, form: _Form, values: Floats, fit_rows: Ints) -> _Fit | None:
     """The simplest constants with which every row has its score; None where there are none."""
     paths = list(form.start)
-    order = sorted(
-        range(len(paths)),
-        key=lambda j: (WEIGHTS.match(paths[j]) is not None, "bonus" in paths[j], paths[j] != "fusion.k"),
-    )
+    order = sorted(range(len(paths)), key=lambda j: (bool(WEIGHTS.match(paths[j])), "bonus" in paths[j], paths[j] != "fusion.k"))
     low, high = form.bounds()
     used = fit_rows[:: max(1, len(fit_rows) // ROWS_OF_PROGRAM)]
     for _ in range(5):
         chosen, free = values.copy(), list(range(len(paths)))
         tolerance = program.tolerance(form.at(values))
         slopes = _slopes(program, form, values)
-        for j in order:
+        waiting, later = list(order), 0
+        while waiting:
+            j = waiting.pop(0)
             off = (program.y - program.scores(form.at(chosen)))[used]
             if not np.abs(slopes[used, j]).max(initial=0.0):
                 chosen[j] = np.clip(NEUTRAL.get(paths[j]), low[j], high[j]) if paths[j] != BANDS else chosen[j]
@@ -805,6 +845,11 @@ def _constants(program: _Program, form: _Form, values: Floats, fit_rows: Ints) -
                 return None
             at = max(chosen[j] + moves[0], low[j]), min(chosen[j] + moves[1], high[j])
             value = simplest(*at, chosen[j]) if at[0] <= at[1] else chosen[j]
+            if value and later <= len(waiting) and not _alone(value, *at):  # others may leave less of its range
+                waiting.append(j)
+                later += 1
+                continue
+            later = 0
             moved = np.abs(slopes[used, j] * (value - chosen[j]) / tolerance[used]).max()
             chosen[j] = value
             free.remove(j)
@@ -825,13 +870,9 @@ def _constants(program: _Program, form: _Form, values: Floats, fit_rows: Ints) -
 def _alone(value: float, low: float, high: float) -> bool:
     """Whether no other number of as many decimals is in the range of a constant."""
     decimals = _decimals(value)
-    if not value:
-        return high - low < 1e-6
-    return (
-        high - low < 1e-6 * abs(value)
-        if decimals > 9
-        else value - 10.0**-decimals < low and value + 10.0**-decimals > high
-    )
+    if not value or decimals > 9:
+        return high - low < 1e-6 * (abs(value) or 1.0)
+    return value - 10.0**-decimals < low and value + 10.0**-decimals > high
 
 
 def _ranges(program: _Program, fit: _Fit) -> dict[str, tuple[float, float]]:
@@ -892,6 +933,20 @@ def _open(ranges: Mapping[str, tuple[float, float]], fit: _Fit) -> list[str]:
         elif not _alone(value, low, high):
             found.append(f"{path}: {low:.6g} to {high:.6g} fit, {value:.6g} is the simplest")
     return found
+
+
+def _unseen(program: _Program, reading: _Reading, config: PipelineConfig) -> Iterator[str]:
+    """The ties of lists whose scores are short enough to be equal, but never are, and a mode of the bonus that makes no difference."""
+    for name, source in reading.sources.items() if config.fusion.method in RANKED else ():
+        scores = [[row.lists[name][1] for row in one.rows if name in row.lists] for one in program.explained]
+        short = any(score is not None and round(score, 2) == score for some in scores for score in some)
+        if short and all(len({*some}) == len(some) for some in scores):
+            yield f"lists.{source}.ties"
+    bonus = config.fusion.top_rank_bonus
+    mode = "per_list" if bonus.mode == "best_rank" else "best_rank"
+    other = changed(config, "fusion.top_rank_bonus.mode", mode)
+    if (bonus.rank1 or bonus.rank2_3) and (np.abs(program.scores(other) - program.y) <= program.tolerance(other)).all():
+        yield "fusion.top_rank_bonus.mode"
 
 
 def _formula(program: _Program, config: PipelineConfig, roles: Mapping[str, str]) -> str:
@@ -999,26 +1054,49 @@ def _joined(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _bands(program: _Program, form: _Form, rows: Ints) -> Iterator[_Form]:
-    """The form with shares of the retrieval score by rank, read off the rows, for each retrieval score that has few bands."""
-    rank = _after(program.table, form.config, (LISTS, FUSION)).ranking.rank[program.cells]
+    """The form with shares of the retrieval score by rank, read off the rows, for each retrieval score that has few bands. A k that
+    only this score has is the whole number that alone gives the fewest; shares of ranks of equal weight are divided ones of k + 1."""
+    before = _after(program.table, form.config, (LISTS, FUSION)).ranking
+    rank, own = before.rank[program.cells], form.config.fusion.k
     unit = program.scores(changed(form.config, "rerank.combine", "replace"))
-    for kind in ("fused", "rrf", "inverse_rank", "normalized_rrf"):
+    retrieval: Mapping[str, Callable[[float], Floats]] = {
+        "fused": lambda k: before.score[program.cells],
+        "rrf": lambda k: 1 / (k + rank),
+        "inverse_rank": lambda k: 1 / rank,
+        "normalized_rrf": lambda k: (k + 1) / (k + rank),
+    }
+    for kind, score in retrieval.items():
         config = changed(form.config, "rerank.retrieval_score", kind)
-        whole = program.scores(changed(config, BANDS, (Band(retrieval=1.0),)))
-        span = np.where(np.abs(whole - unit) > 1e-9, whole - unit, np.nan)
-        share, slack = (program.y - unit) / span, program.tolerance(config) / np.abs(span) * 1.5 + 1e-9
-        bands: list[tuple[int, float, float]] = []
-        for i in sorted((int(i) for i in rows if np.isfinite(share[i])), key=lambda i: rank[i]):
-            low, high = share[i] - slack[i], share[i] + slack[i]
-            if bands and max(low, bands[-1][1]) <= min(high, bands[-1][2]):
-                bands[-1] = (int(rank[i]), max(low, bands[-1][1]), min(high, bands[-1][2]))
+        tolerance = program.tolerance(config)
+        by_rank = form.config.fusion.method in RANKED
+        found: dict[float, list[tuple[int, float, float]]] = {}
+        for k in (own,) if not kind.endswith("rrf") else (own, own + 1) if by_rank else range(301):
+            span = score(k) - unit
+            span = np.where(np.abs(span) > 1e-9, span, np.nan)
+            share, slack = (program.y - unit) / span, tolerance / np.abs(span) * 1.5 + 1e-9
+            bands: list[tuple[int, float, float]] = []
+            known = sorted((int(i) for i in rows if np.isfinite(share[i])), key=lambda i: rank[i])
+            for end, same in itertools.groupby(known, key=lambda i: int(rank[i])):
+                at = list(same)
+                low, high = float((share - slack)[at].max()), float((share + slack)[at].min())
+                if bands and max(low, bands[-1][1]) <= min(high, bands[-1][2]):
+                    bands[-1] = end, max(low, bands[-1][1]), min(high, bands[-1][2])
+                elif len(bands) == 5 or low > high:
+                    break
+                else:
+                    bands.append((end, low, high))
             else:
-                bands.append((int(rank[i]), low, high))
-        shares = [simplest(low, high, (low + high) / 2) for _, low, high in bands]
-        if 1 <= len(bands) <= 5 and all(0 <= one <= 1 for one in shares):
-            ends = [*(end for end, *_ in bands[:-1]), None]
-            found = tuple(Band(max_rank=end, retrieval=one) for end, one in zip(ends, shares, strict=True))
-            yield replace(form, config=changed(config, BANDS, found), start={})
+                found[k] = bands
+        fewest = [k for k in found if len(found[k]) == min(map(len, found.values()))]
+        if len(fewest) == 1:
+            bands = found[fewest[0]]
+            shares = [simplest(low, high, (low + high) / 2) for _, low, high in bands]
+            if bands and all(0 <= one <= 1 for one in shares):
+                ends = [*(end for end, *_ in bands[:-1]), None]
+                cuts = tuple(Band(max_rank=end, retrieval=one) for end, one in zip(ends, shares, strict=True))
+                if by_rank and fewest[0] != own:
+                    config = changed(config, "fusion.method", "rank_divided_rrf")
+                yield replace(form, config=changed(changed(config, "fusion.k", fewest[0]), BANDS, cuts), start={})
 
 
 GRIDS: Mapping[str, tuple[float, ...]] = {
@@ -1047,15 +1125,7 @@ def _placed(program: _Program, base: PipelineConfig, peel: _Peel) -> tuple[float
     best = min(tried, key=lambda values: tried[values])
     if tried[best] > 0.6:
         return tried[best], form
-    done = minimize(
-        lambda values: left(np.exp(values)),
-        np.log(best),
-        method="Nelder-Mead",
-        options={
-            "maxfev": 20 * len(best),
-            "initial_simplex": np.log(best) + 0.2 * np.eye(len(best) + 1, len(best), -1),
-        },
-    )
+    done = _descended(lambda values: left(np.exp(values).tolist()), np.log(best), 0.2, 20 * len(best))
     best = tuple(np.exp(done.x).tolist())
     return float(done.fun), replace(form, start={**form.start, **dict(zip(paths, best, strict=True))})
 
@@ -1115,13 +1185,13 @@ class _Solver:
                 program = self.program(peel[2])[1]
                 left, form = _placed(program, self.fused or program.base, peel)
                 placed.append((left, len(placed), program, form))
-            for left, _, program, form in sorted(placed, key=lambda one: one[:2])[:MOST_PEELS]:
-                if left > FAR and len(self.roles) > 0:
+            most = MOST_PEELS if self.fused is None else len(placed)
+            for left, _, program, form in sorted(placed, key=lambda one: one[:2])[:most]:
+                if left > FAR and len(self.roles) > 0 and BANDS not in (form.start if self.fused else ()):
                     continue
                 if self.fused is not None or _replaces(form.config):
-                    yield itertools.chain(
-                        [form], _bands(program, form, _fitted(program)) if BANDS in form.start else []
-                    )
+                    whole = self.program(form.roles)[0]
+                    yield itertools.chain([form], _bands(whole, form, _fitted(whole)) if BANDS in form.start else [])
                 else:
                     yield _forms(_Start(program, form))
 
@@ -1162,6 +1232,7 @@ class _Solver:
         ordered, problem, ties = _in_order(program, config) if self.target is None else (config, "", "")
         undetermined = [
             *_open(ranges, fit),
+            *(f"{path}: no row shows it" for path in _unseen(program, self.reading, config)),
             *(f"as well: {other}" for _, other in found[1:]),
             *([ties] if ties else []),
         ]
@@ -1186,21 +1257,10 @@ class _Solver:
             rows = _fitted(whole)
             if len(form.start):
                 values, off = _least_squares(whole, form, rows, values)
-        for digits in (2, 3, 4):
-            if whole.half.max() > 1e-8 * np.abs(whole.y).max():
-                break
+        for digits in (2, 3, 4) if whole.half.max() <= 1e-8 * np.abs(whole.y).max() else ():
             short = np.array([float(f"{value:.{digits}g}") if value > 1e-7 else 0.0 for value in values.tolist()])
             if (np.abs(whole.scores(form.at(short)) - whole.y) <= whole.half).all() and len(whole.y) - len(rows) >= 3:
                 return _Fit(form, short, rows)
-        others = [path for path in form.start if not WEIGHTS.match(path)]
-        if ROUGH < off.max() < 5e-2 * np.abs(whole.y).max() / whole.half.max() and DECAY in " ".join(others):
-            # Least squares stops at the bend of a floor or a linear decay: what is nearly short is taken to be short.
-            near = dict(zip(form.start, (float(f"{value:.2g}") for value in values.tolist()), strict=True))
-            form = replace(
-                form, config=form.at(near.values()), start={path: near[path] for path in near if path not in others}
-            )
-            values, off = _least_squares(whole, form, _fitted(whole))
-            rows = _fitted(whole)
         if off.max() > ROUGH:
             return None
         fit = _constants(whole, form, values, rows)
