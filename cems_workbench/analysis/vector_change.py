@@ -11,12 +11,14 @@ in the whole store, so the vector list, and so nDCG@k, of the list alone or of t
 Lines and residuals are fitted again in each draw with random weights of the embedded memories, which are Dirichlet distributed (Rubin, The
 Bayesian bootstrap, Annals of Statistics 1981). That alone is too narrow, since queries differ in more than their line: by how much the
 residuals change the mean is itself uncertain by `UNCERTAIN` of it (a standard deviation, measured on some of the pairs of
-benchmarks/bench_vector_change.py; its figures are of others). Of the list alone the upper end is never above the value among the embedded
-memories alone, which no further memory can raise.
+benchmarks/bench_vector_change.py; its figures are of others). End to end `FUSED` is added, a standard deviation of nDCG times the share
+that is not embedded: what else a rank depends on is not drawn. Of the list alone the upper end is never above the value among the
+embedded memories alone, which no further memory can raise.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,7 +45,7 @@ NEAREST_SHARE = 0.85
 """Of the memories that are embedded beside the judged ones, the share that the store has nearest to a query."""
 LEAST_BIN = 50
 """Pairs of query and memory of the highest cosines among which a residual is drawn; each further group has half as many more."""
-UNCERTAIN = 0.3
+UNCERTAIN, FUSED = 0.3, 0.0133
 Z = 1.959964
 """The quantile of the normal distribution at 0.975."""
 LEAST_EMBEDDED = 20
@@ -270,7 +272,7 @@ def estimated(
         np.add.at(entered, first, float(draw < draws))
     *drawn_means, of_lines = means.tolist()
     mean = float(np.mean(drawn_means))
-    half = Z * float(np.hypot(np.std(drawn_means), UNCERTAIN * (of_lines - mean)))
+    half = Z * math.hypot(float(np.std(drawn_means)), UNCERTAIN * (of_lines - mean), 0.0 if capped else FUSED * len(unknown) / len(entered))
     most = measured(known.alone)[0] if capped else np.inf
     left = np.cumsum(np.sort(entered[unknown])[::-1])
     further = int(np.searchsorted(left, (1 - LEFT_OVER) * left[-1])) + 1 if left[-1] else 0

@@ -652,8 +652,8 @@ class _Start:
             norms = self.norms(lambda norms: single.left(self.normed(norms), (), inside)[0])
             left, weights = single.left(self.normed(norms), (), inside)
             if not inside and not self.unit.size:
-                off = np.abs((self.normed(norms) * weights).max(axis=1) - self.y)[self.kept]
-                left = max(left, float(np.median(off) / max(self.y.std(), 1e-300)))
+                apart = np.abs((self.normed(norms) * weights).max(axis=1) - self.y)[self.kept]
+                left = max(left, float(np.median(apart)) / max(float(self.y.std()), 1e-300))
             yield _Near(left, "combmax", norms, inside, 0.0, weights, True)
 
 
@@ -1059,7 +1059,7 @@ def _bands(program: _Program, form: _Form, rows: Ints) -> Iterator[_Form]:
     before = _after(program.table, form.config, (LISTS, FUSION)).ranking
     rank, own = before.rank[program.cells], form.config.fusion.k
     unit = program.scores(changed(form.config, "rerank.combine", "replace"))
-    retrieval: Mapping[str, Callable[[float], Floats]] = {
+    retrieval: Mapping[str, Callable[[float], Any]] = {
         "fused": lambda k: before.score[program.cells],
         "rrf": lambda k: 1 / (k + rank),
         "inverse_rank": lambda k: 1 / rank,
