@@ -117,8 +117,7 @@ class VectorChange(Result):
     @property
     def notes(self) -> tuple[str, ...]:
         """How to read the intervals, and what is left out."""
-        held = "the interval of the list alone holds the change over all memories in about 95 of 100 such comparisons"
-        return (*self.said, f"{held}, that end to end in fewer")
+        return (*self.said, "each interval holds the change over all memories in about 95 of 100 such comparisons")
 
 
 @dataclass(frozen=True, eq=False)
