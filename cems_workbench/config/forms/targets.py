@@ -76,6 +76,11 @@ class System:
     head: str = ""
 
     @property
+    def by_user(self) -> bool:
+        """Whether its search always filters by a user."""
+        return "user" in self.filter
+
+    @property
     def about(self) -> str:
         """What its settings are, and what its search always filters by."""
         filtered = f" Its search always filters by: {self.filter}." if self.filter else ""
@@ -410,6 +415,8 @@ def cannot(runs: SavedTarget | None, config: PipelineConfig, *changes: Mapping[s
         reasons = filled(changed, system.form, str).reasons
         carried = {spec.path for spec, _ in exported(system.form)} - reasons.keys()
         for path in values:
+            if path == "query.author" and system.by_user:  # it filters by the user of each call
+                continue
             if path not in carried and all(
                 changed.get(path) != preset(name).config.get(path) for name in system.presets
             ):

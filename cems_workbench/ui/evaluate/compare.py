@@ -27,7 +27,7 @@ from cems_workbench.evaluation.metrics.confidence import curve
 from cems_workbench.evaluation.report import SavedComparison
 from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, verdict_measure, verdict_on
 from cems_workbench.jobs.evaluation import EvaluationReport, losses_if_any
-from cems_workbench.jobs.upstream import faults
+from cems_workbench.jobs.upstream import faults_of
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
 from cems_workbench.settings import Settings, saved_target
@@ -98,12 +98,11 @@ def _draw_upstream(measured: Sequence[EvaluationReport]) -> None:
     query_set = measured[0].labelled.evidence.header.query_set
     if runs is None or query_set is None:
         return
-    for fault in faults():
-        if runs.preset in fault.presets:
-            options = ["--upstream", fault.id, "--queries", query_set, "--preset", runs.preset]
-            asked = command_line(words_of("what-if", options=options))
-            said = plain(f"{fault.what} ({fault.state}). What mending it does to these queries:")
-            st.caption(f":material/build: {said} `{asked}`", help=f"Seen {fault.seen}: {fault.url}. {fault.basis}.")
+    for fault in faults_of(runs.preset):
+        options = ["--upstream", fault.id, "--queries", query_set, "--preset", runs.preset]
+        asked = command_line(words_of("what-if", options=options))
+        said = plain(f"{fault.what} ({fault.state}). What mending it may do to these queries, a guess:")
+        st.caption(f":material/build: {said} `{asked}`", help=f"Seen {fault.seen}: {fault.url}. {fault.basis}.")
 
 
 def offer_report(measured: Sequence[EvaluationReport], judges: str | None) -> None:

@@ -215,7 +215,7 @@ def _draw_users(resources: Resources) -> None:
         return
     runs = saved_target(resources.store.path)
     system = None if runs is None else SYSTEMS.get(runs.target)
-    if system is None or "user" not in system.filter:
+    if system is None or not system.by_user:
         return
     if len(users := _users(resources)) > 1:
         help = f"{system.title} always filters by {system.filter}. For its ranking of one user’s memories, choose the user there."

@@ -24,7 +24,9 @@ from cems_workbench.ui.kit.widgets import opened_popover
 if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
 
-TEXT, FILE, CHOSEN, SAID = (f"inspect:explanation:{name}" for name in ("text", "file", "chosen", "said"))
+OPEN = "inspect:explanation"
+"""Whether the popover is open."""
+TEXT, FILE, CHOSEN, SAID = (f"{OPEN}:{name}" for name in ("text", "file", "chosen", "said"))
 MOST = 200
 """Explanations of a text that are read here; `search --explained` reads any number."""
 ABOUT = (
@@ -33,10 +35,10 @@ ABOUT = (
 )
 
 
-def draw_paste(resources: Resources, key: str = "inspect:explanation", **how: Any) -> None:
+def draw_paste(resources: Resources, **how: Any) -> None:
     """Draw the popover to paste into."""
     help = "Replay what a live system explained of an answer, without its store"
-    box = opened_popover("Paste an explanation", key, ":material/content_paste:", help, **how)
+    box = opened_popover("Paste an explanation", OPEN, ":material/content_paste:", help, **how)
     if box is None:
         return
     with box:
@@ -44,13 +46,13 @@ def draw_paste(resources: Resources, key: str = "inspect:explanation", **how: An
         hint = '{"query": "…", "results": [{"id": "…", "memory": "…", "score": 0.61, "score_details": {…}}, …]}'
         st.text_area("Explanation, as JSON", key=TEXT, height=180, placeholder=hint)
         st.file_uploader("Or a file", ("json", "jsonl", "txt"), key=FILE)
-        st.button("Replay it", key=f"{key}:replay", type="primary", on_click=_open, args=(resources, None))
+        st.button("Replay it", key=f"{OPEN}:replay", type="primary", on_click=_open, args=(resources, None))
         several: Sequence[Evidence] = st.session_state.get(CHOSEN, ())
         if len(several) > 1:
             st.caption(f"{counted(len(several), 'explanations')}; choose one:")
             for place, one in enumerate(several[:20]):
                 of: Any = {"on_click": _open, "args": (resources, place), "type": "tertiary"}
-                st.button(plain(excerpt(one.query, 80)), key=f"{key}:{place}", **of)
+                st.button(plain(excerpt(one.query, 80)), key=f"{OPEN}:{place}", **of)
         for line in st.session_state.get(SAID, ()):
             st.warning(plain(line))
 
@@ -71,7 +73,10 @@ def _open(resources: Resources, place: int | None) -> None:
         st.session_state[CHOSEN], st.session_state[SAID] = found, said
         if not found:
             return
-    evidence = st.session_state[CHOSEN][place or 0]
+    several: Sequence[Evidence] = st.session_state[CHOSEN]
+    evidence = several[place or 0]
+    # It would cover the ranking; it stays for what was not read, and to choose another.
+    st.session_state[OPEN] = place is None and bool(len(several) > 1 or st.session_state[SAID])
     config = explained_config(evidence)
     state.write_request(Request(evidence.query, as_of=evidence.as_of))
     if config is not None:

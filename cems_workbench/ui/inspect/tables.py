@@ -42,7 +42,7 @@ def compared_with_graph(context: InspectContext) -> dict[str, GraphList]:
     """The graph's answers for the vector lists, by list; empty while the collection is not open, or where the lists are not exact."""
     trace, resources = context.trace, context.resources
     vector, version = trace.config.lists.vector, resources.store.content_version
-    key = (context.request, trace.evidence, vector, trace.config.query.scope, version)
+    key = (context.request, trace.evidence, vector, trace.config.query, version)
     if not session.is_kept(GRAPH, key) and not (compared_lists(trace.evidence, trace.config) and resources.graph_open):
         return {}
     return session.kept(GRAPH, key, lambda: _searched(context))
