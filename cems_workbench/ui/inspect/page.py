@@ -132,7 +132,8 @@ def _draw_scope_and_given(resources: Resources) -> DeltaGenerator:
         with box:
             _draw_scope(resources)
     _draw_given()
-    _draw_users(resources)
+    if not pasted.shown(resources):
+        _draw_users(resources)
     expansion = state.present_config().expansion
     if expansion.backend == "manual":
         most = f"{expansion.max_expansions} at most (Expansion → Max expansions)"
