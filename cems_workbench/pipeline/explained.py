@@ -2,8 +2,8 @@
 
 The evidence is that of a bundle; its note `explained` says what it is of, and which config replays it:
 
-    {"system": "mem0", "preset": "mem0_keyword", "values": {"assembly.limit": 20}, "formula": "", "shown": 20, "same_order": true,
-     "taken": {"semantic": "vector:0"}, "lines": ["…"]}
+    {"system": "mem0", "preset": "mem0_keyword", "values": {"assembly.limit": 20}, "formula": "", "assumed": "", "shown": 20,
+     "same_order": true, "taken": {"semantic": "vector:0"}, "lines": ["…"]}
 
 What an explanation does not hold is a bound: a memory below its cut is in none of its lists, and no setting brings it (`not_shown`). Which
 systems are read is for a reader to know, an entry point of the group `cems_workbench.explanations`.
@@ -88,6 +88,9 @@ def said_of(evidence: Evidence) -> tuple[str, ...]:
     named = ", ".join(f"{theirs} as {ours}" for theirs, ours in note.get("taken", {}).items())
     how = note.get("formula") or f"preset {note['preset']}"
     kept = "replays its order" if note.get("same_order") else "does not replay its order"
+    if note.get("assumed"):
+        gives = "gives its order, not its scores" if note.get("same_order") else "does not give its order"
+        how, kept = f"how it fuses its lists is not known: {note['assumed']} is assumed,", f"which {gives}: a guess"
     lists = f"; its lists: {named}" if named else ""
     first = f"explained by {note['system'] or 'a system'}: {note['shown']} memories; {how} {kept}{lists}"
     return (first, *map(str, note.get("lines", ())))

@@ -214,6 +214,7 @@ def evidence_of(explained: Explained, formulas: Formulas, following: Sequence[Ex
         "preset": base,
         "values": {path: reduce(getitem, path.split("."), plain) for path in paths},
         "formula": said,
+        "assumed": "" if said or explained.preset else config.fusion.method,
         "qid": explained.qid,
         "shown": len(wanted),
         "order": wanted,

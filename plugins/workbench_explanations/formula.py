@@ -281,7 +281,9 @@ class _Program:
         self.cells = self.query, np.array([index[q][row.id] for q, row, _ in known], dtype=np.int64)
         self.y: Floats = np.array([score for *_, score in known], dtype=np.float64)
         first = 1 - reading.base
-        ranks = [[row.lists[name][0] + first if name in row.lists else np.inf for name in self.names] for row in self.rows]
+        ranks = [
+            [row.lists[name][0] + first if name in row.lists else np.inf for name in self.names] for row in self.rows
+        ]
         self.rank: Floats = np.array(ranks, dtype=np.float64).reshape(len(self.rows), -1)
         self.has = np.isfinite(self.rank)
         self.scored = [
@@ -825,7 +827,9 @@ def simplest(low: float, high: float, value: float) -> float:
 def _constants(program: _Program, form: _Form, values: Floats, fit_rows: Ints) -> _Fit | None:
     """The simplest constants with which every row has its score; None where there are none."""
     paths = list(form.start)
-    order = sorted(range(len(paths)), key=lambda j: (bool(WEIGHTS.match(paths[j])), "bonus" in paths[j], paths[j] != "fusion.k"))
+    order = sorted(
+        range(len(paths)), key=lambda j: (bool(WEIGHTS.match(paths[j])), "bonus" in paths[j], paths[j] != "fusion.k")
+    )
     low, high = form.bounds()
     used = fit_rows[:: max(1, len(fit_rows) // ROWS_OF_PROGRAM)]
     for _ in range(5):

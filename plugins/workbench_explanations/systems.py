@@ -28,6 +28,8 @@ from workbench_tools.exports import system_of as traced_by
 from workbench_tools.spans import Span, read_span
 from workbench_tools.traced import queries_of
 
+ENGINE_FIELDS = ("sddocname", "documentid", "id", "uri", "url")
+"""Fields of a hit that are no text."""
 QUERIES = ("query", "q", "query_text", "question")
 """Names under which a document says its query."""
 Document = Mapping[str, Any]
@@ -77,7 +79,13 @@ def identity(row: Document) -> tuple[str, str]:
     key = next((str(fields[name]) for name in IDS if isinstance(fields.get(name), str | int)), "")
     if not key:
         raise FieldError("id", "is missing")
-    return key, text_of(None, fields, ANY_NAMES) or ""
+    return key, text_of(None, fields, ANY_NAMES) or _stored(row)
+
+
+def _stored(row: Document) -> str:
+    """The texts of a search engine's hit together, for an index that calls its text as it likes."""
+    fields = next((row[name] for name in ("_source", "fields") if isinstance(row.get(name), dict)), {})
+    return ", ".join(text for name, text in fields.items() if isinstance(text, str) and name not in ENGINE_FIELDS)
 
 
 def object_of(row: Document, name: str) -> Document:
@@ -348,7 +356,10 @@ def _qdrant(document: Document, reading: Reading) -> Iterator[Explained]:
         Row(key, fused.get(key, (0, None))[1], fused.get(key, (0, None))[0], lists.get(key, {}), {}, texts[key])
         for key in keys
     ]
-    known: dict[str, dict[str, Any]] = {"rrf": {"fusion.method": "rank_divided_rrf", "fusion.k": 2}, "dbsf": {"fusion.method": "dbsf"}}
+    known: dict[str, dict[str, Any]] = {
+        "rrf": {"fusion.method": "rank_divided_rrf", "fusion.k": 2},
+        "dbsf": {"fusion.method": "dbsf"},
+    }
     said: Any = request.get("query") if isinstance(request, dict) else None
     rrf = said.get("rrf") if isinstance(said, dict) else None
     fusion = "rrf" if isinstance(rrf, dict) else said.get("fusion") if isinstance(said, dict) else None
@@ -417,34 +428,28 @@ def _tree(document: Document, reading: Reading) -> Iterator[Explained]:
 
 
 def _vespa(document: Document, reading: Reading) -> Iterator[Explained]:
-    """Vespa: `matchfeatures` beside the relevance, of which a formula is solved."""
-    found = []
+    """Vespa: `matchfeatures` beside the relevance, of which a formula is solved. A distance is less for what is nearer: it is taken as the
+    closeness that Vespa makes of it. Features of the query are the same for every hit, and no list."""
+    found, of_query = [], dict[str, float]()
     for place, row in reading.each(object_of(document, "root").get("children"), "root.children"):
         with reported(reading.errors, reading.source, reading.number, f"root.children[{place - 1}]."):
             key, text = identity(row)
-            fields = object_of(row, "fields")
-            features = {
-                name: value
-                for name, given in object_of(fields, "matchfeatures").items()
-                if (value := finite(given)) is not None
-            }
-            found.append(
-                (
-                    key,
-                    features,
-                    Row(
-                        key,
-                        number(row, "relevance"),
-                        place,
-                        {},
-                        features,
-                        text or text_of(None, fields, ANY_NAMES) or "",
-                    ),
-                )
-            )
+            features = dict[str, float]()
+            given = object_of(object_of(row, "fields"), "matchfeatures")
+            for name, value in ((name, value) for name, said in given.items() if (value := finite(said)) is not None):
+                if name.startswith("query("):
+                    of_query[name] = value
+                elif not name.startswith("distance("):
+                    features[name] = value
+                elif (closeness := name.replace("distance", "closeness", 1)) not in given:
+                    features[closeness] = 1 / (1 + max(value, 0.0))
+            found.append((key, features, Row(key, number(row, "relevance"), place, {}, features, text)))
     sources = _sources(list(dict.fromkeys(name for _, features, _ in found for name in features)))
     taken = {name: f"{source}:0" for name, source in sources.items()}
-    yield Explained("", ranked(found, taken), "Vespa", "", {"fusion.method": "combsum"}, taken=taken)
+    said = ", ".join(f"{name} = {value:g}" for name, value in of_query.items())
+    doubts = (f"of the query, no list: {said}",) if said else ()
+    ways = [{"fusion.method": method} for method in ("combsum", "combmax")]
+    yield Explained("", ranked(found, taken), "Vespa", "", ways[0], (ways[1],), taken=taken, doubts=doubts)
 
 
 def _runs(document: Document, reading: Reading) -> Iterator[Explained]:

@@ -20,7 +20,7 @@ from cems_workbench.config import with_values
 from cems_workbench.errors import InputError
 from cems_workbench.mcp.protocol import ServedStore
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.explained import explained, explained_config, read_explanations
+from cems_workbench.pipeline.explained import explained, explained_config, read_explanations, said_of
 from cems_workbench.records import RowError
 from workbench_explanations.tool import Explaining, explanation
 
@@ -126,6 +126,26 @@ def test_a_formula_that_nothing_states_is_solved_and_another_is_not_stated() -> 
     for evidence in read(json.dumps(documents))[0]:
         note = explained(evidence)
         assert note is not None and not note["formula"] and any("a guess" in line for line in note["lines"])
+
+
+def vespa(*hits: tuple[float, dict[str, float]]) -> str:
+    rows = [
+        {"id": f"id:d:d::{i}", "relevance": score, "fields": {"matchfeatures": features, "title": f"t{i}", "by": "x"}}
+        for i, (score, features) in enumerate(hits)
+    ]
+    return json.dumps({"root": {"id": "toplevel", "children": rows}})
+
+
+def test_a_distance_of_vespa_is_a_closeness_and_what_is_assumed_is_a_guess() -> None:
+    """Vespa 8's documentation: closeness is 1 / (1 + distance); `query(…)` is an input of the query."""
+    near, far = {"distance(field,e)": 0.0, "query(w)": 2.0}, {"distance(field,e)": 3.0, "query(w)": 2.0}
+    ((evidence,), errors) = read(vespa((1.0, near), (0.25, far)))
+    note = explained(evidence)
+    assert note is not None and not errors and note["same_order"] and not note["assumed"]
+    assert list(note["taken"]) == ["closeness(field,e)"]
+    assert [evidence.memories[f"id:d:d::{i}"].content for i in (0, 1)] == ["t0, x", "t1, x"]
+    ((evidence,), _) = read(vespa((7.0, near), (6.0, far)))
+    assert "combsum is assumed, which gives its order, not its scores: a guess" in said_of(evidence)[0]
 
 
 def test_a_list_of_answers_and_json_lines_are_the_same() -> None:
