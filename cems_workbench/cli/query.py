@@ -107,7 +107,9 @@ def _explained_search(
             _print(answer, as_json, stages, explain, ids=ids)
             return None if as_json else _after_replay(answer, bundle or Path(name), choice)
         if bundle is None:
-            raise InputError(f"{name}: has several explanations: name a query of it, or write them all with --bundle FILE")
+            raise InputError(
+                f"{name}: has several explanations: name a query of it, or write them all with --bundle FILE"
+            )
         report = write_explained(itertools.chain((answer, second), found), bundle, name, errors)
     cli.say_left_out(errors)
     cli.present(report, as_json, words_of("memory", bundle, options=["--hubs"]))
@@ -115,7 +117,10 @@ def _explained_search(
 
 def _after_replay(answer: Answer, bundle: Path, choice: cli.ConfigChoice) -> None:
     """Say what explains the first memory that a replay did not return."""
-    missing = next((memory_id for memory_id in answer.evidence.memories if memory_id not in answer.ids), None)
+    from cems_workbench.pipeline.explained import UNSHOWN
+
+    left = (one for one in answer.evidence.memories if one not in answer.ids and not one.startswith(UNSHOWN))
+    missing = next(left, None)
     if missing is not None:
         options = ["--evidence", str(bundle), *choice.words()]
         say_next(why_words(answer.evidence.query, missing, options=options).words())

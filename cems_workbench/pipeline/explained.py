@@ -23,6 +23,8 @@ from cems_workbench.records import RowError
 
 EXPLAINED = "explained"
 """The note."""
+UNSHOWN = "not shown: "
+"""How the id of a memory begins that a list has and the explanation does not show."""
 
 
 @dataclass(frozen=True, slots=True)

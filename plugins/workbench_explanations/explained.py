@@ -30,7 +30,7 @@ from cems_workbench.config.model import changed
 from cems_workbench.errors import InputError, counted, one_line, some
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.evidence import Hit, ModelScore, RankedList, Variant
-from cems_workbench.pipeline.explained import EXPLAINED
+from cems_workbench.pipeline.explained import EXPLAINED, UNSHOWN
 from cems_workbench.pipeline.list_sources import SOURCES
 from cems_workbench.pipeline.stages.rerank import model_key
 from cems_workbench.records import Memory
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 BASE = "langchain"
 """The preset that a formula is a change of: one list, and nothing after it."""
-UNSHOWN = "not shown: rank {rank} of {name}"
-"""The id of a memory that a list has and the explanation does not show."""
 MOST_UNSHOWN = 1_000
 """Unshown memories of a list; a rank further down is refused."""
 NOT_SCORED = "the explanation has no score of it"
@@ -273,7 +271,7 @@ def _hits(explained: Explained, name: str) -> tuple[tuple[Hit, ...], list[str]]:
             shown = len(hits) + 1 == rank
             # Equal ones keep their order where a file keeps none.
             value = math.nextafter(hits[-1].score, -math.inf) if hits and raw == last else raw
-            hits.append(Hit(key if shown else UNSHOWN.format(rank=len(hits) + 1, name=name), value))
+            hits.append(Hit(key if shown else f"{UNSHOWN}rank {len(hits) + 1} of {name}", value))
             unshown += [] if shown else [hits[-1].memory_id]
             last = raw
     return tuple(hits), unshown

@@ -396,9 +396,14 @@ MAX_DEPTH = 40
 
 
 def _tree(document: Document, reading: Reading) -> Iterator[Explained]:
-    """The tree that Lucene, Elasticsearch, OpenSearch and tantivy explain a score by: a sum or the largest of parts by field."""
+    """The tree that Lucene, Elasticsearch, OpenSearch and tantivy explain a score by: a sum or the largest of parts by field, or what
+    Elasticsearch's retrievers fused."""
+    held = object_of(document, "hits").get("hits")
+    if any(_retrieved(row.get("_explanation")) for row in held if isinstance(row, dict)):
+        yield _retrievers(held, reading)
+        return
     found, weights, combined = [], dict[str, float](), set[str]()
-    for place, row in reading.each(object_of(document, "hits").get("hits"), "hits.hits"):
+    for place, row in reading.each(held, "hits.hits"):
         with reported(reading.errors, reading.source, reading.number, f"hits.hits[{place - 1}]."):
             key, text = identity(row)
             top = object_of(row, "_explanation")
@@ -425,6 +430,64 @@ def _tree(document: Document, reading: Reading) -> Iterator[Explained]:
     changes |= {f"lists.{sources[name]}.weight": weight for name, weight in weights.items()}
     taken = {name: f"{source}:0" for name, source in sources.items()}
     yield Explained("", ranked(found, taken), "a search engine", "", changes, taken=taken)
+
+
+_RRF = re.compile(r"rankConstant: \[(\d{1,6})\]")
+_OF_QUERY = re.compile(r"in query (?:at index )?\[?(\d+)\]?(?: ?\[([^\]]+)\])?")
+_NUMBER = r"(-?\d+(?:\.\d+)?(?:E-?\d+)?)"
+_RANK = re.compile(rf"rrf score: \[{_NUMBER}\], for rank \[(\d{{1,6}})\]", re.I)
+_SHARE = re.compile(rf"computed as \[{_NUMBER} \* {_NUMBER}\]", re.I)
+
+
+def _retrieved(top: Any) -> Document | None:
+    """The node of a tree by which a retriever of Elasticsearch says what it fused; None without one."""
+    nodes = [top, *(top.get("details") or ())] if isinstance(top, dict) else []
+    marks = ("computed for initial ranks", "weighted linear combination score")
+    said = (
+        one for one in nodes if isinstance(one, dict) and any(mark in str(one.get("description")) for mark in marks)
+    )
+    return next(said, None)
+
+
+def _retrievers(hits: Any, reading: Reading) -> Explained:
+    """Elasticsearch's retrievers: `rrf` says the rank in each query, `linear` a weight and the normalised score. From its source (9.1)."""
+    found: list[tuple[Row, dict[str, tuple[int, float]]]] = []
+    weights, k = dict[str, float](), 0
+    for place, row in reading.each(hits, "hits.hits"):
+        with reported(reading.errors, reading.source, reading.number, f"hits.hits[{place - 1}]."):
+            key, text = identity(row)
+            top = _retrieved(object_of(row, "_explanation"))
+            if top is None:
+                raise FieldError("_explanation", "says nothing of the retrievers that the other hits are explained by")
+            constant = _RRF.search(str(top.get("description")))
+            k = int(constant[1]) if constant else k
+            lists: dict[str, tuple[int, float]] = {}
+            for child in (one for one in top.get("details") or () if isinstance(one, dict)):
+                said = str(child.get("description"))
+                query, rank, share = _OF_QUERY.search(said), _RANK.search(said), _SHARE.search(said)
+                if query is None or (rank is None and share is None):
+                    continue  # the query did not find the hit
+                name = query[2] or " ".join(sorted(_of_field(child))) or f"query {query[1]}"
+                inner = next(
+                    (finite(one.get("value")) for one in child.get("details") or () if isinstance(one, dict)), None
+                )
+                if rank is not None:
+                    weights[name] = round(float(rank[1]) * (k + int(rank[2])), 4)
+                    lists[name] = (int(rank[2]), inner or 0.0)
+                elif share is not None:
+                    weights[name] = float(share[1])
+                    lists[name] = (0, float(share[2]))
+            found.append((Row(key, number(row, "_score"), place, {}, {}, text), lists))
+    sources = _sources(list(weights))
+    taken = {name: f"{source}:0" for name, source in sources.items()}
+    changes: dict[str, Any] = {"fusion.method": "rrf", "fusion.k": k} if k else {"fusion.method": "combsum"}
+    changes |= {f"lists.{sources[name]}.weight": weight for name, weight in weights.items()}
+    if k:
+        rows = [replace(row, lists={taken[name]: one for name, one in lists.items()}) for row, lists in found]
+    else:
+        scores = [(row.id, {name: score for name, (_, score) in lists.items()}, row) for row, lists in found]
+        rows = ranked(scores, taken)
+    return Explained("", rows, "Elasticsearch's retrievers", "", changes, taken=taken)
 
 
 def _vespa(document: Document, reading: Reading) -> Iterator[Explained]:

@@ -20,7 +20,7 @@ from cems_workbench.config import with_values
 from cems_workbench.errors import InputError
 from cems_workbench.mcp.protocol import ServedStore
 from cems_workbench.pipeline import Evidence
-from cems_workbench.pipeline.explained import explained, explained_config, read_explanations, said_of
+from cems_workbench.pipeline.explained import UNSHOWN, explained, explained_config, read_explanations, said_of
 from cems_workbench.records import RowError
 from workbench_explanations.tool import Explaining, explanation
 
@@ -120,7 +120,9 @@ def test_a_formula_that_nothing_states_is_solved_and_another_is_not_stated() -> 
     for evidence in found:
         note, config = explained(evidence), explained_config(evidence)
         assert note is not None and note["same_order"] and config is not None
-        assert sorted([config.get("lists.fts5.weight"), config.get("lists.lexical.weight")]) == [1.0, 3.0], note["formula"]
+        assert sorted([config.get("lists.fts5.weight"), config.get("lists.lexical.weight")]) == [1.0, 3.0], note[
+            "formula"
+        ]
     for place, row in enumerate(row for document in documents for row in document["result"]["points"]):
         row["score"] *= 1 + 0.01 * (place * 7 % 5)
     for evidence in read(json.dumps(documents))[0]:
@@ -148,6 +150,44 @@ def test_a_distance_of_vespa_is_a_closeness_and_what_is_assumed_is_a_guess() -> 
     assert "combsum is assumed, which gives its order, not its scores: a guess" in said_of(evidence)[0]
 
 
+def fused(score: float, said: str, *details: dict[str, Any]) -> dict[str, Any]:
+    return {"value": score, "description": said, "details": list(details)}
+
+
+@pytest.mark.parametrize("rrf", [True, False], ids=["rrf", "linear"])
+def test_the_retrievers_of_elasticsearch_say_ranks_and_weights(rrf: bool) -> None:
+    """Elasticsearch 9's source: RRFRankDoc and LinearRankDoc; what a retriever fused may stand below a sum."""
+    ranks = {"a": (3, 1), "b": (1, 0), "c": (0, 2)}
+    rows = []
+    for key, held in ranks.items():
+        parts = []
+        for i, rank in enumerate(held):
+            of = f"in query at index [{i}] [{('words', 'my knn')[i]}]"
+            own = (i + 1) / (20 + rank) if rrf else 2.0 * (1 - 0.1 * rank)
+            if not rank:
+                parts.append(fused(0, f"result not found {of}"))
+            elif rrf:
+                parts.append(fused(rank, f"rrf score: [{own}], for rank [{rank}] {of} computed as [1 / ({rank} + 20)]"))
+            else:
+                said = (
+                    f"weighted score: [{own}] {of} computed as [2.0 * {1 - 0.1 * rank}] using score normalizer [minmax]"
+                )
+                parts.append(fused(own, said))
+        total = sum((i + 1) / (20 + rank) if rrf else 2.0 * (1 - 0.1 * rank) for i, rank in enumerate(held) if rank)
+        said = (
+            "computed for initial ranks [] with rankConstant: [20]" if rrf else "weighted linear combination score: []"
+        )
+        rows.append({"_id": key, "_score": total, "_explanation": fused(total, "sum of:", fused(total, said, *parts))})
+    rows.sort(key=lambda row: -row["_score"])
+    ((evidence,), errors) = read(json.dumps({"hits": {"hits": rows}}))
+    note = explained(evidence)
+    assert note is not None and not errors and note["same_order"]
+    assert note["formula"].startswith("fusion.method=rrf fusion.k=20" if rrf else "fusion.method=combsum")
+    assert list(note["taken"]) == ["my knn", "words"] and "weight=2.0" in note["formula"]
+    names = {hit.memory_id for ranked in evidence.lists for hit in ranked.hits}
+    assert any(name.startswith(UNSHOWN) for name in names) == rrf  # rank 2 of the first list is of no hit shown
+
+
 def test_a_list_of_answers_and_json_lines_are_the_same() -> None:
     lines = (RECORDED / "mem0.jsonl").read_text("utf-8").splitlines()
     of_lines, of_list = (read(text)[0] for text in ("\n".join(lines), f"[{', '.join(lines)}]"))
@@ -156,7 +196,9 @@ def test_a_list_of_answers_and_json_lines_are_the_same() -> None:
 
 def test_an_agent_replays_one_under_changes_and_asks_why() -> None:
     document = recorded("mem0.jsonl")
-    asked = Explaining(explanation=json.dumps(document), changes={"threshold.fixed": document["results"][4]["score"]}, memory_id="m999")
+    asked = Explaining(
+        explanation=json.dumps(document), changes={"threshold.fixed": document["results"][4]["score"]}, memory_id="m999"
+    )
     with pytest.raises(InputError, match="m999 is not among the 20 it shows"):
         explanation(ServedStore(), asked)
     reply = explanation(ServedStore(), asked.model_copy(update={"memory_id": document["results"][6]["id"]}))
