@@ -519,9 +519,9 @@ def ordered(found: Iterable[Counterfactual]) -> list[Counterfactual]:
 
 def order_text(counterfactuals: Sequence[Counterfactual]) -> str:
     """The order of counterfactuals after the first, which is the fix to try first, in a sentence."""
-    if any(counterfactual.labelled is not None for counterfactual in counterfactuals):
-        return "After the fix: most gain on the judged queries first, then fewest side effects."
-    return "After the fix: fewest side effects first."
+    judged = any(counterfactual.labelled is not None for counterfactual in counterfactuals)
+    first = "most gain on the judged queries first, then fewest side effects" if judged else "fewest side effects first"
+    return f"After the fix: {first}. Ranking kept: the rank-biased overlap of the other results before and after."
 
 
 def moved_text(moved: SideEffects) -> str:
