@@ -90,7 +90,9 @@ def said_of(evidence: Evidence) -> tuple[str, ...]:
     named = ", ".join(f"{theirs} as {ours}" for theirs, ours in note.get("taken", {}).items())
     how = note.get("formula") or f"preset {note['preset']}"
     kept = "replays its order" if note.get("same_order") else "does not replay its order"
-    if note.get("assumed"):
+    if note.get("assumed") and len(note.get("taken", ())) == 1:
+        how, kept = "one list,", "in its order" if note.get("same_order") else "and another order than its scores"
+    elif note.get("assumed"):
         gives = "gives its order, not its scores" if note.get("same_order") else "does not give its order"
         how, kept = f"how it fuses its lists is not known: {note['assumed']} is assumed,", f"which {gives}: a guess"
     lists = f"; its lists: {named}" if named else ""

@@ -266,7 +266,7 @@ def _hits(explained: Explained, name: str) -> tuple[tuple[Hit, ...], list[str]]:
     hits: list[Hit] = []
     unshown, last = [], math.nan
     for (rank, score), key in held:
-        raw = -float(rank) if score is None else score
+        raw = 1 / rank if score is None else score
         while len(hits) < rank:
             shown = len(hits) + 1 == rank
             # Equal ones keep their order where a file keeps none.

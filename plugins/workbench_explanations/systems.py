@@ -23,7 +23,7 @@ from cems_workbench.formats.base.records import TracedQuery, memory_id_of, repor
 from cems_workbench.formats.responses import IDS, answers_in, flat
 from cems_workbench.records import RowError
 from workbench_explanations.explained import Explained, Row, contradictions
-from workbench_tools.exports import spans_of
+from workbench_tools.exports import PAGES, spans_of
 from workbench_tools.exports import system_of as traced_by
 from workbench_tools.spans import Span, read_span
 from workbench_tools.traced import queries_of
@@ -319,10 +319,13 @@ def _kind(name: str) -> str | None:
     plain = name.casefold()
     if any(part in plain for part in ("sparse", "splade")):
         return "sparse"
+    if any(part in plain for part in LEXICAL_PARTS):
+        return "lexical"
     return "vector" if any(part in plain for part in VECTOR_PARTS) else None
 
 
-VECTOR_PARTS = ("dense", "vector", "embed", "semantic", "cosine", "knn", "closeness", "nearest")
+LEXICAL_PARTS = ("bm25", "lexical", "keyword", "fts", "full_text", "fulltext")
+VECTOR_PARTS = ("dense", "vec", "embed", "semantic", "cosine", "knn", "closeness", "nearest")
 
 
 def _qdrant(document: Document, reading: Reading) -> Iterator[Explained]:
@@ -518,7 +521,7 @@ def _vespa(document: Document, reading: Reading) -> Iterator[Explained]:
 def _runs(document: Document, reading: Reading) -> Iterator[Explained]:
     """Runs of LangSmith and observations of Langfuse, of one trace or several: retrievers below one that joins them, or alone."""
     traces: dict[str, list[Span]] = {}
-    for place, row in reading.each(document["results"], "runs"):
+    for place, row in reading.each(document.get("results", [document]), "runs"):
         for where, values in spans_of(row):
             with reported(reading.errors, reading.source, reading.number, f"runs[{place - 1}].{where}"):
                 span = read_span(place, values)
@@ -573,9 +576,9 @@ def _alone(span: Span) -> Explained | None:
 
 
 def _are_runs(document: Any) -> bool:
-    rows = document.get("results") if isinstance(document, dict) else document
-    first = rows[0] if isinstance(rows, list) and rows else None
-    return isinstance(first, dict) and traced_by(first) in ("LangSmith", "Langfuse")
+    pages = [document] if isinstance(document, list) else [document.get(name) for name in ("results", *PAGES)]
+    rows = next((page for page in pages if isinstance(page, list) and page), [None])
+    return isinstance(rows[0], dict) and traced_by(rows[0]) in ("LangSmith", "Langfuse")
 
 
 def _of_rows_with(name: str) -> Callable[[Any], bool]:
@@ -633,6 +636,8 @@ def explained_in(
     """The explanations in a document, each with its query, where that is said or given. Raises FieldError for a document of no system
     that is read, or of another version of one."""
     system = system_of(document)
+    if system is None and isinstance(document, dict) and of_rows(document):
+        system, document = system_of([document]), [document]
     if system is None:
         empty = isinstance(document, dict) and next((name for name in ANSWER["lists"] if document.get(name) == []), "")
         known = f"is no explanation of {', '.join(one.name for one in SYSTEMS)}"

@@ -28,6 +28,9 @@ COLUMNS = _NAMES["columns"]
 OBSERVATIONS = frozenset(_NAMES["observations"])
 """Types of an observation of Langfuse."""
 _TRACES = ("traceId", "trace_id")
+CHILDREN = "child_runs"
+"""Where a run of LangSmith has those below it, if they were loaded with it."""
+MOST_NESTED = 50
 
 
 def spans_of(row: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -51,6 +54,8 @@ def spans_of(row: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, Mapp
     table = None if depth or "attributes" in row or spans.KIND in row else rows_of_table(row, COLUMNS)
     if table is None:
         yield "", as_span(row)
+        for i, one in spans.objects(row.get(CHILDREN) if depth < MOST_NESTED else None):
+            yield from ((f"{CHILDREN}[{i}].{where}", span) for where, span in spans_of(one, depth + 1))
     else:
         yield from ((f"[{i}].", as_span(one)) for i, one in enumerate(table))
 

@@ -146,7 +146,7 @@ def test_a_distance_of_vespa_is_a_closeness_and_what_is_assumed_is_a_guess() -> 
     assert note is not None and not errors and note["same_order"] and not note["assumed"]
     assert list(note["taken"]) == ["closeness(field,e)"]
     assert [evidence.memories[f"id:d:d::{i}"].content for i in (0, 1)] == ["t0, x", "t1, x"]
-    ((evidence,), _) = read(vespa((7.0, near), (6.0, far)))
+    ((evidence,), _) = read(vespa((7.0, near | {"bm25(t)": 2.0}), (6.0, far | {"bm25(t)": 1.0})))
     assert "combsum is assumed, which gives its order, not its scores: a guess" in said_of(evidence)[0]
 
 
@@ -186,6 +186,23 @@ def test_the_retrievers_of_elasticsearch_say_ranks_and_weights(rrf: bool) -> Non
     assert list(note["taken"]) == ["my knn", "words"] and "weight=2.0" in note["formula"]
     names = {hit.memory_id for ranked in evidence.lists for hit in ranked.hits}
     assert any(name.startswith(UNSHOWN) for name in names) == rrf  # rank 2 of the first list is of no hit shown
+
+
+def test_runs_are_read_alone_nested_and_by_page() -> None:
+    def run(name: str, parent: str | None, *texts: str) -> dict[str, Any]:
+        found = [{"page_content": text, "type": "Document", "metadata": {}} for text in texts]
+        at = {"start_time": "2026-08-01T00:00:00", "end_time": "2026-08-01T00:00:01", "trace_id": "t"}
+        kept = {"id": name, "name": name, "parent_run_id": parent, "run_type": "retriever"}
+        return {**kept, **at, "inputs": {"query": "q"}, "outputs": {"documents": found}}
+
+    top, below = run("both", None, "b", "a", "c"), [run("bm25", "both", "b", "a"), run("vectors", "both", "b", "c")]
+    for document in ([top, *below], {**top, "child_runs": below}, {"runs": [top, *below]}):
+        ((evidence,), errors) = read(json.dumps(document))
+        note = explained(evidence)
+        assert note is not None and not errors
+        assert note["taken"] == {"bm25": "lexical:0", "vectors": "vector:0"}
+    ((alone,), _) = read(json.dumps(below[0]))
+    assert "one list, in its order" in said_of(alone)[0]
 
 
 def test_a_list_of_answers_and_json_lines_are_the_same() -> None:
