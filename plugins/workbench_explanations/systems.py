@@ -84,7 +84,7 @@ def identity(row: Document) -> tuple[str, str]:
 
 def _stored(row: Document) -> str:
     """The texts of a search engine's hit together, for an index that calls its text as it likes."""
-    fields = next((row[name] for name in ("_source", "fields") if isinstance(row.get(name), dict)), {})
+    fields: Document = next((row[name] for name in ("_source", "fields") if isinstance(row.get(name), dict)), {})
     return ", ".join(text for name, text in fields.items() if isinstance(text, str) and name not in ENGINE_FIELDS)
 
 
@@ -402,7 +402,8 @@ def _tree(document: Document, reading: Reading) -> Iterator[Explained]:
     """The tree that Lucene, Elasticsearch, OpenSearch and tantivy explain a score by: a sum or the largest of parts by field, or what
     Elasticsearch's retrievers fused."""
     held = object_of(document, "hits").get("hits")
-    if any(_retrieved(row.get("_explanation")) for row in held if isinstance(row, dict)):
+    rows = held if isinstance(held, list) else []
+    if any(_retrieved(row.get("_explanation")) for row in rows if isinstance(row, dict)):
         yield _retrievers(held, reading)
         return
     found, weights, combined = [], dict[str, float](), set[str]()
