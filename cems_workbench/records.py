@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from cems_workbench.platform.typed_json import written
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -378,6 +380,72 @@ class Recording:
     errors: tuple[RowError, ...] = ()
     own_settings: Mapping[str, str] = field(default_factory=dict)
     doubts: tuple[str, ...] = ()
+
+
+Scored = tuple[tuple[str, float | None], ...]
+"""(memory id, score) best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedList:
+    """One list as the pipeline found it; `left_out` are hits that it does not pass on, such as those past its depth.
+    `lost` says which of its documents the trace lacks, and why; empty if none."""
+
+    name: str
+    hits: Scored
+    left_out: frozenset[str] = frozenset()
+    lost: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStage:
+    """One stage; `input` None: what the stage before left. `joined`: its input has no order, since it comes from
+    several. `dropped`: by id why, and whether only its rank was at fault."""
+
+    name: str
+    kind: StageKind
+    output: Scored
+    input: Scored | None = None
+    joined: bool = False
+    ranked: bool = True
+    dropped: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
+    ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedStages:
+    """The lists and stages of one query, in the order in which they ran. `kept` None: everything that a list found.
+    `unknown`: nothing says what was returned, so that the empty last stage is no empty answer."""
+
+    lists: tuple[RecordedList, ...]
+    stages: tuple[RecordedStage, ...]
+    kept: frozenset[str] | None = None
+    unknown: bool = False
+
+    @property
+    def ids(self) -> set[str]:
+        """Every memory that a list or a stage names."""
+        found = {key for ranked in self.lists for key, _ in ranked.hits}
+        for stage in self.stages:
+            found |= {key for key, _ in (*stage.output, *(stage.input or ()))}
+        return found
+
+    @property
+    def results(self) -> Scored:
+        """What the last stage returned."""
+        return self.stages[-1].output if self.stages else ()
+
+    def answer(self, row: int, qid: str, query: str, asked_at: datetime | None) -> RecordedAnswer | None:
+        """What was returned, with the lists; a list without scores has zeros. None where nothing says what was returned."""
+        if self.unknown:
+            return None
+        returned = tuple(Returned(rank, key, score) for rank, (key, score) in enumerate(self.results, 1))
+        lists = {one.name: (tuple((key, score or 0.0) for key, score in one.hits),) for one in self.lists}
+        return RecordedAnswer(row, qid, query, None, returned, lists, asked_at)
+
+    def to_json(self) -> dict[str, Any]:
+        """The note; what is not said is left out."""
+        return written(self)
 
 
 RELEVANT_FROM = "relevant_from"

@@ -45,6 +45,7 @@ from cems_workbench.analysis.stage_mistakes import FINDING, KnownMistake, StageM
 from cems_workbench.analysis.supersession import first_result_stale, first_result_words
 from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.grades import relevant
+from cems_workbench.pipeline.explained import not_shown
 from cems_workbench.pipeline.fusion_methods import fusion_method
 from cems_workbench.pipeline.list_sources import as_cosine, list_label, ordinal
 from cems_workbench.pipeline.replay import Trace
@@ -405,7 +406,8 @@ def _where(trace: Trace, memory_id: str, k: int) -> str:
     """ "lost at rerank (12th)", "dropped by filter", "which no list found": a clause."""
     branch = branch_of(trace, memory_id, k)
     if branch is None or branch == NEVER_FOUND:
-        return "which no list found"
+        bound = not_shown(trace.evidence, "which") if memory_id not in trace.evidence.memories else ""
+        return bound or "which no list found"
     if branch.manner != "below":
         return branch.words(k)
     found = loss(trace, memory_id, k)

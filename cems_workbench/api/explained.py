@@ -6,7 +6,6 @@ import io
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from time import perf_counter
@@ -17,8 +16,8 @@ from cems_workbench.api.single_query import Answer
 from cems_workbench.config import portable_yaml
 from cems_workbench.errors import InputError, counted
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.explained import explained, explained_config, read_explanations
-from cems_workbench.records import Memory, Query, RowError
+from cems_workbench.pipeline.explained import explained, explained_config, qid_of, read_explanations
+from cems_workbench.records import Query, RowError
 from cems_workbench.results import Report
 
 if TYPE_CHECKING:
@@ -97,26 +96,24 @@ def write_explained(answers: Iterable[Answer], path: Path, source: str, errors: 
     from cems_workbench.evaluation import evidence_rows
     from cems_workbench.evaluation.evidence_file import EvidenceFile, Header
 
-    first: dict[str, Memory] = {}
-    queries: dict[str, Query] = {}
+    texts, numbers, queries = dict[str, str](), dict[str, int](), dict[str, Query]()
     same = changed = 0
     file: EvidenceFile | None = None
     try:
         for answer in answers:
+            evidence = answer.evidence
             if file is None:
                 config = portable_yaml(answer.config)
                 header = Header(Path(source).stem, TYPE, 0, "", config, datetime.now(UTC).isoformat())
                 file = EvidenceFile.create(path, header, (), ())
-            evidence = answer.evidence
-            note = explained(evidence) or {}
-            qid = str(note.get("qid", "")) or str(len(queries) + 1)
+            qid = qid_of(evidence) or str(len(queries) + 1)
             if qid in queries:
                 qid = f"{qid}.{len(queries) + 1}"
-            kept = {key: first.setdefault(key, memory) for key, memory in evidence.memories.items()}
-            changed += sum(one.content != evidence.memories[key].content for key, one in kept.items())
-            file.add(qid, replace(evidence, memories=kept), 0.0)
+            changed += sum(texts.setdefault(key, one.content) != one.content for key, one in evidence.memories.items())
+            with file.writing() as cursor:
+                evidence_rows.write_external(cursor, [(qid, evidence)], numbers)
             queries[qid] = Query(qid, evidence.query, None, evidence.as_of, TYPE)
-            same += bool(note.get("same_order"))
+            same += bool((explained(evidence) or {}).get("same_order"))
         if file is None:
             raise InputError(f"{source}: no explanation")
         with file.writing() as cursor:

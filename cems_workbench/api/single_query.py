@@ -349,8 +349,8 @@ def replay(
 
     Args:
         evidence: an answer, the evidence of one query, or the path of a bundle.
-        config: a config, the name of a preset, or the path of a config file; None is that of the answer, and for other evidence the
-            default preset. An external trace has its recorded stages and takes none.
+        config: a config, the name of a preset, or the path of a config file; None is that of the answer, of an explained answer the
+            one that replays it, and for other evidence the default preset. An external trace has its recorded stages and takes none.
         off: query variants to leave out, 0 for the query itself.
 
     Returns:
@@ -362,6 +362,7 @@ def replay(
     from cems_workbench.jobs.traced_sets import NOT_REPLAYED
     from cems_workbench.jobs.traces import traced_config
     from cems_workbench.pipeline.bundle import read_bundle
+    from cems_workbench.pipeline.explained import explained_config
     from cems_workbench.pipeline.replay import replay as replayed
 
     request = evidence.request if isinstance(evidence, Answer) else None
@@ -374,7 +375,8 @@ def replay(
             raise InputError(f"this query {NOT_REPLAYED}; leave config out")
         chosen = traced_config()
     else:
-        chosen = evidence.config if isinstance(evidence, Answer) and config is None else load_config(config)
+        own = evidence.config if isinstance(evidence, Answer) else explained_config(found)
+        chosen = own if own is not None and config is None else load_config(config)
     left_out = known_variants(off, len(found.variants), "off")
     return Answer(replayed(found, chosen, switched_off=left_out, clock=perf_counter), request, left_out)
 

@@ -190,7 +190,9 @@ def evaluate_command(
 
 def _next_commands(found: measuring.Measured, name: str, lost: Losses | None) -> list[list[str] | None]:
     """Where memories are lost; then why the first of the largest loss is. Files are also compared under another config, which external
-    traces do not have; a query set is gathered into a file."""
+    traces do not have; a query set is gathered into a file, one of explained answers is tuned."""
+    from cems_workbench.jobs.traced_sets import traced_header
+
     store = found.how.store
     first = repeated("--losses") if lost is None else _why_lost(lost, found, name) if found.rows else None
     if found.source.external:
@@ -199,6 +201,8 @@ def _next_commands(found: measuring.Measured, name: str, lost: Losses | None) ->
         return [first, _comparison(found.files, found.configs)]
     if lost is not None and (cli.settings_for(store).store / "transcript").is_dir():
         return [first, words_of("ways", name, options=[*flat(found.configs[0][1]), *cli.given_options(store=store)])]
+    if traced_header(cli.settings_for(store).store, name) is not None:
+        return [first, words_of("tune", name, options=["--out=tuned.yaml", *cli.given_options(store=store)])]
     gathered = words_of("gather", name, options=["--judged", "--out", unused(f"{name}.evidence")])
     options = flat(option for option in found.configs[0][1] if option[0] != "--ablate")
     return [first, [*gathered, *options, *cli.given_options(store=store)]]

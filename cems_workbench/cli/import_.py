@@ -238,7 +238,8 @@ def _next_commands(
     """What to type after an import: the same with --replace where rows of others stayed; a measurement of what was judged, else a search;
     of external traces where they lose memories or why one is lost, and the nearest preset."""
     from cems_workbench.jobs.importing import took_nothing
-    from cems_workbench.jobs.traces import is_judged, is_traced
+    from cems_workbench.jobs.traced_sets import is_external
+    from cems_workbench.jobs.traces import is_judged, is_traced, traced_header
 
     if any(report.clashes for report in reports):
         return [repeated("--replace")]
@@ -252,12 +253,15 @@ def _next_commands(
         if asked and query_set is not None and store.memories.count() and is_judged(store, query_set):
             return [words_of("evaluate", query_set, options=options)]
         return [first_search(store, options, query_set)]
-    return [
+    judged = is_judged(store, query_set)
+    first = (
         words_of("evaluate", query_set, options=["--losses", *options])
-        if is_judged(store, query_set)
-        else _why_of_traced(store, query_set, options),
-        words_of("fidelity", path, options=["--nearest", *options]),
-    ]
+        if judged
+        else _why_of_traced(store, query_set, options)
+    )
+    if is_external(traced_header(store.path, query_set)):
+        return [first, words_of("fidelity", path, options=["--nearest", *options])]
+    return [first, words_of("tune", query_set, options=["--out=tuned.yaml", *options]) if judged else None]
 
 
 LOOKED_AT = 20

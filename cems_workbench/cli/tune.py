@@ -275,12 +275,18 @@ def tune_command(
 ) -> None:
     """Search for a better config than the baseline.
 
-    The baseline is --preset or --config. Ctrl-C keeps the best config so far; the same command resumes the search.
+    The baseline is --preset or --config, for a set of explained answers at first the config that replays them. Ctrl-C keeps the best config
+    so far; the same command resumes the search.
     """
     if without_labels and open_holdout:
         raise InputError("--open-holdout: without labels nothing is sealed")
-    baseline = choice.read(store)
     from cems_workbench.api.tuning import TuningReport
+    from cems_workbench.cli.measuring import default_config
+    from cems_workbench.jobs.traced_sets import traced_header
+
+    named = choice.preset or choice.config
+    header = None if named else traced_header(settings_for(store).store, str(evidence))
+    baseline = choice.read(store) if header is None else default_config(header, choice.changes)
     from cems_workbench.jobs import tuning
     from cems_workbench.jobs.exporting import write_proposal
     from cems_workbench.tuning.objective import parse_goal

@@ -258,6 +258,12 @@ class EvidenceFile(AbstractContextManager["EvidenceFile"]):
         with _transaction(self._connection, self.path):
             yield self._connection
 
+    def use_config(self, config: str) -> None:
+        """Write another config, as YAML, into the header."""
+        with self.writing() as cursor:
+            self.header = replace(self.header, config_yaml=config)
+            _write_header(cursor, self.header)
+
     def finish(self) -> str:
         """Mark the file as complete and return its content hash."""
         with _transaction(self._connection, self.path):
@@ -444,10 +450,14 @@ def add_scores(path: Path, read: str, scored: Mapping[str, Evidence]) -> str:
 def replace_relevant_from(path: Path, grade: int) -> None:
     """Write another relevance grade into the header of a file, and its new content hash. Raises as `replace_judgments` does."""
     with opened(path, read_only=False) as connection, _transaction(connection, path):
-        header = asdict(replace(_header(connection, path), relevant_from=grade))
-        connection.execute("UPDATE meta SET value = ? WHERE key = 'header'", [json.dumps(header, ensure_ascii=False)])
+        _write_header(connection, replace(_header(connection, path), relevant_from=grade))
         if _meta(connection, REPLAYED) is not None:
             _write_hashes(connection, path)
+
+
+def _write_header(connection: duckdb.DuckDBPyConnection, header: Header) -> None:
+    text = json.dumps(asdict(header), ensure_ascii=False)
+    connection.execute("UPDATE meta SET value = ? WHERE key = 'header'", [text])
 
 
 def differences(was: Header, now: Header) -> list[str]:

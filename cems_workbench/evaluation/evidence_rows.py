@@ -178,17 +178,18 @@ def write_evidence(
     if evidence.ms:
         parts = {name: round(took, 3) for name, took in evidence.ms.items() if name}
         add_rows(cursor, "meta", [(TIMES.format(qid), _text(parts))])
-    lists = []
+    add_rows(cursor, "lists", [*_list_rows(qid, evidence, number)])
+    edges = enumerate(evidence.relations)
+    add_rows(cursor, "edges", [(qid, i, one.source_id, one.target_id, one.kind, one.weight) for i, one in edges])
+    _write_scores(cursor, qid, evidence, number, known.texts)
+
+
+def _list_rows(qid: str, evidence: Evidence, number: Mapping[str, int]) -> Iterator[tuple[Any, ...]]:
     for position, ranked in enumerate(evidence.lists):
         members = [number[hit.memory_id] for hit in ranked.hits]
         chunks = [WHOLE_MEMORY if hit.chunk is None else hit.chunk for hit in ranked.hits]
         found = chunks if any(chunk != WHOLE_MEMORY for chunk in chunks) else None
-        scores = [hit.score for hit in ranked.hits]
-        lists.append((qid, position, ranked.name, ranked.source, ranked.variant, members, scores, found))
-    add_rows(cursor, "lists", lists)
-    edges = enumerate(evidence.relations)
-    add_rows(cursor, "edges", [(qid, i, one.source_id, one.target_id, one.kind, one.weight) for i, one in edges])
-    _write_scores(cursor, qid, evidence, number, known)
+        yield qid, position, ranked.name, ranked.source, ranked.variant, members, [hit.score for hit in ranked.hits], found
 
 
 def _evidence_row(qid: str, one: Evidence, number: Mapping[str, int], seconds: float) -> tuple[Any, ...]:
@@ -200,19 +201,22 @@ def _evidence_row(qid: str, one: Evidence, number: Mapping[str, int], seconds: f
 def write_external(
     cursor: duckdb.DuckDBPyConnection, found: Sequence[tuple[str, Evidence]], numbers: dict[str, int]
 ) -> None:
-    """Add the evidence of external traces by qid, inside the caller's transaction; `numbers` are those of the memories in the file, and get
-    the new ones. They have memories and notes alone, so that many are written at once and no text stays in memory."""
+    """Add the evidence of external traces and of explanations by qid, inside the caller's transaction; `numbers` are those of the memories
+    in the file, and get the new ones. Many are written at once, no text stays in memory, and the first of a memory is kept."""
     fresh = {key: memory for _, one in found for key, memory in one.memories.items() if key not in numbers}
     if fresh:
         _add_memories(cursor, list(fresh.values()), len(numbers))
         numbers.update(zip(fresh, range(len(numbers), len(numbers) + len(fresh)), strict=True))
     add_rows(cursor, "evidence", [_evidence_row(qid, one, numbers, 0.0) for qid, one in found])
+    add_rows(cursor, "lists", [row for qid, one in found for row in _list_rows(qid, one, numbers)])
+    for qid, one in found:
+        _write_scores(cursor, qid, one, numbers, {})
 
 
 def remove_external(cursor: duckdb.DuckDBPyConnection, qids: Sequence[str]) -> None:
-    """Remove the evidence of external traces by qid, inside the caller's transaction; their memories stay."""
-    if qids:
-        cursor.execute("DELETE FROM evidence WHERE qid IN (SELECT unnest(?))", [list(qids)])
+    """Remove what `write_external` added by qid, inside the caller's transaction; the memories stay."""
+    for table in ("evidence", "lists", "scores") if qids else ():
+        cursor.execute(f"DELETE FROM {table} WHERE qid IN (SELECT unnest(?))", [list(qids)])
 
 
 def write_text(cursor: duckdb.DuckDBPyConnection, number: int, memory: Memory) -> None:
@@ -276,18 +280,22 @@ def _single(memory_id: str, vector: Any) -> Any:
 
 
 def _write_scores(
-    cursor: duckdb.DuckDBPyConnection, qid: str, evidence: Evidence, number: Mapping[str, int], known: Known
+    cursor: duckdb.DuckDBPyConnection,
+    qid: str,
+    evidence: Evidence,
+    number: Mapping[str, int],
+    texts: dict[str, int],
 ) -> None:
     rows = []
-    first = len(known.texts)
+    first = len(texts)
     for role, models in zip(ROLES, (evidence.model_scores, evidence.judge_scores), strict=True):
         for model, scores in models.items():
             for key, score in scores.items():
                 if key in number:
-                    text = None if score.chunk is None else known.texts.setdefault(score.chunk, len(known.texts))
+                    text = None if score.chunk is None else texts.setdefault(score.chunk, len(texts))
                     detail = None if score.detail is None else _text(score.detail)
                     rows.append((qid, role, model, number[key], score.raw, text, score.error, detail))
-    add_rows(cursor, "texts", [(n, text) for text, n in islice(known.texts.items(), first, None)])
+    add_rows(cursor, "texts", [(n, text) for text, n in islice(texts.items(), first, None)])
     add_rows(cursor, "scores", rows)
 
 
@@ -298,7 +306,7 @@ def replace_scores(cursor: duckdb.DuckDBPyConnection, scored: Mapping[str, Evide
         number = {key: known.memories[key][0] for key in evidence.memories}
         cursor.execute("DELETE FROM scores WHERE qid = ?", [qid])
         cursor.execute("UPDATE evidence SET notes = ? WHERE qid = ?", [_text(evidence.notes), qid])
-        _write_scores(cursor, qid, evidence, number, known)
+        _write_scores(cursor, qid, evidence, number, known.texts)
 
 
 def add_rows(cursor: duckdb.DuckDBPyConnection, table: str, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -32,6 +32,7 @@ from cems_workbench.config import PipelineConfig, dump_config, load_import, pars
 from cems_workbench.config.forms.files import Imported, salvaged
 from cems_workbench.config.forms.targets import completed
 from cems_workbench.errors import InputError, WorkbenchError
+from cems_workbench.jobs.traced_sets import explained_configs
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.platform.parsing import yaml_values
 from cems_workbench.records import DEFAULT_TEXT_RULE, ENGLISH
@@ -62,12 +63,12 @@ class Catalogue:
 def catalogue(
     store: Store, present: PipelineConfig | None = None, files: Mapping[str, PipelineConfig] | None = None
 ) -> Catalogue:
-    """Every config that can be chosen: the present one, presets, files, the history, the latest first, experiments. A
-    config of the history that this version cannot read is absent: History on the Tune page explains why."""
+    """Every config that can be chosen: the present one, presets, files, those that replay explained answers, the history,
+    the latest first, experiments. A config of the history that cannot be read is absent: History on the Tune page explains why."""
     configs = {PRESENT_NAME: present} if present is not None else {}
     runs = saved_target(store.path)
     configs |= {name: completed(preset(name).config, runs) for name in preset_names()}
-    configs |= files or {}
+    configs |= (files or {}) | explained_configs(store)
     for record in store.configs.history():
         try:
             configs[history_name(record.name, record.id)] = parse_config(record.config_yaml, record.name)

@@ -21,7 +21,7 @@ from cems_workbench.formats.base.records import derived_id
 from cems_workbench.jobs.factory import Cache, uncached
 from cems_workbench.jobs.query_grades import stored_query
 from cems_workbench.jobs.query_set_evidence import QuerySelection, ensure_evidence, read_evidence
-from cems_workbench.jobs.traced_sets import traced_header
+from cems_workbench.jobs.traced_sets import is_external, traced_header
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.gather import Request
 from cems_workbench.pipeline.resources import Resources
@@ -62,8 +62,9 @@ def assemble(plan: QueuePlan, resources: Resources, progress: Progress = silent)
     if plan.strategy == "decisive" and len(plan.configs) < 2:
         raise InputError("decisive first needs two configs: what could decide between them")
     header = traced_header(resources.store.path, plan.selection.query_set)
-    if header is not None:  # the recorded results are the same under every config
-        plan = replace(plan, configs={header.config.name: header.config})
+    if header is not None:  # what was returned; recorded stages are the same under every config
+        own = {header.config.name: header.config}
+        plan = replace(plan, configs=own if is_external(header) else own | dict(plan.configs))
     judgments = resources.store.judgments.read()
     begun = datetime.now(UTC)
     evidences: dict[str, Mapping[str, Evidence]] = {}

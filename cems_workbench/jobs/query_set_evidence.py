@@ -35,7 +35,8 @@ from cems_workbench.config.sections import BY_LANGUAGE
 from cems_workbench.errors import InputError
 from cems_workbench.evaluation import evidence_file
 from cems_workbench.jobs.factory import Cache, uncached
-from cems_workbench.jobs.traces import is_traced, read_traced, require_replayable
+from cems_workbench.jobs.traced_sets import is_external, traced_header
+from cems_workbench.jobs.traces import read_traced, require_replayable
 from cems_workbench.models.embedder import CachedQueries
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.gather import Request, gather, notes_superseded
@@ -203,7 +204,7 @@ def gather_query_set(
     SourceError if the running system that the config takes its lists from is unavailable. A `Cancelled` from `progress` passes
     through; finished queries stay in the file.
     """
-    require_replayable(query_set, is_traced(resources.store, query_set), "gathering")
+    require_replayable(query_set, is_external(traced_header(resources.store.path, query_set)), "gathering")
     require_words(config, resources.store.path)
     started = time.monotonic()
     resources.refresh()
@@ -345,8 +346,8 @@ def read_evidence(
     config: PipelineConfig, selection: QuerySelection, resources: Resources, cache: Cache = uncached
 ) -> evidence_file.EvidenceSet | None:
     """The complete evidence of a config; None if there is none. Raises InputError for a damaged file. If only a wider
-    selection of the same set was gathered, it is restricted to the queries. Of a set of external traces it is their
-    recorded stages, under any config. `cache` keeps the evidence as long as its file is unchanged."""
+    selection of the same set was gathered, it is restricted to the queries. Of a set of external traces or explained
+    answers it is what was recorded, under any config. `cache` keeps the evidence as long as its file is unchanged."""
     traced = read_traced(resources.store, selection.query_set, selection.queries, cache)
     if found := traced or read_exact_evidence(config, selection, resources, cache):
         return found

@@ -1,9 +1,10 @@
-"""Which query sets are external traces, and where their recorded stages are; `jobs/traces.py` writes and reads those."""
+"""Which query sets are external traces or explained answers, and where their evidence is; `jobs/traces.py` writes and reads it."""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 FOLDER, SUFFIX = "evidence", "-traced.evidence"
 MAX_NAME_CHARS = 40
+CONFIG_NAME = "traced"
+"""The name of the config of external traces, in tables and drawings."""
 NOT_REPLAYED = "was traced in another pipeline: its stages are recorded, and no config changes them"
 
 
@@ -30,8 +33,13 @@ def traced_path(folder: Path, query_set: str) -> Path:
 
 
 def is_traced(store: Store, query_set: str) -> bool:
-    """Whether the queries of a set are external traces."""
+    """Whether the queries of a set are external traces or explained answers."""
     return traced_header(store.path, query_set) is not None
+
+
+def is_external(header: Header | None) -> bool:
+    """Whether it is the header of external traces, whose stages no config changes."""
+    return header is not None and header.config.name == CONFIG_NAME
 
 
 def traced_header(folder: Path, query_set: str) -> Header | None:
@@ -50,6 +58,21 @@ def traced_sets(store: Store) -> dict[str, int]:
     if not any((store.path / FOLDER).glob(f"*{SUFFIX}")):  # the page asks at every rerun
         return {}
     return {one.name: one.size for one in store.query_sets.latest() if is_traced(store, one.name)}
+
+
+AS_EXPLAINED = "{}, as explained"
+"""The name of the config that replays the explained answers of a set."""
+
+
+def explained_configs(store: Store) -> dict[str, PipelineConfig]:
+    """By name the configs that replay the sets of explained answers."""
+    found = {}
+    for name in traced_sets(store):
+        with suppress(InputError):  # a damaged file says so where it is read
+            header = traced_header(store.path, name)
+            if header is not None and not is_external(header):
+                found[AS_EXPLAINED.format(name)] = header.config
+    return found
 
 
 def require_no_config(name: object, header: Header, external: bool, configs: Iterable[PipelineConfig]) -> None:

@@ -1,4 +1,4 @@
-"""External traces: imported from files of spans as evidence with recorded stages, and read back by the name of their query set.
+"""External traces and explained answers: imported as evidence that was recorded, and read back by the name of their query set.
 
 A format of traces (`Format.traces`) gives `import_traces` the queries of a file of any size, a portion at a time; the queries and the ids
 of memories stay in memory.
@@ -8,7 +8,8 @@ of memories stay in memory.
   has another text for an id, and no memory has that, the store's stays, and a note says so.
 - The queries are put into a query set, and their evidence into a file in the folder `evidence` of the store, which `read_traced` finds by
   the set's name. A query that is imported again replaces its former trace; the others of the file stay.
-- No config changes recorded stages: `require_replayable` is the one line for what needs that.
+- No config changes recorded stages: `require_replayable` is the one line for what needs that. The lists of an explained answer replay
+  under any config; that of the set is its first answer's, with the largest limit.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ from cems_workbench.formats import FORMATS
 from cems_workbench.formats.base.files import is_packed
 from cems_workbench.formats.base.records import NameOf, Trace, TracedDocument, TracedQuery, Traces, memory_id_of
 from cems_workbench.jobs.factory import Cache, uncached
-from cems_workbench.jobs.traced_sets import NOT_REPLAYED
+from cems_workbench.jobs.traced_sets import CONFIG_NAME, NOT_REPLAYED
 from cems_workbench.jobs.traced_sets import is_traced as is_traced
 from cems_workbench.jobs.traced_sets import traced_header as traced_header
 from cems_workbench.jobs.traced_sets import traced_path as traced_path
 from cems_workbench.pipeline import Evidence
+from cems_workbench.pipeline.explained import explained, explained_config
 from cems_workbench.pipeline.recorded import ASKED, HEADS, OWN_IDS, RECORDED
 from cems_workbench.pipeline.replay import blocks_of, run, to_table
 from cems_workbench.platform.atomic_write import write_atomically
@@ -51,10 +53,8 @@ from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions, set_n
 from cems_workbench.store.imports import ImportEvent
 from cems_workbench.store.rows import RowCounts
 
-CONFIG_NAME = "traced"
-"""The name of the config of external traces, in tables and drawings."""
 TYPE = "traced"
-"""The type of their queries."""
+"""The type of the queries of external traces and of explained answers."""
 PORTION_TRACES = 256
 """Evidence that is replayed at a time."""
 SHOWING = 2_000
@@ -217,6 +217,8 @@ NOTED = (
     REMARKED := "queries with a stage that says of its candidates",
     RENAMED := "documents with the text of stored memories under another id, taken for these",
     CHANGED := "memories with another text in a trace than the one that is kept",
+    UNLIKE := "explained answers whose order does not replay",
+    OTHERWISE := "explained answers with other settings than the config of the set",
 )
 """What an import notes of queries and documents."""
 
@@ -248,6 +250,8 @@ class _Import:
     """By what of `NOTED` it is, the queries or documents, with what the note names of each."""
     added: int = 0
     mistakes: StageMistakes = field(default_factory=StageMistakes)
+    config: PipelineConfig | None = None
+    """Of explained answers that of the set."""
 
     def run(self, traces: Traces, part: Path, target: Path) -> ImportReport:
         for query in self.store.queries.read():
@@ -258,13 +262,16 @@ class _Import:
         with EvidenceFile.create(part, header, (), ()) as file:
             done = 0
             for portion in traces.portions:
-                self.progress("importing traces", done, traces.count)
+                self.progress("importing traces", done, max(done, traces.count))
                 name_of = self._name_of(portion)
                 self._write(file, [query for trace in portion for query in trace.queries(name_of)])
                 done += len(portion)
             if not self.queries:
-                raise InputError(f"{self.source}: no span of it is a query with lists or stages below it")
+                why = f": {self.errors[0]}" if self.errors else ""
+                raise InputError(f"{self.source}: no query of it has lists or stages{why}")
             self._take_over(file, target)
+            if self.config is not None:
+                file.use_config(portable_yaml(self.config))
             # Those that were given before; a set is measured with the store's present ones.
             judgments = [row for row in self.store.judgments.read() if row.qid in self.queries and row.memory_id]
             with file.writing() as cursor:
@@ -299,7 +306,9 @@ class _Import:
             return
         memories = self._memories(list(fresh.values()))
         evidences = [(qid, _evidence(query, memories)) for qid, query in fresh.items()]
-        _add_runs(self.mistakes, [evidence for _, evidence in evidences])
+        _add_runs(self.mistakes, [evidence for _, evidence in evidences if evidence.external])
+        for qid, evidence in evidences:
+            self._note_explained(qid, evidence)
         late = [memories[key] for key in self.blank.intersection(memories) if memories[key].content]
         with file.writing() as cursor:
             evidence_rows.remove_external(cursor, replaced)
@@ -308,6 +317,17 @@ class _Import:
                 evidence_rows.write_text(cursor, self.numbers[memory.id], memory)
         self.blank |= {key for key, memory in memories.items() if not memory.content}
         self.blank -= {memory.id for memory in late}
+
+    def _note_explained(self, qid: str, evidence: Evidence) -> None:
+        note, own = explained(evidence), explained_config(evidence)
+        if note is None or own is None:
+            return
+        limit = max(own.assembly.limit or 1, 1 if self.config is None else self.config.assembly.limit or 1)
+        self.config = with_values(self.config or own, {"assembly.limit": limit})
+        if not note.get("same_order"):
+            self.noted[UNLIKE][qid] = f"{qid}: {next(iter(note['lines']), '')}"
+        if with_values(own, {"assembly.limit": limit}) != self.config:
+            self.noted[OTHERWISE][qid] = qid
 
     def _name_of(self, portion: Sequence[Trace]) -> NameOf:
         """The memory of a document (see the module)."""
@@ -336,7 +356,7 @@ class _Import:
 
     def _memories(self, batch: Sequence[TracedQuery]) -> dict[str, Memory]:
         """The memories of the queries by id: those of the store, and those of the traces, which are added to it if they have a text."""
-        ids = {key for query in batch for key in query.ids}
+        ids = {key for query in batch for key in _ids(query)}
         known = self.store.memories.read(ids)
         found, new = dict[str, Memory](), dict[str, Memory]()
         for query in batch:
@@ -374,7 +394,8 @@ class _Import:
         parsed = ParsedInput(self.source, self.format, queries=queries, errors=tuple(self.errors), extra=rows)
         # The latest trace of a query counts, whichever file brought the one before.
         report = self.store.add(parsed, self.progress, replace(self.options, replace=True))
-        notes = [f"{len(self.queries):,} queries of another pipeline, with the stages that were recorded"]
+        what = "stages that were recorded" if self.config is None else "lists that it explained"
+        notes = [f"{len(self.queries):,} queries of another pipeline, with the {what}"]
         notes += [one.line for one in self.mistakes.found()]
         noted = ((what, found) for what, found in self.noted.items() if found)
         notes += [f"{what}: {len(found):,}, such as {next(iter(found.values()))}" for what, found in noted]
@@ -402,8 +423,17 @@ def traced_mistakes(path: Path) -> list[KnownMistake]:
     return mistakes.found()
 
 
+def _ids(query: TracedQuery) -> set[str]:
+    return set(query.evidence.memories) if isinstance(query.evidence, Evidence) else query.recorded.ids
+
+
 def _evidence(query: TracedQuery, memories: dict[str, Memory]) -> Evidence:
-    notes: dict[str, object] = {RECORDED: query.recorded}
+    if isinstance(query.evidence, Evidence):
+        there = {key: (one, memories[key]) for key, one in query.evidence.memories.items()}
+        # The text is the store's; what the replay computes with stays as it was explained.
+        texts = {key: replace(one, content=kept.content or one.content, title=kept.title) for key, (one, kept) in there.items()}
+        return replace(query.evidence, memories=texts)
+    notes: dict[str, object] = {RECORDED: query.recorded.to_json()}
     if query.warnings or query.remarks:
         stages = dict.fromkeys((*query.warnings, *query.remarks))
         said = {name: [*query.warnings.get(name, ()), *query.remarks.get(name, ())] for name in stages}
@@ -414,7 +444,7 @@ def _evidence(query: TracedQuery, memories: dict[str, Memory]) -> Evidence:
         notes[HEADS] = heads
     if query.asked:
         notes[ASKED] = query.asked
-    return Evidence(query.query, {key: memories[key] for key in sorted(query.ids)}, as_of=query.asked_at, notes=notes)
+    return Evidence(query.query, {key: memories[key] for key in sorted(_ids(query))}, as_of=query.asked_at, notes=notes)
 
 
 def _heads(query: TracedQuery, memories: Mapping[str, Memory]) -> list[dict[str, Any]]:
@@ -423,7 +453,7 @@ def _heads(query: TracedQuery, memories: Mapping[str, Memory]) -> list[dict[str,
     longest = {key: memory.content for key, memory in memories.items()}
     for texts in query.texts.values():
         longest |= {key: text for key, text in texts.items() if len(text) > len(longest.get(key, ""))}
-    listed = {one["name"] for one in query.recorded["lists"]}
+    listed = {one.name for one in query.recorded.lists}
     found, known = list[dict[str, Any]](), set[str]()
     for name, texts in query.texts.items():
         bare = {key: text.rstrip().removesuffix("...").rstrip("… ") for key, text in texts.items()}

@@ -78,7 +78,7 @@ class Why(protocol.Page, protocol.Asked):
     memory_id: str = Field(min_length=1, max_length=protocol.MAX_QUERY, description="Or a piece of its text.")
     variants: protocol.Variants = None
     k: int = Field(0, ge=0, le=10_000, description="Missing below it; 0: the config's limit.")
-    traced: protocol.Name = Field("", description="Set of external traces to explain.")
+    traced: protocol.Name = Field("", description="Set of external traces or explained answers.")
     limit: int = Field(5, ge=1, le=100)
 
 
@@ -89,9 +89,10 @@ def why(served: protocol.ServedStore, asked: Why) -> protocol.Reply:
     the one that makes room; gathers: searches again; on_judged: nDCG@10.
     """
     if asked.traced:
-        if asked.config or asked.changes:
+        evidence, named = served.traced(asked.traced, asked.query), asked.config or asked.changes
+        if named and evidence.external:
             raise InputError(f"traced: {asked.traced} {NOT_REPLAYED}; pass neither config nor changes")
-        answer = single_query.replay(served.traced(asked.traced, asked.query))
+        answer = single_query.replay(evidence, served.config(asked.config, asked.changes) if named else None)
         memory_id = stored_memory(asked.memory_id, served.resources)
         of_set = traced_mistakes(traced_path(served.resources.store.path, asked.traced))
         found = explain(memory_id, answer.evidence, answer.config, k=asked.k or None, of_set=of_set)

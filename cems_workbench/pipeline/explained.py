@@ -3,7 +3,7 @@
 The evidence is that of a bundle; its note `explained` says what it is of, and which config replays it:
 
     {"system": "mem0", "preset": "mem0_keyword", "values": {"assembly.limit": 20}, "formula": "", "assumed": "", "shown": 20,
-     "same_order": true, "taken": {"semantic": "vector:0"}, "lines": ["…"]}
+     "same_order": true, "order": ["m1", …], "scores": [0.9, …], "taken": {"semantic": "vector:0"}, "lines": ["…"]}
 
 What an explanation does not hold is a bound: a memory below its cut is in none of its lists, and no setting brings it (`not_shown`). Which
 systems are read is for a reader to know, an entry point of the group `cems_workbench.explanations`.
@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, TextIO
 
 from cems_workbench import extensions
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.records import RowError
+from cems_workbench.records import RankedIds, RecordedAnswer, Returned, RowError
 
 EXPLAINED = "explained"
 """The note."""
@@ -70,6 +71,31 @@ def explained_config(evidence: Evidence) -> PipelineConfig | None:
     if name not in preset_names() or not isinstance(values, Mapping):
         raise InputError(f"notes.{EXPLAINED}: no config of this version: preset {one_line(str(name), 60)}")
     return with_values(preset(name).config, dict(values), source=f"notes.{EXPLAINED}")
+
+
+def qid_of(evidence: Evidence) -> str:
+    """The id that an explanation says of its query; empty for one that says none, and for other evidence."""
+    return str((explained(evidence) or {}).get("qid", ""))
+
+
+def answer_of(row: int, qid: str, evidence: Evidence) -> RecordedAnswer | None:
+    """What a system returned, and its lists by source, of evidence that was recorded. None where that is not known."""
+    stages, note = evidence.recorded, explained(evidence)
+    if stages is not None:
+        return stages.answer(row, qid, evidence.query, evidence.as_of)
+    if note is None:
+        return None
+    lists: dict[str, tuple[RankedIds, ...]] = {}
+    values, texts = note.get("values", {}), {key: one.content for key, one in evidence.memories.items()}
+    as_given = {one.source for one in evidence.lists if values.get(f"lists.{one.source}.normalization") == "none"}
+    for ranked in evidence.lists:
+        # Scores that the system made comparable itself; of several such lists each has the name of its source.
+        name = "keyword_unit" if as_given == {ranked.source} else ranked.source
+        shown = tuple((hit.memory_id, hit.score) for hit in ranked.hits if not hit.memory_id.startswith(UNSHOWN))
+        lists[name] = (*lists.get(name, ()), shown)
+    results = enumerate(zip_longest(note.get("order", ()), note.get("scores", ())), 1)
+    returned = tuple(Returned(rank, key, score, texts.get(key)) for rank, (key, score) in results)
+    return RecordedAnswer(row, qid, evidence.query, None, returned, lists, evidence.as_of)
 
 
 def not_shown(evidence: Evidence, named: str) -> str:

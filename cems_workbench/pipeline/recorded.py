@@ -18,83 +18,27 @@ One that waits for nothing is lost at the first stage that took others from wher
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from cems_workbench.platform.typed_json import Misread, expect, reader, written
-from cems_workbench.records import StageKind
+from cems_workbench.platform.typed_json import Misread, expect, reader
+from cems_workbench.records import RecordedList as RecordedList
+from cems_workbench.records import RecordedStage as RecordedStage
+from cems_workbench.records import RecordedStages, Scored, StageKind
 
 RECORDED = "recorded_stages"
 """The note."""
 OWN_IDS = "own_ids"
-"""The note of a stage that did not join the same texts under different ids: `formats.base.traces.TracedQuery.own_ids`."""
+"""The note of a stage that did not join the same texts under different ids: `formats.base.records.TracedQuery.own_ids`."""
 HEADS = "heads"
 """The note of lists and stages whose texts are the beginnings of longer ones: `jobs/traces.py`."""
 ASKED = "asked"
-"""The note of lists and rerankers that were given another text than the query: `formats.base.traces.TracedQuery.asked`."""
+"""The note of lists and rerankers that were given another text than the query: `formats.base.records.TracedQuery.asked`."""
 CUTTING: tuple[StageKind, ...] = ("filter", "dedup")
 """Kinds that give no rank to what has none."""
 NOT_RETURNED = "not in its output"
 NOT_READ = "not in its input"
 NOT_KEPT = "found by a list, and not passed on"
-
-Scored = tuple[tuple[str, float | None], ...]
-"""(memory id, score) best first."""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedList:
-    """One list as the pipeline found it; `left_out` are hits that it does not pass on, such as those past its depth.
-    `lost` says which of its documents the trace lacks, and why; empty if none."""
-
-    name: str
-    hits: Scored
-    left_out: frozenset[str] = frozenset()
-    lost: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedStage:
-    """One stage; `input` None: what the stage before left. `joined`: its input has no order, since it comes from
-    several. `dropped`: by id why, and whether only its rank was at fault."""
-
-    name: str
-    kind: StageKind
-    output: Scored
-    input: Scored | None = None
-    joined: bool = False
-    ranked: bool = True
-    dropped: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
-    ms: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedStages:
-    """The lists and stages of one query, in the order in which they ran. `kept` None: everything that a list found.
-    `unknown`: nothing says what was returned, so that the empty last stage is no empty answer."""
-
-    lists: tuple[RecordedList, ...]
-    stages: tuple[RecordedStage, ...]
-    kept: frozenset[str] | None = None
-    unknown: bool = False
-
-    @property
-    def ids(self) -> set[str]:
-        """Every memory that a list or a stage names."""
-        found = {key for ranked in self.lists for key, _ in ranked.hits}
-        for stage in self.stages:
-            found |= {key for key, _ in (*stage.output, *(stage.input or ()))}
-        return found
-
-    @property
-    def results(self) -> Scored:
-        """What the last stage returned."""
-        return self.stages[-1].output if self.stages else ()
-
-    def to_json(self) -> dict[str, Any]:
-        """The note; what is not said is left out."""
-        return written(self)
-
 
 def read_recorded(note: Any) -> RecordedStages:
     """The stages of a note. Raises ValueError, naming the field, for one that is not as `to_json` writes it."""

@@ -35,7 +35,7 @@ from cems_workbench.store.team import Session
 SHORTEST, SHORTEST_OF_FEW, FEW = 60, 100, 4
 """Characters from which on a shared beginning or end is reported, and of fewer than FEW queries."""
 MAX_SHARED_SHOWN = 40
-_NUMBERED = re.compile(r"\w*\d\w*")
+_NUMBERED = re.compile(r"\b[^\W\d]*\d\w*")
 
 
 def envelope_notes(texts: Iterable[str]) -> list[str]:

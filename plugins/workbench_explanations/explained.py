@@ -216,6 +216,7 @@ def evidence_of(explained: Explained, formulas: Formulas, following: Sequence[Ex
         "qid": explained.qid,
         "shown": len(wanted),
         "order": wanted,
+        "scores": [row.final for row in explained.returned],
         "same_order": same,
         "taken": dict(explained.taken),
         "lines": doubts,

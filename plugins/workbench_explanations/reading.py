@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any, TextIO
 
@@ -49,12 +50,10 @@ def documents(text: TextIO) -> Iterator[tuple[int, Any]]:
                 continue
             if opened:
                 value, end = _DECODER.raw_decode(rest)
-        except RecursionError:
-            yield number + 1, ValueError("is nested too deeply")
-            return
-        except json.JSONDecodeError as error:
+        except (json.JSONDecodeError, RecursionError) as error:
             # A fault that is not at the end of what was read is one, whatever follows; no text of JSON goes over a line's end.
-            cut = error.msg.startswith("Unterminated") or error.pos >= len(rest) - LONGEST_WORD
+            fault = error if isinstance(error, json.JSONDecodeError) else None
+            cut = fault is not None and (fault.msg.startswith("Unterminated") or fault.pos >= len(rest) - LONGEST_WORD)
             if cut and not ended and len(rest) < MOST:
                 more = text.read(size)
                 ended, rest, size = not more, rest + more, size * 2
@@ -62,7 +61,8 @@ def documents(text: TextIO) -> Iterator[tuple[int, Any]]:
             if not rest:
                 return
             number += 1
-            yield number, ValueError("is cut off" if cut else f"is not JSON: {error.msg.removesuffix(' at')}")
+            why = "is nested too deeply" if fault is None else f"is not JSON: {fault.msg.removesuffix(' at')}"
+            yield number, ValueError("is cut off" if cut else why)
             rest, size = _next(rest, text), PART
             continue
         number, rest, size = number + 1, rest[end:], PART
@@ -83,13 +83,14 @@ def read(text: TextIO, source: str, errors: list[RowError], query: str = "") -> 
     """The evidence of each explanation. `query` is that of those which do not say it; without one they are numbered. What cannot be used
     is reported with the number of its document. Raises InputError where no document is an explanation."""
     formulas, ahead = Formulas(), deque[Explained]()
-    found = _explained(text, source, errors, query)
+    found = explained_in_text(text, source, errors)
     count = 0
     while True:
         ahead.extend(islice(found, AHEAD - len(ahead)))
         if not ahead:
             break
         one = ahead.popleft()
+        one = one if one.query else replace(one, query=query or f"explanation {one.qid or one.number}")
         try:
             evidence = evidence_of(one, formulas, ahead)
         except InputError as error:
@@ -101,7 +102,8 @@ def read(text: TextIO, source: str, errors: list[RowError], query: str = "") -> 
         raise InputError(f"{source}: it is empty")
 
 
-def _explained(text: TextIO, source: str, errors: list[RowError], query: str) -> Iterator[Explained]:
+def explained_in_text(text: TextIO, source: str, errors: list[RowError]) -> Iterator[Explained]:
+    """The explanations of a text, each with its query where it says it; what cannot be used is reported with the number of its document."""
     calls = Calls()
     for number, document in documents(text):
         if isinstance(document, ValueError):
@@ -109,7 +111,7 @@ def _explained(text: TextIO, source: str, errors: list[RowError], query: str) ->
             continue
         try:
             if (said := calls.explained(document)) is not None:  # else a recorded call that searches nothing
-                yield from explained_in(said, number, source, errors, query)
+                yield from explained_in(said, number, source, errors)
         except FieldError as error:
             errors.append(RowError(source, number, error.reason, error.field))
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cems_workbench.errors import short, some
-from cems_workbench.formats.base.fields import FieldError, finite
+from cems_workbench.errors import one_line, short, some
+from cems_workbench.formats.base.fields import FieldError, finite, identifier, storable
 from cems_workbench.formats.base.names import ANSWER
 from cems_workbench.formats.base.payload import ANY_NAMES, text_of
 from cems_workbench.formats.base.records import TracedQuery, memory_id_of, reported
@@ -25,7 +25,7 @@ from cems_workbench.records import RowError
 from workbench_explanations.explained import Explained, Row, contradictions
 from workbench_tools.exports import PAGES, spans_of
 from workbench_tools.exports import system_of as traced_by
-from workbench_tools.spans import Span, read_span
+from workbench_tools.spans import Span, objects, read_span
 from workbench_tools.traced import queries_of
 
 ENGINE_FIELDS = ("sddocname", "documentid", "id", "uri", "url")
@@ -96,14 +96,14 @@ def object_of(row: Document, name: str) -> Document:
     return found
 
 
-def ranked(rows: Sequence[tuple[str, Mapping[str, float], Row]], source: Mapping[str, str]) -> list[Row]:
-    """Rows with a rank in each list, of its score among those shown, for systems that print scores alone: by list the part that it is."""
-    lists: dict[str, dict[str, tuple[int, float | None]]] = {key: {} for key, _, _ in rows}
+def ranked(rows: Sequence[Row], source: Mapping[str, str]) -> list[Row]:
+    """Rows with a rank in each list, of its score among those shown, for systems that print scores alone: by part the list that it is."""
+    lists: dict[str, dict[str, tuple[int, float | None]]] = {row.id: {} for row in rows}
     for part, name in source.items():
-        held = sorted(((own[part], key) for key, own, _ in rows if part in own), key=lambda pair: -pair[0])
+        held = sorted(((row.parts[part], row.id) for row in rows if part in row.parts), key=lambda pair: -pair[0])
         for rank, (score, key) in enumerate(held, 1):
             lists[key][name] = (rank, score)
-    return [replace(row, lists=lists[key]) for key, _, row in rows]
+    return [replace(row, lists=lists[row.id]) for row in rows]
 
 
 def lacking(rows: Sequence[Document], names: Sequence[str], system: str, version: str) -> None:
@@ -115,20 +115,16 @@ def lacking(rows: Sequence[Document], names: Sequence[str], system: str, version
 
 def _mem0(document: Document, reading: Reading) -> Iterator[Explained]:
     """mem0 2.2.1: (semantic + keyword + entities) / the most that is possible, above a threshold on the semantic score."""
-    given = [
-        (place, row, object_of(row, "score_details")) for place, row in reading.each(document["results"], "results")
-    ]
+    given = [(place, row, object_of(row, "score_details")) for place, row in reading.each(document["results"], "results")]
     names = ("semantic_score", "bm25_score", "entity_boost", "max_possible_score", "threshold")
     lacking([details for _, _, details in given], names, "mem0", "2.2")
-    found = []
+    found, parts = [], dict[str, float]()
     for place, row, details in given:
         with reported(reading.errors, reading.source, reading.number, f"results[{place - 1}]."):
             key, text = identity(row)
             parts = {name: number(details, name, "score_details.") for name in names}
-            final = number(row, "score")
             shown = {name: value for name, value in parts.items() if value or name == "semantic_score"}
-            found.append((key, shown, Row(key, final, place, {}, parts, text)))
-    parts = dict(found[0][2].parts) if found else {}
+            found.append(Row(key, number(row, "score"), place, {}, shown, text))
     most = parts.get("max_possible_score", 1.0)
     words, entities = most in (2.0, 2.5), most in (1.5, 2.5)
     sources = {"semantic_score": "vector:0"} | ({"bm25_score": "sparse:0"} if words else {})
@@ -136,14 +132,10 @@ def _mem0(document: Document, reading: Reading) -> Iterator[Explained]:
     changes: dict[str, Any] = {"threshold.fixed": parts.get("threshold", 0.1)}
     changes |= {"lists.sparse.normalization": "none"} if words else {}
     active = {name for row in rows for name in row.lists}
-    doubts = (
-        []
-        if not words or "sparse:0" in active
-        else ["its keyword hits are all outside what it shows, so that its scores are halved"]
-    )
+    unseen = "its keyword hits are all outside what it shows, so that its scores are halved"
     preset = "mem0_entities" if entities else "mem0_keyword" if words else "mem0"
     taken = {part.rpartition("_")[0]: name for part, name in sources.items()}
-    yield Explained("", rows, "mem0", preset, changes, taken=taken, doubts=tuple(doubts))
+    yield Explained("", rows, "mem0", preset, changes, taken=taken, doubts=(unseen,) if words and "sparse:0" not in active else ())
 
 
 def _qmd(document: Document, reading: Reading) -> Iterator[Explained]:
@@ -181,17 +173,8 @@ def _qmd(document: Document, reading: Reading) -> Iterator[Explained]:
     if not plain and fused and max(fused) > len(fused):
         unshown = f"{max(fused) - len(fused)} of its first {max(fused)} candidates are not shown"
         doubts = (*doubts, f"{unshown}, and their places count: ask for all, -n 40")
-    yield Explained(
-        query,
-        rows,
-        "QMD",
-        "qmd_head",
-        changes,
-        reranked="" if plain else "rerank",
-        texts=tuple(more),
-        taken={"fts": "fts5", "vec": "vector"},
-        doubts=doubts,
-    )
+    how: dict[str, Any] = {"reranked": "" if plain else "rerank", "texts": tuple(more), "doubts": doubts}
+    yield Explained(query, rows, "QMD", "qmd_head", changes, taken={"fts": "fts5", "vec": "vector"}, **how)
 
 
 def _contributions(explain: Document) -> list[Document]:
@@ -233,36 +216,19 @@ def _hindsight(document: Document, reading: Reading) -> Iterator[Explained]:
     for place, row in reading.each(document["rrf_merged"], "rrf_merged"):
         with reported(reading.errors, reading.source, reading.number, f"rrf_merged[{place - 1}]."):
             key = str(row.get("node_id") or "")
-            ranks = {
-                name.removesuffix("_rank"): int(number(object_of(row, "source_ranks"), name))
-                for name in object_of(row, "source_ranks")
-            }
+            own = object_of(row, "source_ranks")
+            ranks = {name.removesuffix("_rank"): int(number(own, name)) for name in own}
             unknown |= ranks.keys() - HINDSIGHT_LISTS.keys()
-            lists = {
-                HINDSIGHT_LISTS[arm]: (rank, scores.get((arm, key)))
-                for arm, rank in ranks.items()
-                if arm in HINDSIGHT_LISTS
-            }
-            parts = {
-                name: value
-                for name, value in (components.get(key, {}).get("score_components") or {}).items()
-                if finite(value) is not None
-            }
+            known = {ours: arm for arm, ours in HINDSIGHT_LISTS.items() if arm in ranks}
+            lists = {ours: (ranks[arm], scores.get((arm, key))) for ours, arm in known.items()}
+            said = components.get(key, {}).get("score_components") or {}
+            parts = {name: value for name, value in said.items() if finite(value) is not None}
             read.add(parts.get("cross_encoder_score") if key in components else None)
             age = (1 - parts.get("recency", 0.5)) * 365
             made = None if moment is None or "recency" not in parts else moment - timedelta(days=age)
             score = finite(components.get(key, {}).get("rerank_score"))
-            rows.append(
-                Row(
-                    key,
-                    score,
-                    order.get(key, 0),
-                    lists,
-                    parts,
-                    texts.get(key, str(row.get("text") or "")),
-                    created_at=made,
-                )
-            )
+            text = texts.get(key, str(row.get("text") or ""))
+            rows.append(Row(key, score, order.get(key, 0), lists, parts, text, created_at=made))
     changes: dict[str, Any] = {"assembly.max_tokens": None, "rerank.raw_scale": "identity", "threshold.mode": "none"}
     changes |= {"lists.relations.weight": 1.0}
     doubts = [f"its list {name} is not used" for name in sorted(unknown)]
@@ -273,17 +239,9 @@ def _hindsight(document: Document, reading: Reading) -> Iterator[Explained]:
         doubts.append(
             "its reranker passes the fused order on: the scores it made of that stay, whatever is changed in the fusion"
         )
-    yield Explained(
-        str(about.get("query_text") or ""),
-        rows,
-        "Hindsight",
-        "hindsight",
-        changes,
-        reranked="cross_encoder_score_normalized",
-        taken={arm: name for arm, name in HINDSIGHT_LISTS.items() if any(name in row.lists for row in rows)},
-        as_of=moment,
-        doubts=tuple(doubts),
-    )
+    taken = {arm: name for arm, name in HINDSIGHT_LISTS.items() if any(name in row.lists for row in rows)}
+    more: dict[str, Any] = {"reranked": "cross_encoder_score_normalized", "as_of": moment, "doubts": tuple(doubts)}
+    yield Explained(str(about.get("query_text") or ""), rows, "Hindsight", "hindsight", changes, taken=taken, **more)
 
 
 HINDSIGHT_LISTS = {"semantic": "vector:0", "bm25": "ts_rank_cd:0", "graph": "relations", "temporal": "lucene:0"}
@@ -369,17 +327,16 @@ def _qdrant(document: Document, reading: Reading) -> Iterator[Explained]:
     ways = [dict(known[str(fusion)])] if fusion in known else [dict(one) for one in known.values()]
     if isinstance(rrf, dict):
         ways[0] |= {"fusion.k": rrf["k"]} if finite(rrf.get("k")) is not None else {}
-        ways[0] |= {
-            f"lists.{sources[name]}.weight": weight
-            for name, weight in zip(names, rrf.get("weights") or (), strict=False)
-        }
+        given_weights = zip(names, rrf.get("weights") or (), strict=False)
+        ways[0] |= {f"lists.{sources[name]}.weight": weight for name, weight in given_weights}
     taken = {name: f"{source}:0" for name, source in sources.items()}
     yield Explained("", rows, "Qdrant", "", ways[0], others=tuple(ways[1:]), taken=taken)
 
 
-_FIELD = re.compile(r"weight\((?:Synonym\()?([\w.]+):|Term\(field=(\d+)")
+_FIELD = re.compile(r"weight\((?:Synonym\()?([\w.@-]+):|\[field=([\w.@-]+)\]|Term\(field=(\d+)")
 _BOOST = re.compile(r"Boost x([\d.]+) of")
-_WEIGHTS = re.compile(r"weights \[([^\]]*)\]")
+_HYBRID = re.compile(r"(\w+)(?:, weights \[([^\]]*)\])? combination of")
+_CONSTANT = re.compile(r"rrf, rank_constant \[(\d+)\] normalization of")
 
 
 def _of_field(node: Any, depth: int = 0) -> set[str]:
@@ -387,7 +344,7 @@ def _of_field(node: Any, depth: int = 0) -> set[str]:
     if not isinstance(node, dict) or depth > MAX_DEPTH:
         return set()
     said = f"{node.get('description', '')} {node.get('context', '')}"
-    found = {name or f"field {place}" for name, place in _FIELD.findall(said)}
+    found = {name or other or f"field {place}" for name, other, place in _FIELD.findall(said)}
     if "within top" in said or "vector similarity" in said:
         found.add("knn")
     for inner in node.get("details") or ():
@@ -400,40 +357,96 @@ MAX_DEPTH = 40
 
 def _tree(document: Document, reading: Reading) -> Iterator[Explained]:
     """The tree that Lucene, Elasticsearch, OpenSearch and tantivy explain a score by: a sum or the largest of parts by field, or what
-    Elasticsearch's retrievers fused."""
+    Elasticsearch's retrievers fused. OpenSearch's hybrid query has the normalised score of each of its queries that found the hit, or for
+    RRF 1 / (constant + rank)."""
+    if "profile" in document and "_explanation" not in _first(document, "hits", "hits"):
+        raise FieldError("profile", "has the times of a search and no scores: `profile` alone explains no ranking, `explain: true` does")
     held = object_of(document, "hits").get("hits")
-    rows = held if isinstance(held, list) else []
-    if any(_retrieved(row.get("_explanation")) for row in rows if isinstance(row, dict)):
+    if any(_retrieved(row.get("_explanation")) for _, row in objects(held)):
         yield _retrievers(held, reading)
         return
     found, weights, combined = [], dict[str, float](), set[str]()
+    queries, technique, constant = list[str](), ("", ""), 0
     for place, row in reading.each(held, "hits.hits"):
         with reported(reading.errors, reading.source, reading.number, f"hits.hits[{place - 1}]."):
             key, text = identity(row)
             top = object_of(row, "_explanation")
-            said = str(top.get("description", ""))
+            hybrid = _HYBRID.match(str(top.get("description", "")))
             children = [one for one in top.get("details") or () if isinstance(one, dict)]
             values = [finite(one.get("value")) or 0.0 for one in children]
             if len(values) > 1:  # what tantivy calls a sum may be the largest
                 value = number(top, "value", "_explanation.")
                 combined.add("max" if abs(value - max(values)) < abs(value - sum(values)) else "sum")
             parts: dict[str, float] = {}
-            apart = bool(children) and ("combination of" in said or all(map(_of_field, children)))
+            apart = bool(children) and (hybrid is not None or all(map(_of_field, children)))
             for i, child in enumerate(children if apart else [top]):
+                said = str(child.get("description", ""))
                 name = " ".join(sorted(_of_field(child))) or f"clause {i + 1}"
-                boost = _BOOST.match(str(child.get("description", "")))
-                weight = float(boost[1]) if boost else 1.0
-                parts[name] = parts.get(name, 0.0) + number(child, "value", "_explanation.") / weight
-                weights[name] = weight
-            if match := _WEIGHTS.search(said):
-                shares = [finite(one) or 0.0 for one in match[1].split(",")]
-                weights |= dict(zip(parts, shares, strict=False))
-            found.append((key, parts, Row(key, number(row, "_score"), place, {}, parts, text)))
+                boost, rrf = _BOOST.match(said), _CONSTANT.match(said)
+                constant = int(rrf[1]) if rrf else constant
+                weights[name] = float(boost[1]) if boost else 1.0
+                parts[name] = parts.get(name, 0.0) + number(child, "value", "_explanation.") / weights[name]
+            if hybrid:
+                queries, technique = max(queries, list(parts), key=len), (hybrid[1], hybrid[2] or "")
+            found.append(Row(key, number(row, "_score"), place, {}, parts, text))
     sources = _sources(list(weights))
-    changes: dict[str, Any] = {"fusion.method": "combmax" if combined == {"max"} else "combsum"}
-    changes |= {f"lists.{sources[name]}.weight": weight for name, weight in weights.items()}
     taken = {name: f"{source}:0" for name, source in sources.items()}
-    yield Explained("", ranked(found, taken), "a search engine", "", changes, taken=taken)
+    rows = ranked(found, taken)
+    if technique[0] == "arithmetic_mean":  # of all its queries, also of those that did not find a hit
+        given = [finite(one) or 0.0 for one in technique[1].split(",")] if technique[1] else [1.0] * len(queries)
+        weights = {name: one / (sum(given) or 1.0) for name, one in zip(queries, given, strict=False)}
+    changes: dict[str, Any] = {"fusion.method": "combmax" if combined == {"max"} and not technique[0] else "combsum"}
+    if constant:
+        changes = {"fusion.method": "rrf", "fusion.k": constant}
+        ranks = [{taken[name]: (round(1 / max(one, 1e-6)) - constant, None) for name, one in row.parts.items()} for row in found]
+        rows = [replace(row, lists=own, parts={}) for row, own in zip(found, ranks, strict=True)]
+    changes |= {f"lists.{sources[name]}.weight": weight for name, weight in weights.items()}
+    yield Explained("", rows, "a search engine", "", changes, taken=taken, doubts=_profiled(document))
+
+
+def _profiled(document: Document) -> tuple[str, ...]:
+    """What Elasticsearch's `profile` says beside the scores: how long each query took, and how many documents it scored."""
+    shards = objects(object_of(document, "profile").get("shards")) if "profile" in document else ()
+    searches = [search for _, shard in shards for _, search in objects(shard.get("searches"))]
+    found = []
+    for _, query in [one for search in searches for one in objects(search.get("query"))]:
+        counts = query.get("breakdown")
+        scored = finite(counts.get("score_count")) if isinstance(counts, dict) else None
+        took = (finite(query.get("time_in_nanos")) or 0.0) / 1e6
+        found.append(f"{one_line(str(query.get('type')), 40)} scored {scored or 0:,.0f} documents in {took:.3g} ms")
+    return (f"profile: {some(found, 4)}",) if found else ()
+
+
+def _remnic(document: Document, reading: Reading) -> Iterator[Explained]:
+    """remnic's `xray --format json`, schema 1: the terms of each score, and what its filters and its cap left out."""
+    found = document.get("snapshot", document)
+    if "recalledMemoryIds" in found:
+        expected = found.get("expectation")
+        lost = isinstance(expected, dict) and f"{expected.get('memoryId')} was lost at {expected.get('stage')}"
+        lost = f"; it says that {one_line(lost, 120)}" if lost and not expected.get("recalled") else ""
+        raise FieldError("", f"remnic's `why` has no scores: write down `xray` of the same query{lost}")
+    if found.get("schemaVersion") != "1":
+        raise FieldError("schemaVersion", f"remnic of another version than schema 1: {short(found.get('schemaVersion'))}")
+    applied = [one.get("memoryId") for _, one in reading.each(found.get("appliedResults") or [], "appliedResults")]
+    rows, rejected = [], []
+    for place, row in reading.each(found.get("results"), "results"):
+        with reported(reading.errors, reading.source, reading.number, f"results[{place - 1}]."):
+            key, _ = identity({"id": row.get("memoryId")})
+            if row.get("rejectedBy"):
+                rejected.append(f"{one_line(key, 40)} by {one_line(str(row['rejectedBy']), 40)}")
+                continue
+            terms = object_of(row, "scoreDecomposition")
+            final = number(terms, "final", "scoreDecomposition.")
+            parts = {name: number(terms, name, "scoreDecomposition.") for name in terms if name != "final"}
+            rank = applied.index(key) + 1 if key in applied else 0 if applied else len(rows) + 1
+            span = row.get("sourceSpan")
+            text = str(span.get("quote") or "") if isinstance(span, dict) else ""
+            rows.append(Row(key, final, rank, {}, parts | {"final": final}, text, row.get("path")))
+    known = {"vector": "vector:0", "bm25": "lexical:0"}
+    taken = {name: ours for name, ours in known.items() if any(name in row.parts for row in rows)} or {"final": "vector:0"}
+    doubts = (f"its filters left out {some(rejected, 3)}",) if rejected else ()
+    asked, changes = str(found.get("query") or ""), {"fusion.method": "combsum"}
+    yield Explained(asked, ranked(rows, taken), "remnic", "", changes, taken=taken, doubts=doubts)
 
 
 _RRF = re.compile(r"rankConstant: \[(\d{1,6})\]")
@@ -447,9 +460,7 @@ def _retrieved(top: Any) -> Document | None:
     """The node of a tree by which a retriever of Elasticsearch says what it fused; None without one."""
     nodes = [top, *(top.get("details") or ())] if isinstance(top, dict) else []
     marks = ("computed for initial ranks", "weighted linear combination score")
-    said = (
-        one for one in nodes if isinstance(one, dict) and any(mark in str(one.get("description")) for mark in marks)
-    )
+    said = (one for _, one in objects(nodes) if any(mark in str(one.get("description")) for mark in marks))
     return next(said, None)
 
 
@@ -466,15 +477,13 @@ def _retrievers(hits: Any, reading: Reading) -> Explained:
             constant = _RRF.search(str(top.get("description")))
             k = int(constant[1]) if constant else k
             lists: dict[str, tuple[int, float]] = {}
-            for child in (one for one in top.get("details") or () if isinstance(one, dict)):
+            for _, child in objects(top.get("details")):
                 said = str(child.get("description"))
                 query, rank, share = _OF_QUERY.search(said), _RANK.search(said), _SHARE.search(said)
                 if query is None or (rank is None and share is None):
                     continue  # the query did not find the hit
                 name = query[2] or " ".join(sorted(_of_field(child))) or f"query {query[1]}"
-                inner = next(
-                    (finite(one.get("value")) for one in child.get("details") or () if isinstance(one, dict)), None
-                )
+                inner = next((finite(one.get("value")) for _, one in objects(child.get("details"))), None)
                 if rank is not None:
                     weights[name] = round(float(rank[1]) * (k + int(rank[2])), 4)
                     lists[name] = (int(rank[2]), inner or 0.0)
@@ -489,8 +498,8 @@ def _retrievers(hits: Any, reading: Reading) -> Explained:
     if k:
         rows = [replace(row, lists={taken[name]: one for name, one in lists.items()}) for row, lists in found]
     else:
-        scores = [(row.id, {name: score for name, (_, score) in lists.items()}, row) for row, lists in found]
-        rows = ranked(scores, taken)
+        parts = [{name: score for name, (_, score) in lists.items()} for _, lists in found]
+        rows = ranked([replace(row, parts=own) for (row, _), own in zip(found, parts, strict=True)], taken)
     return Explained("", rows, "Elasticsearch's retrievers", "", changes, taken=taken)
 
 
@@ -510,8 +519,8 @@ def _vespa(document: Document, reading: Reading) -> Iterator[Explained]:
                     features[name] = value
                 elif (closeness := name.replace("distance", "closeness", 1)) not in given:
                     features[closeness] = 1 / (1 + max(value, 0.0))
-            found.append((key, features, Row(key, number(row, "relevance"), place, {}, features, text)))
-    sources = _sources(list(dict.fromkeys(name for _, features, _ in found for name in features)))
+            found.append(Row(key, number(row, "relevance"), place, {}, features, text))
+    sources = _sources(list(dict.fromkeys(name for row in found for name in row.parts)))
     taken = {name: f"{source}:0" for name, source in sources.items()}
     said = ", ".join(f"{name} = {value:g}" for name, value in of_query.items())
     doubts = (f"of the query, no list: {said}",) if said else ()
@@ -532,12 +541,12 @@ def _runs(document: Document, reading: Reading) -> Iterator[Explained]:
 
 
 def _joined(query: TracedQuery) -> Explained:
-    sources = _sources(list(query.lists))
+    sources = _sources([one.name for one in query.recorded.lists])
     held: dict[str, dict[str, tuple[int, float | None]]] = {}
-    for one in query.recorded["lists"]:
-        for rank, (key, score) in enumerate(one["hits"], 1):
-            held.setdefault(key, {})[f"{sources[one['name']]}:0"] = (rank, score)
-    final = {key: (rank, score) for rank, (key, score) in enumerate(query.results, 1)}
+    for one in query.recorded.lists:
+        for rank, (key, score) in enumerate(one.hits, 1):
+            held.setdefault(key, {})[f"{sources[one.name]}:0"] = (rank, score)
+    final = {key: (rank, score) for rank, (key, score) in enumerate(query.recorded.results, 1)}
     rows = []
     for key in dict.fromkeys((*final, *held)):
         rank, score = final.get(key, (0, None))
@@ -547,23 +556,10 @@ def _joined(query: TracedQuery) -> Explained:
     doubts = tuple(line for lines in query.warnings.values() for line in lines)
     if len(sources) > 1 and all(row.final is None for row in rows):
         doubts = (*doubts, "it has no fused scores: other weights or another k may give this order too")
-    ways = (
-        {"fusion.method": "rrf", "fusion.k": 60},
-        {"fusion.method": "rank_divided_rrf", "fusion.k": 2},
-        {"fusion.method": "combsum"},
-    )
-    return Explained(
-        query.query,
-        rows,
-        "a traced pipeline",
-        "",
-        ways[0],
-        ways[1:],
-        taken=taken,
-        as_of=query.asked_at,
-        qid=query.qid,
-        doubts=doubts,
-    )
+    method = "fusion.method"
+    ways = ({method: "rrf", "fusion.k": 60}, {method: "rank_divided_rrf", "fusion.k": 2}, {method: "combsum"})
+    how: dict[str, Any] = {"as_of": query.asked_at, "qid": query.qid, "doubts": doubts}
+    return Explained(query.query, rows, "a traced pipeline", "", ways[0], ways[1:], taken=taken, **how)
 
 
 def _alone(span: Span) -> Explained | None:
@@ -576,48 +572,54 @@ def _alone(span: Span) -> Explained | None:
     return Explained(span.query, rows, "a traced retriever", "", {}, taken={span.name: "vector:0"}, qid=span.span_id)
 
 
+def _first(document: Any, *path: str) -> Document:
+    """The first row of the list below these names, or of a list; empty without one."""
+    rows = document
+    for name in path if isinstance(document, dict) else ():
+        rows = rows.get(name) if isinstance(rows, dict) else None
+    first = rows[0] if isinstance(rows, list) and rows else None
+    return first if isinstance(first, dict) else {}
+
+
 def _are_runs(document: Any) -> bool:
-    pages = [document] if isinstance(document, list) else [document.get(name) for name in ("results", *PAGES)]
-    rows = next((page for page in pages if isinstance(page, list) and page), [None])
-    return isinstance(rows[0], dict) and traced_by(rows[0]) in ("LangSmith", "Langfuse")
+    firsts = (_first(document, *path) for path in ((), ("results",), *((name,) for name in PAGES)))
+    return any(traced_by(first) in ("LangSmith", "Langfuse") for first in firsts)
 
 
 def _of_rows_with(name: str) -> Callable[[Any], bool]:
     """Whether the first row of `results`, or of a list, has an object of that name."""
-
-    def fits(document: Any) -> bool:
-        rows = document.get("results") if isinstance(document, dict) else document
-        first = rows[0] if isinstance(rows, list) and rows else None
-        return isinstance(first, dict) and isinstance(first.get(name), dict)
-
-    return fits
+    return lambda document: isinstance(_first(document, "results").get(name), dict)
 
 
 def _has(*names: str) -> Callable[[Any], bool]:
     return lambda document: isinstance(document, dict) and document.keys() >= {*names}
 
 
-def _explains_hits(document: Any) -> bool:
-    hits = document.get("hits") if isinstance(document, dict) else None
-    rows = hits.get("hits") if isinstance(hits, dict) else None
-    return isinstance(rows, list) and bool(rows) and isinstance(rows[0], dict) and "_explanation" in rows[0]
+def _of_engine(document: Any) -> bool:
+    profiled = isinstance(document, dict) and isinstance(document.get("hits"), dict) and "profile" in document
+    return profiled or "_explanation" in _first(document, "hits", "hits")
 
 
-def _has_features(document: Any) -> bool:
-    root = document.get("root") if isinstance(document, dict) else None
-    rows = root.get("children") if isinstance(root, dict) else None
-    first = rows[0] if isinstance(rows, list) and rows else None
-    return isinstance(first, dict) and isinstance(first.get("fields"), dict) and "matchfeatures" in first["fields"]
+def _of_remnic(document: Any) -> bool:
+    found = document.get("snapshot", document) if isinstance(document, dict) else None
+    return isinstance(found, dict) and bool({"appliedResultLimit", "tierExplain", "recalledMemoryIds"} & found.keys())
 
 
+def _of_vespa(document: Any) -> bool:
+    fields = _first(document, "root", "children").get("fields")
+    return isinstance(fields, dict) and "matchfeatures" in fields
+
+
+RUNS = System("LangSmith or Langfuse", _are_runs, _runs)
 SYSTEMS: tuple[System, ...] = (
     System("mem0", _of_rows_with("score_details"), _mem0),
     System("QMD", _of_rows_with("explain"), _qmd),
     System("Hindsight", _has("retrieval_results", "rrf_merged"), _hindsight),
     System("Qdrant", _has("prefetches", "result"), _qdrant),
-    System("Elasticsearch, OpenSearch, Lucene or tantivy", _explains_hits, _tree),
-    System("Vespa", _has_features, _vespa),
-    System("LangSmith or Langfuse", _are_runs, _runs),
+    System("Elasticsearch, OpenSearch, Lucene or tantivy", _of_engine, _tree),
+    System("remnic", _of_remnic, _remnic),
+    System("Vespa", _of_vespa, _vespa),
+    RUNS,
 )
 
 
@@ -631,11 +633,9 @@ def system_of(document: Any) -> System | None:
     return next((system for system in SYSTEMS if system.fits(_answer(document))), None)
 
 
-def explained_in(
-    document: Any, number: int, source: str, errors: list[RowError], query: str = ""
-) -> Iterator[Explained]:
-    """The explanations in a document, each with its query, where that is said or given. Raises FieldError for a document of no system
-    that is read, or of another version of one."""
+def explained_in(document: Any, number: int, source: str, errors: list[RowError]) -> Iterator[Explained]:
+    """The explanations in a document, each with its query and id, where they are said. Raises FieldError for a document of no system that
+    is read, or of another version of one."""
     system = system_of(document)
     if system is None and isinstance(document, dict) and of_rows(document):
         system, document = system_of([document]), [document]
@@ -647,12 +647,20 @@ def explained_in(
     answer = _answer(document)
     answer = {"results": answer} if isinstance(answer, list) else answer
     before = len(errors)
-    for i, one in enumerate(system.read(answer, Reading(number, source, errors))):
+    for one in system.read(answer, Reading(number, source, errors)):
+        rows: dict[str, Row] = {}
+        for row in one.rows:
+            with reported(errors, source, number, f"{short(row.id)}: "):
+                if identifier({"id": row.id}, "id") in rows:
+                    raise FieldError("id", "stands already above")
+                rows[row.id] = replace(row, text="")  # where its text is none
+                storable("content", row.text)
+                rows[row.id] = row
+        one = replace(one, rows=[*rows.values()], query=one.query or said, qid=one.qid or qid, number=number)
         if not one.returned and len(errors) > before:
             continue  # each of its rows is reported
-        name = one.query or said or query or f"explanation {number}{f'.{i + 1}' if i else ''}"
-        doubts = (*one.doubts, *contradictions(one.rows))
-        yield replace(one, query=name, qid=one.qid or qid or str(number), number=number, doubts=doubts)
+        storable("query", one.query)
+        yield replace(one, doubts=(*one.doubts, *contradictions(one.rows)))
 
 
 def _answer(document: Any) -> Any:
@@ -671,5 +679,4 @@ def _asked(document: Any) -> tuple[str, str]:
         return "", ""
     said = (document.get(name) for name in QUERIES)
     query = next((text.strip() for text in said if isinstance(text, str) and text.strip()), "")
-    qid = document.get("qid")
-    return query, str(qid) if isinstance(qid, str | int) and not isinstance(qid, bool) else ""
+    return query, identifier(document, "qid") if document.get("qid") is not None else ""

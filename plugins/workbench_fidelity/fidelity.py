@@ -38,17 +38,17 @@ from cems_workbench.jobs.recorded_answers import Production, productions_of
 from cems_workbench.jobs.traced_sets import traced_sets
 from cems_workbench.jobs.traces import read_traced
 from cems_workbench.pipeline import Evidence, replay
+from cems_workbench.pipeline.explained import answer_of
 from cems_workbench.pipeline.gather import Request, gather_scores
 from cems_workbench.pipeline.list_sources import equal_scores
 from cems_workbench.pipeline.mismatches import mismatches_noted
-from cems_workbench.pipeline.recorded import RECORDED, read_recorded
 from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import ASSEMBLY, RERANK
 from cems_workbench.pipeline.stages.result import plain_fields
 from cems_workbench.pipeline.table import Ranking
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Query, RecordedAnswer, Recording, Returned
+from cems_workbench.records import Query, RecordedAnswer, Recording
 from cems_workbench.results import Result, Table
 from cems_workbench.settings import Settings
 from cems_workbench.sources.address import SOURCE_KINDS, address_forms, askable, parse
@@ -358,15 +358,9 @@ def recorded_sets(store: Store) -> dict[str, int]:
 
 
 def traced_recording(traced: EvidenceSet, name: str) -> Recording:
-    """The results and lists of external traces as a recording; a list without scores has zeros, as in other recordings."""
-    answers = []
-    for row, (qid, evidence) in enumerate(traced.evidences.items(), 1):
-        stages = read_recorded(evidence.notes[RECORDED])
-        if stages.unknown:
-            continue
-        returned = tuple(Returned(rank, key, score) for rank, (key, score) in enumerate(stages.results, 1))
-        lists = {one.name: (tuple((key, score or 0.0) for key, score in one.hits),) for one in stages.lists}
-        answers.append(RecordedAnswer(row, qid, evidence.query, None, returned, lists, evidence.as_of))
+    """The results and lists of external traces, or of explained answers, as a recording."""
+    found = (answer_of(row, qid, one) for row, (qid, one) in enumerate(traced.evidences.items(), 1))
+    answers = [one for one in found if one is not None]
     return Recording(name, TRACED_FORM, tuple(answers), doubts=_unanswered(len(traced.evidences), len(answers)))
 
 

@@ -25,8 +25,11 @@ from typing import Any
 
 from cems_workbench.errors import one_line
 from cems_workbench.formats.base.records import NameOf, TracedDocument, TracedQuery, derived_id, memory_id_of
+from cems_workbench.platform.typed_json import reader
+from cems_workbench.records import RecordedStages
 from workbench_tools.spans import NOT_IN_TRACE, SEARCHERS, Documents, Span, lacking_line, moment_of
 
+READ = reader(RecordedStages)
 LISTS = "lists"
 """Where warnings of lists stand: the stage that holds them."""
 BOUNDARIES = frozenset({"TOOL", "AGENT"})
@@ -201,7 +204,7 @@ class _Reading:
         qid = span.qid or derived_id("traced", span.trace_id, span.span_id)
         asked_at = moment_of(span.start)
         said = self.warnings, self.contents, self.remarks, self.own_ids, self.asked, self.read
-        return TracedQuery(span.row, qid, span.query or "", asked_at, recorded, *said)
+        return TracedQuery(span.row, qid, span.query or "", asked_at, READ(recorded), *said)
 
     def _span(self, node: _Node, around: list[_Source]) -> list[_Source]:
         """Read a span; returns what a later sibling can read, `around` being what was there before."""

@@ -29,7 +29,7 @@ from cems_workbench.formats.base.format import described
 from cems_workbench.formats.base.records import Trace, TracedQuery, Traces, reported
 from cems_workbench.formats.logs import Asked, Asking, parsed_log
 from cems_workbench.progress import Progress, silent
-from cems_workbench.records import Memory, ParsedInput, RecordedAnswer, Returned, RowError
+from cems_workbench.records import Memory, ParsedInput, RowError
 from workbench_tools.exports import are_spans, spans_of
 from workbench_tools.spans import SEARCHERS, Documents, Span, read_span
 from workbench_tools.traced import queries_of
@@ -135,10 +135,8 @@ class _Spill:
 
 def answer_of(query: TracedQuery) -> Asked:
     """A traced query as a recorded answer with its lists, or without where its trace does not say what was returned."""
-    if not query.is_answered:
-        return Asking(query.row, query.qid, query.query, None, query.asked_at)
-    returned = tuple(Returned(rank, key, score) for rank, (key, score) in enumerate(query.results, 1))
-    return RecordedAnswer(query.row, query.qid, query.query, None, returned, query.lists, query.asked_at)
+    answer = query.recorded.answer(query.row, query.qid, query.query, query.asked_at)
+    return answer or Asking(query.row, query.qid, query.query, None, query.asked_at)
 
 
 def warning_notes(queries: Iterable[TracedQuery]) -> list[str]:

@@ -167,8 +167,8 @@ def read_back(spans: list[dict[str, Any]]) -> list[TracedQuery]:
 
 
 def evidence_of(query: TracedQuery) -> Evidence:
-    memories = {key: Memory(key, "text") for key in query.ids}
-    evidence = Evidence(query.query, memories, notes={RECORDED: query.recorded, "warnings": query.warnings})
+    memories = {key: Memory(key, "text") for key in query.recorded.ids}
+    evidence = Evidence(query.query, memories, notes={RECORDED: query.recorded.to_json(), "warnings": query.warnings})
     return evidence_from(json.loads(json.dumps(bundle_from(evidence))))
 
 
@@ -191,15 +191,15 @@ def test_every_relevant_memory_of_a_trace_is_in_one_branch_at_the_stage_that_why
     assert widths == sorted(widths, reverse=True) and widths[-1] == whole.returned
     for query, (qid, evidence) in zip(queries, evidences_by_qid.items(), strict=True):
         trace = replay(evidence, config)
-        assert [result.memory_id for result in trace.results] == [key for key, _ in query.results]
-        first = {key for key, _ in query.results[:k]}
+        assert [result.memory_id for result in trace.results] == [key for key, _ in query.recorded.results]
+        first = {key for key, _ in query.recorded.results[:k]}
         for memory_id in (key for key, grade in grades[qid].items() if grade):
             row, path = rows.get((qid, memory_id)), memory_path(trace, memory_id, k)
             assert (row is None) == (memory_id in first) == (path.status == "in the top k")
             assert (row.branch if row else None) == branch_of(trace, memory_id, k)
             assert words.get((qid, memory_id)) == (cause(path, trace) if row else None)
             if row is not None:
-                known = memory_id in query.ids
+                known = memory_id in query.recorded.ids
                 assert (row.branch == NEVER_FOUND) == (path.status == "in no list") == (not known)
                 assert row.branch.stage == (path.lost_at or "")
 

@@ -15,14 +15,18 @@ import pytest
 from typer.testing import CliRunner
 
 from cems_workbench import explanations, replay
+from cems_workbench.analysis.known_mistakes import next_step
 from cems_workbench.cli.main import commands
 from cems_workbench.config import with_values
 from cems_workbench.errors import InputError
+from cems_workbench.jobs.traces import add_input, inputs_of, read_traced
 from cems_workbench.mcp.protocol import ServedStore
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.explained import UNSHOWN, explained, explained_config, read_explanations, said_of
-from cems_workbench.records import RowError
+from cems_workbench.records import Memory, ParsedInput, RowError
+from cems_workbench.store import Store
 from workbench_explanations.tool import Explaining, explanation
+from workbench_fidelity.fidelity import kept_recording
 
 RECORDED = Path(__file__).resolve().parents[1] / "recordings" / "explanations"
 
@@ -248,3 +252,91 @@ def test_the_command_pipes_replays_explains_and_names_the_bound(tmp_path: Path) 
     assert json.loads(several.stdout)["queries"] == 3
     measured = run(commands, ["memory", document["results"][0]["id"], str(tmp_path / "all.evidence"), "--json"])
     assert measured.exit_code == 0
+
+
+def test_a_file_is_a_query_set_whose_lists_replay_and_a_bad_row_costs_only_itself(tmp_path: Path) -> None:
+    lines = (RECORDED / "mem0.jsonl").read_text("utf-8").splitlines()
+    good, first = [json.loads(line) for line in lines], recorded("mem0.jsonl")["results"]
+    bad = [
+        change(lambda d: d.pop("query") and None),
+        change(lambda d: d["results"][1]["score_details"].update(semantic_score=float("nan")) or d.update(query="nan", qid="n")),
+        change(lambda d: [row["score_details"].pop("threshold") for row in d["results"]] and None),
+        change(lambda d: d.update(results=d["results"][1::-1], query="turned", qid="t")),
+        lines[0][:900],
+    ]
+    path = tmp_path / "live.jsonl"
+    path.write_text("\n".join([*lines, *bad]), "utf-8")
+    with Store.open(tmp_path / "store") as store:
+        known = Memory("ours", first[0]["memory"])
+        store.add(ParsedInput("memories", "memories-jsonl", memories=(known,)))
+        (parsed,) = inputs_of(path, "auto")
+        report = add_input(parsed, store)
+        assert [(error.row, error.field, error.reason[:30]) for error in report.errors] == [
+            (4, "query", "is missing; write it beside th"),
+            (5, "results[1].score_details.semantic_score", "must be a finite number, found"),
+            (6, "", "mem0 of another version than 2"),
+            (8, None, "is cut off"),
+        ]
+        assert any("whose order does not replay: 1, such as t: the answer: rank 2 (" in note for note in report.notes)
+        found = read_traced(store, "live")
+        assert found is not None and not found.external and found.header.config.assembly.limit == 20
+        assert [query.qid for query in found.queries] == [*(one["qid"] for one in good), "n", "t"]
+        assert store.memories.count() == 1 + report.memories.added
+        evidence = found.evidences[good[0]["qid"]]
+        replayed = replay(evidence, found.header.config)
+        assert list(replayed.ids) == ["ours", *(row["id"] for row in first[1:])]
+        kept = {answer.qid: answer for answer in kept_recording(store, "live").answers}[good[0]["qid"]]
+        assert [(row.memory_id, row.score) for row in kept.returned][1:] == [(row["id"], row["score"]) for row in first[1:]]
+        assert list(kept.lists) == ["vector"] and len(kept.lists["vector"][0]) == 20
+        (again,) = inputs_of(path, "auto")
+        assert add_input(again, store).memories.added == 0
+    assert "m999 (grade 3), which is not among the 20 it shows" in next_step(replayed.trace, {"m999": 3}).words
+
+
+Pairs = dict[str, tuple[float | None, float | None]]
+
+
+def opensearch(described: str, normalised: str, rows: Pairs, scores: dict[str, float]) -> str:
+    """A hybrid query's answer as OpenSearch's ExplanationResponseProcessor makes it: of each hit the queries that found it."""
+    inner = ("weight(body:tea in 3) [PerFieldSimilarity], result of:", "within top 10 docs")
+    hits = []
+    for key, score in sorted(scores.items(), key=lambda pair: -pair[1]):
+        parts = [(value, text) for value, text in zip(rows[key], inner, strict=True) if value is not None]
+        details = [
+            {"value": value, "description": f"{normalised} normalization of:", "details": [{"value": 9, "description": text}]}
+            for value, text in parts
+        ]
+        tree = {"value": score, "description": f"{described} combination of:", "details": details}
+        hits.append({"_id": key, "_score": score, "_source": {"text": f"text of {key}"}, "_explanation": tree})
+    return json.dumps({"query": "q", "response": {"hits": {"hits": hits}}})
+
+
+HYBRID: Pairs = {"a": (1.0, 0.5), "b": (0.2, 1.0), "c": (None, 0.6), "d": (0.9, None), "e": (None, 0.1)}
+RANKED: Pairs = {"a": (1 / 61, 1 / 63), "b": (1 / 63, 1 / 61), "c": (None, 1 / 62), "d": (1 / 62, None)}
+
+
+def test_an_opensearch_hybrid_answer_replays_its_mean_with_weights_and_its_rrf() -> None:
+    mean = {key: 0.3 * (one or 0.0) + 0.7 * (other or 0.0) for key, (one, other) in HYBRID.items()}
+    ((evidence,), _) = read(opensearch("arithmetic_mean, weights [0.3, 0.7]", "min_max", HYBRID, mean))
+    note, config = explained(evidence), explained_config(evidence)
+    assert note is not None and note["same_order"] and note["taken"] == {"body": "lexical:0", "knn": "vector:0"} and config is not None
+    assert (config.get("lists.lexical.weight"), config.get("lists.vector.weight")) == (0.3, 0.7)
+    fused = {key: (one or 0.0) + (other or 0.0) for key, (one, other) in RANKED.items()}
+    ((evidence,), _) = read(opensearch("rrf", "rrf, rank_constant [60]", RANKED, fused))
+    note = explained(evidence)
+    assert note is not None and note["same_order"] and evidence.lists[0].source == "vector"
+    assert [hit.memory_id for hit in evidence.lists[0].hits] == ["b", "c", "a"]
+
+
+def test_a_remnic_xray_replays_what_its_cap_kept_and_names_what_its_filters_left_out() -> None:
+    scored = (("a", 0.9, 0.8), ("b", 0.8, 0.9), ("c", 0.5, 0.2), ("d", 0.9, 0.9))
+    terms = {key: {"vector": one, "bm25": other, "final": one + other} for key, one, other in scored}
+    results: list[dict[str, Any]] = [{"memoryId": key, "path": key, "scoreDecomposition": own} for key, own in terms.items()]
+    results[3]["rejectedBy"] = "status-filter"
+    snapshot = {"schemaVersion": "1", "query": "q", "tierExplain": None, "appliedResultLimit": 2, "results": results}
+    ((evidence,), _) = read(json.dumps({"snapshotFound": True, "snapshot": snapshot | {"appliedResults": results[:2]}}))
+    note, config = explained(evidence), explained_config(evidence)
+    assert note is not None and note["same_order"] and note["order"] == ["a", "b"] and "d by status-filter" in note["lines"][0]
+    assert config is not None
+    assert list(replay(evidence, with_values(config, {"assembly.limit": 3})).ids)[2:] == ["c"]
+    assert "another version than schema 1" in read(json.dumps(snapshot | {"schemaVersion": "2"}))[1][0]

@@ -33,7 +33,7 @@ from cems_workbench.records import (
     Judgment,
     Memory,
     ParsedInput,
-    RankedIds,
+    RecordedStages,
     RowError,
     RowProblem,
     UngradedJudgment,
@@ -57,13 +57,13 @@ NameOf = Callable[[TracedDocument], str]
 
 @dataclass(frozen=True, slots=True)
 class TracedQuery:
-    """One query of a trace. `recorded` is the note of evidence, as `pipeline/recorded.py` reads it."""
+    """One query of a trace with its lists and stages, or of an explained answer."""
 
     row: int
     qid: str
     query: str
     asked_at: datetime | None
-    recorded: dict[str, Any]
+    recorded: RecordedStages
     warnings: dict[str, list[str]]
     contents: Mapping[str, TracedDocument]
     """By memory id the documents with a text."""
@@ -76,30 +76,8 @@ class TracedQuery:
 
     texts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By list the texts that it returned, by stage those that it read, by memory id."""
-
-    @property
-    def lists(self) -> dict[str, tuple[RankedIds, ...]]:
-        """The lists as a recording has them; a score that is missing is 0."""
-        found = self.recorded["lists"]
-        return {one["name"]: (tuple((key, score or 0.0) for key, score in one["hits"]),) for one in found}
-
-    @property
-    def ids(self) -> set[str]:
-        """Every memory that a list or a stage names."""
-        found = {key for one in self.recorded["lists"] for key, _ in one["hits"]}
-        for stage in self.recorded["stages"]:
-            found |= {key for key, _ in (*stage["output"], *stage.get("input", ()))}
-        return found
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the trace says what was returned."""
-        return not self.recorded.get("unknown")
-
-    @property
-    def results(self) -> list[tuple[str, float | None]]:
-        """What was returned, empty where that is not known."""
-        return [(key, score) for key, score in self.recorded["stages"][-1]["output"]]
+    evidence: object = None
+    """Of an explained answer the `pipeline.Evidence` that replays; it has no recorded stages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from streamlit.runtime.uploaded_file_manager import UploadedFile
 from cems_workbench.config import PipelineConfig, import_config
 from cems_workbench.errors import InputError, counted
 from cems_workbench.evaluation.batch import missing_score_lines
-from cems_workbench.evaluation.evidence_file import read_header
+from cems_workbench.evaluation.evidence_file import Header, read_header
 from cems_workbench.evaluation.log_sampling import Strategy, distinct, sampled
 from cems_workbench.evaluation.metrics import Measure, measures_help, offered_measures, parse_measures
 from cems_workbench.evaluation.report import read_comparison
@@ -43,7 +43,7 @@ from cems_workbench.jobs.query_set_evidence import (
     store_mismatch,
 )
 from cems_workbench.jobs.scoring import Lacking, score_lacking, why_not_scored
-from cems_workbench.jobs.traced_sets import traced_header
+from cems_workbench.jobs.traced_sets import AS_EXPLAINED, is_external, traced_header
 from cems_workbench.models.servers import Answers, ask_all
 from cems_workbench.pipeline.gather import gather
 from cems_workbench.pipeline.resources import Resources
@@ -172,8 +172,9 @@ def choose(resources: Resources) -> Choice | None:
     options = ([OPENED_FILE] if file else []) + sorted(sets)
     if st.session_state.get("evaluate:set") not in options:  # it decides whether there are configs to choose
         st.session_state["evaluate:set"] = OPENED_FILE if file else most_judged(resources)
-    traced = _traced(st.session_state["evaluate:set"], resources)
-    configs = traced or _configs(resources)
+    header = _recorded(st.session_state["evaluate:set"], resources)
+    traced = is_external(header)
+    configs = ((header.config.name, header.config),) if header and traced else _configs(resources, header)
     boxes = st.columns([3, 2, 2, 2], vertical_alignment="bottom")
     name = set_box(boxes[0], "evaluate", options, sets, file)
     opened = file if name == OPENED_FILE else None
@@ -236,22 +237,28 @@ def draw_nothing(title: str, template: str, has_queries: bool) -> None:
     widgets.empty(title, render(template, lacking=lacking))
 
 
-def _traced(query_set: str, resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
-    """The one config of a set of external traces, with the reason why no other can be chosen; empty for another set."""
+def _recorded(query_set: str, resources: Resources) -> Header | None:
+    """The header of a set of external traces or explained answers, with what is measured of it; None for another set."""
     header = None if query_set == OPENED_FILE else traced_header(resources.store.path, query_set)
-    if header is None:
-        return ()
-    st.caption(
-        f":material/route: {plain(query_set)} was traced in another pipeline: its recorded stages are measured, and no config changes "
-        "them. Recorded answers, above, finds the nearest preset."
-    )
-    return ((header.config.name, header.config),)
+    if is_external(header):
+        st.caption(
+            f":material/route: {plain(query_set)} was traced in another pipeline: its recorded stages are measured, and no config changes "
+            "them. Recorded answers, above, finds the nearest preset."
+        )
+    elif header is not None:
+        st.caption(
+            f":material/route: {plain(query_set)} was explained by another system: its recorded lists replay under any config, and the "
+            "store is not searched."
+        )
+    return header
 
 
-def _configs(resources: Resources) -> tuple[tuple[str, PipelineConfig], ...]:
-    """The chosen configs, at first `usual_configs`."""
+def _configs(resources: Resources, recorded: Header | None) -> tuple[tuple[str, PipelineConfig], ...]:
+    """The chosen configs, at first `usual_configs`; of explained answers the one that replays them."""
     options = config_options(resources).configs
-    names = st.multiselect("Configs", list(options), usual_configs(), **widgets.remembered("evaluate:configs"))
+    first = usual_configs() if recorded is None else [AS_EXPLAINED.format(recorded.query_set)]
+    key = "evaluate:configs" if recorded is None else f"evaluate:configs:{recorded.query_set}"
+    names = st.multiselect("Configs", list(options), first, **widgets.remembered("evaluate:configs") | {"key": key})
     return tuple((name, options[name]) for name in names)
 
 

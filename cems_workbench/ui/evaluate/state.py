@@ -31,6 +31,7 @@ from cems_workbench.jobs.evaluation import (
 )
 from cems_workbench.jobs.factory import RecentCache
 from cems_workbench.jobs.query_set_evidence import QuerySelection, measurable, request_for
+from cems_workbench.pipeline.explained import explained
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.records import Query, RowError
 from cems_workbench.ui.inspect import state
@@ -177,6 +178,11 @@ def open_gathered(
     header = evidence.header
     if evidence.external:
         state.open_traced_in_inspect(state.TracedQuery(header.query_set, query.qid, query.query), why=why)
+        return
+    recorded = evidence.evidences.get(query.qid)
+    if recorded is not None and explained(recorded) is not None:
+        state.open_evidence(recorded, config, session.resources().store, why=why, switch=True)
+        return
     state.open_in_inspect(request_for(query, header.moment, header.only_project), config, baseline, why=why)
 
 

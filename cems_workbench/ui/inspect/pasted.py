@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import streamlit as st
 
 from cems_workbench.errors import InputError, counted
-from cems_workbench.pipeline.evidence import Evidence, Request
+from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.pipeline.explained import explained, explained_config, read_explanations, said_of
 from cems_workbench.records import RowError
 from cems_workbench.ui.inspect import state
@@ -77,13 +77,7 @@ def _open(resources: Resources, place: int | None) -> None:
     evidence = several[place or 0]
     # It would cover the ranking; it stays for what was not read, and to choose another.
     st.session_state[OPEN] = place is None and bool(len(several) > 1 or st.session_state[SAID])
-    config = explained_config(evidence)
-    state.write_request(Request(evidence.query, as_of=evidence.as_of))
-    if config is not None:
-        state.use_config(config)
-    request = state.present_request()
-    if request is not None:
-        state.keep_evidence(request, resources.store, evidence)
+    state.open_evidence(evidence, explained_config(evidence), resources.store)
 
 
 def shown(resources: Resources) -> bool:

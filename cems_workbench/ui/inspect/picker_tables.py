@@ -11,6 +11,9 @@ from cems_workbench.config import PipelineConfig
 from cems_workbench.evaluation.grades import K, QueryStatus, query_statuses
 from cems_workbench.jobs.evidence_memory import judged_queries
 from cems_workbench.jobs.recorded_answers import failing_first, nearness, productions_of
+from cems_workbench.jobs.traced_sets import is_external, traced_header
+from cems_workbench.jobs.traces import traced_query
+from cems_workbench.pipeline.explained import explained_config
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.platform.bidi import neutralise
 from cems_workbench.records import Query, RecordedAnswer
@@ -45,7 +48,7 @@ def _chosen_set(judged: int, recorded: Mapping[str, int], traced: Mapping[str, i
         kind, of = ("traced", traced) if name in traced else ("recorded", recorded)
         return f"{neutralise(name)} · {of.get(name, 0)} {kind}" if name else f"{judged} judged"
 
-    help = "Judged: by people. Recorded: from a log of a live system. Traced: in another pipeline, with its stages."
+    help = "Judged: by people. Recorded: from a log of a live system. Traced: in another pipeline, with its stages or its explanation."
     return st.selectbox("Queries", names, key=SET, format_func=named, help=help)
 
 
@@ -125,16 +128,27 @@ def draw_recorded(name: str, resources: Resources) -> None:
 
 
 def draw_traced(name: str, resources: Resources) -> None:
-    """Draw the traced queries of a set."""
+    """Draw the traced or explained queries of a set."""
     queries = resources.store.query_sets.queries(name)
-    st.caption("Opens the recorded stages of a query; no setting changes them.")
+    fixed = is_external(traced_header(resources.store.path, name))
+    st.caption(
+        "Opens the recorded stages of a query; no setting changes them."
+        if fixed
+        else "Opens the recorded lists of a query, which replay under any setting."
+    )
     columns: list[Column[Query]] = [
         Column("query", lambda query: query.query, 460),
         Column("asked", lambda query: query.as_of, 130, "YYYY-MM-DD HH:mm", "UTC"),
     ]
-    _draw_queries(
-        queries, columns, TRACED, lambda query: state.open_traced(state.TracedQuery(name, query.qid, query.query))
-    )
+
+    def opened(query: Query) -> None:
+        found = None if fixed else traced_query(resources.store, name, query.qid)
+        if found is None:
+            state.open_traced(state.TracedQuery(name, query.qid, query.query))
+        else:
+            state.open_evidence(found[0], explained_config(found[0]), resources.store)
+
+    _draw_queries(queries, columns, TRACED, opened)
 
 
 def _similarity(answers: Sequence[RecordedAnswer], config: PipelineConfig, resources: Resources) -> dict[str, float]:

@@ -229,6 +229,27 @@ def open_traced_in_inspect(query: TracedQuery, *, why: tuple[str, int] | None = 
 open_traced = partial(open_traced_in_inspect, switch=False)
 
 
+def open_evidence(
+    evidence: Evidence,
+    config: PipelineConfig | None,
+    store: Store,
+    *,
+    why: tuple[str, int] | None = None,
+    switch: bool = False,
+) -> None:
+    """Show evidence that another system explained, under a config, as `open_in_inspect` does; the store is not searched."""
+    write_request(Request(evidence.query, as_of=evidence.as_of))
+    if config is not None:
+        use_config(config)
+    request = present_request()
+    if request is not None:
+        keep_evidence(request, store, evidence)
+    if why is not None:
+        explain(why[0], evidence.query, why[1])
+    if switch:
+        go("pages/inspect.py")
+
+
 def traced() -> TracedQuery | None:
     """The query of an external trace that is shown: the opened one, while its text is in the query box."""
     opened = present().traced

@@ -37,7 +37,7 @@ def draw_picker(resources: Resources) -> None:
     shown = [(count, kind) for kind, count in counts if count]
     first = (f"{count:,} {kind}" for count, kind in shown[:-1])
     label = " · ".join((*first, counted(shown[-1][0], f"{shown[-1][1]} queries")))
-    help = "Queries of this store that people judged, that a live system received, or that were traced in another pipeline."
+    help = "Queries of this store that people judged, that a live system received, or that another pipeline recorded."
     box = opened_popover(label, state.PICKER, ":material/checklist:", help, type="tertiary")
     if box is not None:
         from cems_workbench.ui.inspect.picker_tables import draw_queries

@@ -17,6 +17,7 @@ from cems_workbench.jobs.diagnosis import cannot_rerank
 from cems_workbench.jobs.evaluation import agreed
 from cems_workbench.jobs.query_set_evidence import QuerySelection, discard_evidence
 from cems_workbench.jobs.scoring import Lacking
+from cems_workbench.jobs.traced_sets import AS_EXPLAINED
 from cems_workbench.jobs.tuning import SearchResult, TuningData, no_program, tuning_data
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages.rerank import model_key
@@ -106,7 +107,9 @@ def choose(resources: Resources) -> TuningData | None:
         st.session_state["tune:set"] = most_judged(resources)
     name = setup.set_box(boxes[0], "tune", sorted(sets), sets)
     if st.session_state.get("tune:baseline") not in options.configs:
-        st.session_state["tune:baseline"] = PRESENT_NAME if state.changed_parameters() else state.present().preset
+        own = PRESENT_NAME if state.changed_parameters() else state.present().preset
+        explained = AS_EXPLAINED.format(name)
+        st.session_state["tune:baseline"] = explained if explained in options.configs else own
     base = boxes[1].selectbox("Baseline", list(options.configs), **widgets.remembered("tune:baseline"))
     kinds = [*JUDGES, NO_JUDGMENTS]
     kind = boxes[2].selectbox(

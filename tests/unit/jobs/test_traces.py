@@ -362,7 +362,7 @@ def test_a_file_that_cannot_be_used_says_why_and_leaves_the_former_one(store: St
     before = traced_path(store.path, "mine").read_bytes()
     empty = tmp_path / "empty.jsonl"
     empty.write_text(json.dumps(ROOT | {"name": "alone"}) + "\n")
-    with pytest.raises(InputError, match="no span of it is a query with lists or stages below it"):
+    with pytest.raises(InputError, match="no query of it has lists or stages"):
         import_traces(empty, store, options=ImportOptions("mine"))
     assert traced_path(store.path, "mine").read_bytes() == before
     bad = [
