@@ -20,6 +20,7 @@ from cems_workbench.config.fields import packaged
 from cems_workbench.errors import InputError, one_line, short
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.evidence import VariantKind, check_memories, check_query, check_query_set, fault
+from cems_workbench.pipeline.explained import with_own_times
 from cems_workbench.platform.parsing import json_values
 from cems_workbench.platform.typed_json import Misread, reader
 from cems_workbench.records import Chunk, Judgment, Memory, Query, Relation
@@ -465,7 +466,7 @@ def read_evidence(cursor: duckdb.DuckDBPyConnection, source: str, portion: Porti
         if gathered is not None and notes.get("gathered") == gathered:  # kept once: it is the same for the whole set
             notes["gathered"] = gathered
         gathered = notes.get("gathered")
-        memories = {records[n].id: records[n] for n in members[starts[i] : starts[i + 1]].tolist()}
+        memories = with_own_times({records[n].id: records[n] for n in members[starts[i] : starts[i + 1]].tolist()}, notes)
         found[qid] = Evidence(
             query=query,
             memories=memories,

@@ -9,7 +9,7 @@ of memories stay in memory.
 - The queries are put into a query set, and their evidence into a file in the folder `evidence` of the store, which `read_traced` finds by
   the set's name. A query that is imported again replaces its former trace; the others of the file stay.
 - No config changes recorded stages: `require_replayable` is the one line for what needs that. The lists of an explained answer replay
-  under any config; that of the set is its first answer's, with the largest limit.
+  under any config; that of the set is its first answer's, with the lists of all and the largest limit.
 """
 
 from __future__ import annotations
@@ -251,7 +251,9 @@ class _Import:
     added: int = 0
     mistakes: StageMistakes = field(default_factory=StageMistakes)
     config: PipelineConfig | None = None
-    """Of explained answers that of the set."""
+    """Of explained answers that of the set: what the first says, with every list that one of them has."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    lists: set[str] = field(default_factory=set)
 
     def run(self, traces: Traces, part: Path, target: Path) -> ImportReport:
         for query in self.store.queries.read():
@@ -322,11 +324,19 @@ class _Import:
         note, own = explained(evidence), explained_config(evidence)
         if note is None or own is None:
             return
-        limit = max(own.assembly.limit or 1, 1 if self.config is None else self.config.assembly.limit or 1)
-        self.config = with_values(self.config or own, {"assembly.limit": limit})
+        lists = {one.source for one in evidence.lists}
+        most = {"assembly.limit": max(own.assembly.limit or 1, self.settings.get("assembly.limit", 1))}
+        # What the first says of all, and of a list the first that has it.
+        new = {path: value for path, value in note["values"].items() if path.split(".")[1] in lists - self.lists}
+        new |= {f"lists.{name}.enabled": True for name in lists - self.lists}
+        self.settings |= (new if self.settings else dict(note["values"]) | new) | most
+        self.lists |= lists
+        self.config = with_values(self.config or own, self.settings)
         if not note.get("same_order"):
             self.noted[UNLIKE][qid] = f"{qid}: {next(iter(note['lines']), '')}"
-        if with_values(own, {"assembly.limit": limit}) != self.config:
+        apart = {f"lists.{name}." for name in self.lists - lists}
+        said = {path for path in (*self.settings, *note["values"]) if not path.startswith((*apart, *most))}
+        if any(own.get(path) != self.config.get(path) for path in said):
             self.noted[OTHERWISE][qid] = qid
 
     def _name_of(self, portion: Sequence[Trace]) -> NameOf:

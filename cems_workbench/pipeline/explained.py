@@ -12,7 +12,9 @@ systems are read is for a reader to know, an entry point of the group `cems_work
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any, TextIO
 
@@ -20,7 +22,7 @@ from cems_workbench import extensions
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
 from cems_workbench.errors import InputError, one_line
 from cems_workbench.pipeline.evidence import Evidence
-from cems_workbench.records import RankedIds, RecordedAnswer, Returned, RowError
+from cems_workbench.records import Memory, RankedIds, RecordedAnswer, Returned, RowError
 
 EXPLAINED = "explained"
 """The note."""
@@ -71,6 +73,17 @@ def explained_config(evidence: Evidence) -> PipelineConfig | None:
     if name not in preset_names() or not isinstance(values, Mapping):
         raise InputError(f"notes.{EXPLAINED}: no config of this version: preset {one_line(str(name), 60)}")
     return with_values(preset(name).config, dict(values), source=f"notes.{EXPLAINED}")
+
+
+def with_own_times(memories: dict[str, Memory], notes: Mapping[str, Any]) -> dict[str, Memory]:
+    """The memories of an explanation with the times that its system took for this query, of which a file keeps one for all queries."""
+    note = notes.get(EXPLAINED)
+    times = note.get("created") if isinstance(note, Mapping) else None
+    own = dict[str, Memory]()
+    for key, said in times.items() if isinstance(times, Mapping) else ():
+        with suppress(KeyError, TypeError, ValueError, OverflowError):
+            own[key] = replace(memories[key], created_at=datetime.fromisoformat(said).astimezone(UTC))
+    return memories | own
 
 
 def qid_of(evidence: Evidence) -> str:

@@ -218,6 +218,7 @@ def evidence_of(explained: Explained, formulas: Formulas, following: Sequence[Ex
         "order": wanted,
         "scores": [row.final for row in explained.returned],
         "same_order": same,
+        "created": {row.id: row.created_at.isoformat() for row in explained.rows if row.created_at is not None},
         "taken": dict(explained.taken),
         "lines": doubts,
     }

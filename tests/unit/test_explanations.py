@@ -19,7 +19,7 @@ from cems_workbench.analysis.known_mistakes import next_step
 from cems_workbench.cli.main import commands
 from cems_workbench.config import with_values
 from cems_workbench.errors import InputError
-from cems_workbench.jobs.traces import add_input, inputs_of, read_traced
+from cems_workbench.jobs.traces import add_input, import_traces, inputs_of, read_traced
 from cems_workbench.mcp.protocol import ServedStore
 from cems_workbench.pipeline import Evidence
 from cems_workbench.pipeline.explained import UNSHOWN, explained, explained_config, read_explanations, said_of
@@ -340,3 +340,16 @@ def test_a_remnic_xray_replays_what_its_cap_kept_and_names_what_its_filters_left
     assert config is not None
     assert list(replay(evidence, with_values(config, {"assembly.limit": 3})).ids)[2:] == ["c"]
     assert "another version than schema 1" in read(json.dumps(snapshot | {"schemaVersion": "2"}))[1][0]
+
+
+@pytest.mark.parametrize("path", sorted(RECORDED.glob("*.jsonl")), ids=lambda path: path.stem)
+def test_an_imported_recording_replays_under_the_one_config_of_its_set(path: Path, tmp_path: Path) -> None:
+    with Store.open(tmp_path / "store") as store:
+        import_traces(path, "explanations", store)
+        found = read_traced(store, path.stem)
+    assert found is not None and found.evidences
+    for evidence in found.evidences.values():
+        order = (explained(evidence) or {})["order"]
+        ours = {row.memory_id: row.score or 0.0 for row in replay(evidence, found.header.config).trace.results}
+        pairs = zip(order, ours, strict=False)
+        assert all(ours[one] == pytest.approx(ours[other], abs=1e-6) for one, other in pairs), evidence.query
