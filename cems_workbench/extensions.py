@@ -36,6 +36,7 @@ EXPLANATIONS = "cems_workbench.explanations"
 FORMATS = "cems_workbench.formats"
 MEASURES = "cems_workbench.measures"
 OPERATIONS = "cems_workbench.operations"
+RECORDINGS = "cems_workbench.recordings"
 RERANKERS = "cems_workbench.rerankers"
 RETRIEVERS = "cems_workbench.retrievers"
 SOURCES = "cems_workbench.sources"
@@ -53,6 +54,7 @@ PATTERNS: Mapping[str, str] = {
     FORMATS: WORDS,
     MEASURES: r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*",
     OPERATIONS: WORDS,
+    RECORDINGS: WORDS,
     **dict.fromkeys(
         (RERANKERS, RETRIEVERS, SOURCES, FUSION_METHODS, LEXICAL_ENGINES, TEAMS, TOOLS), r"[a-z][a-z0-9]*(_[a-z0-9]+)*"
     ),

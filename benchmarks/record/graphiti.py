@@ -2,17 +2,21 @@
 
     python -m benchmarks.record.graphiti --data FOLDER --out graphiti.json --embeddings http://127.0.0.1:8766/v1
 
-Run with the Python that has graphiti-core with Kuzu (seen with graphiti-core 0.31.2, kuzu 0.11.3; its client of OpenAI also needs httpx).
+Run with the Python that has graphiti-core with Kuzu (seen with graphiti-core 0.29.3, 0.30.1 and 0.31.2, kuzu 0.11.3; its client of OpenAI
+also needs httpx). A recipe with a cross-encoder gets the scores of `benchmarks.record.embeddings`.
 Each memory is one fact between two entities of one pair, made without a language model: the fact is the memory's content. The rows of
-Graphiti's own two searches are written as the lists `bm25` and `cosine`; they come without scores.
+Graphiti's own two searches are written as the lists `bm25` and `cosine`; they come without scores. A recipe's breadth-first search is left
+out: over one pair of entities it finds any facts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import importlib
+import json
 import os
 import tempfile
+import urllib.request
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timezone
 from importlib.metadata import version
@@ -20,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record.recording import (
+    TIMEOUT_S,
     Row,
     arguments,
     asked,
@@ -33,6 +38,7 @@ from benchmarks.record.recording import (
 from benchmarks.record.recording import written as write_recording
 
 GROUP = "recorder"
+BREADTH_FIRST = "breadth_first_search"
 SEARCHES = {"edge_fulltext_search": "bm25", "edge_similarity_search": "cosine"}
 """Graphiti's own searches, and what their lists are called."""
 
@@ -53,6 +59,19 @@ def _watched(
         return found
 
     return watched
+
+
+def cross_encoder(address: str) -> Any:
+    """A client of Graphiti's that asks `/rerank` of an address, in the form of Text Embeddings Inference."""
+    client = importlib.import_module("graphiti_core.cross_encoder.client").CrossEncoderClient
+
+    async def rank(self: Any, query: str, passages: list[str]) -> list[tuple[str, float]]:
+        body = json.dumps({"query": query, "texts": passages}).encode()
+        request = urllib.request.Request(f"{address.removesuffix('/v1')}/rerank", body)
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            return [(passages[row["index"]], row["score"]) for row in json.load(answer)] if passages else []
+
+    return type("CrossEncoder", (client,), {"rank": rank})()
 
 
 async def fill(driver: Any, memories: list[Row], vectors: list[list[float]], name_vector: list[float]) -> None:
@@ -94,10 +113,15 @@ async def record(given: Any, folder: Path) -> list[Row]:
     driver = importlib.import_module("graphiti_core.driver.kuzu_driver").KuzuDriver(db=str(folder / "graph"))
     await fill(driver, memories, vectors[:-1], vectors[-1])
     graph = importlib.import_module("graphiti_core").Graphiti(
-        graph_driver=driver, embedder=embedder.OpenAIEmbedder(config=config)
+        graph_driver=driver,
+        embedder=embedder.OpenAIEmbedder(config=config),
+        cross_encoder=cross_encoder(given.embeddings),
     )
     recipes = importlib.import_module("graphiti_core.search.search_config_recipes")
-    recipe = getattr(recipes, given.recipe).model_copy(update={"limit": given.limit})
+    recipe = getattr(recipes, given.recipe)
+    methods = [one for one in recipe.edge_config.search_methods if one.value != BREADTH_FIRST]
+    edges = recipe.edge_config.model_copy(update={"search_methods": methods})
+    recipe = recipe.model_copy(update={"limit": given.limit, "edge_config": edges})
     lists: dict[str, list[str]] = {}
     watch(lists)
     answers = []

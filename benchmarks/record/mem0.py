@@ -3,8 +3,9 @@
     python -m benchmarks.record.mem0 --data FOLDER --out mem0.json --embeddings http://127.0.0.1:8766/v1
     python -m benchmarks.record.mem0 --data FOLDER --out mem0.json --config mine.json
 
-Run with the Python that has mem0 (seen with mem0ai 2.2.1). `--config` is a file for `Memory.from_config`; without one it is the plain
-install: Qdrant embedded in a temporary folder, and vectors from an address. With `--infer` memories go through the configured language
+Run with the Python that has mem0 (seen with mem0ai 1.0.11, 2.0.4, 2.0.6 and 2.2.1). `--config` is a file for `Memory.from_config`; without
+one it is the plain install: Qdrant embedded in a temporary folder, or `--store chroma`, and vectors from an address. Without
+`--top-k` and `--threshold` the version's own defaults hold. With `--infer` memories go through the configured language
 model, which may rewrite them: then nothing can be matched by id but by text. The rows of the store's own searches are written as the lists
 `semantic` and `keyword`; entity boosts are parts of the results (`score_details`).
 """
@@ -12,6 +13,7 @@ model, which may rewrite them: then nothing can be matched by id but by text. Th
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import os
 import tempfile
@@ -57,13 +59,13 @@ def _rows(found: Any) -> list[Row]:
     return [result(str(payload.get(OWN_ID, one.id)), one.score) for payload, one in rows]
 
 
-def plain_config(folder: str, address: str, model: str) -> Row:
-    """The configuration of a plain install, with vectors from an address."""
+def plain_config(folder: str, store: str, address: str, model: str) -> Row:
+    """The configuration of a plain install with a store, with vectors from an address."""
     width = len(embedded(["width"], address, model)[0])
     embedder = {"model": model, "openai_base_url": address, "api_key": "none", "embedding_dims": width}
-    qdrant = {"path": str(Path(folder) / "qdrant"), "embedding_model_dims": width}
+    where = {"path": str(Path(folder) / store)} | ({"embedding_model_dims": width} if store == "qdrant" else {})
     return {
-        "vector_store": {"provider": "qdrant", "config": qdrant},
+        "vector_store": {"provider": store, "config": where},
         "embedder": {"provider": "openai", "config": embedder},
         # Never asked with infer=False; its client wants a key all the same.
         "llm": {"provider": "openai", "config": {"api_key": "none"}},
@@ -71,14 +73,21 @@ def plain_config(folder: str, address: str, model: str) -> Row:
     }
 
 
-def answers(memory: Any, queries: list[Row], top_k: int, threshold: float) -> Iterator[Row]:
+def settings(memory: Any, top_k: int | None, threshold: float | None) -> Row:
+    """The arguments of a search: what is given, else the version's own defaults, which go by other names in 1.0."""
+    known = inspect.signature(memory.search).parameters
+    chosen = {"top_k": top_k, "limit": top_k, "threshold": threshold, "explain": True, "user_id": USER}
+    own = {name: known[name].default for name in chosen if name in known}
+    return own | {name: value for name, value in chosen.items() if name in known and value is not None}
+
+
+def answers(memory: Any, queries: list[Row], given: Row) -> Iterator[Row]:
     """What mem0 answers to each query, with the lists of its store."""
     watched = memory.vector_store = WatchedStore(memory.vector_store)
+    scope = {} if "user_id" in given else {"filters": {"user_id": USER}}
     for query in queries:
         watched.semantic, watched.keyword = [], None
-        found = memory.search(
-            query["query"], filters={"user_id": USER}, top_k=top_k, threshold=threshold, explain=True
-        )["results"]
+        found = memory.search(query["query"], **scope, **given)["results"]
         results = [
             result(str((row.get("metadata") or {}).get(OWN_ID, row["id"])), row["score"])
             | {"content": row["memory"], "score_details": row.get("score_details")}
@@ -95,8 +104,9 @@ def main() -> None:
     parser.add_argument(
         "--config", type=Path, default=None, help="a file for Memory.from_config (default: plain install)"
     )
-    parser.add_argument("--top-k", type=int, default=20)
-    parser.add_argument("--threshold", type=float, default=0.1)
+    parser.add_argument("--store", choices=("qdrant", "chroma"), default="qdrant", help="of the plain install")
+    parser.add_argument("--top-k", type=int, default=None)
+    parser.add_argument("--threshold", type=float, default=None)
     parser.add_argument("--infer", action="store_true", help="let the language model extract facts and link entities")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="record-mem0-") as folder:
@@ -105,18 +115,19 @@ def main() -> None:
         config = (
             json.loads(given.config.read_text())
             if given.config
-            else plain_config(folder, given.embeddings, given.model)
+            else plain_config(folder, given.store, given.embeddings, given.model)
         )
         memory = importlib.import_module("mem0").Memory.from_config(config)
         for row in memories_of(given.data):
             memory.add(row["content"], user_id=USER, infer=given.infer, metadata={OWN_ID: row["id"]})
+        asked_with = settings(memory, given.top_k, given.threshold)
         said = {
             "store": config["vector_store"]["provider"],
-            "top_k": given.top_k,
-            "threshold": given.threshold,
+            "top_k": asked_with.get("top_k", asked_with.get("limit")),
+            "threshold": asked_with["threshold"],
             "infer": given.infer,
         }
-        found = answers(memory, queries_of(given.data, given.first), given.top_k, given.threshold)
+        found = answers(memory, queries_of(given.data, given.first), asked_with)
         count = write_recording(given.out, f"mem0ai {version('mem0ai')}", said, found, given.model)
     print(f"{count} answers in {given.out}")
 

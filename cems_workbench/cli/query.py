@@ -394,6 +394,7 @@ def what_if_command(
     chunks: str | None = None,
     share: float = 0.1,
     upstream: str | None = None,
+    recorded: Path | None = None,
     ids: cli.IdsOption = False,
     store: cli.StoreOption = None,
     as_json: cli.JsonOption = False,
@@ -408,8 +409,10 @@ def what_if_command(
         )
     if (query is None) != ((embedder or chunks or upstream) is not None):
         raise InputError("name a query" if query is None else "this takes no query; --queries names a set")
+    if recorded is not None and upstream is None:
+        raise InputError("--recorded: only with --upstream")
     if upstream is not None:
-        return _what_if_upstream(upstream, queries, choice.read(store), choice.words(store), store, as_json)
+        return _what_if_upstream(upstream, queries, recorded, choice.read(store), choice.words(store), store, as_json)
     if query is None:
         from cems_workbench.api.memories import what_if_vectors
 
@@ -445,14 +448,20 @@ def what_if_command(
 
 
 def _what_if_upstream(
-    fault: str, queries: str | None, config: PipelineConfig, words: list[str], store: Path | None, as_json: bool
+    fault: str,
+    queries: str | None,
+    recorded: Path | None,
+    config: PipelineConfig,
+    words: list[str],
+    store: Path | None,
+    as_json: bool,
 ) -> None:
     from cems_workbench.jobs.query_set_evidence import ALL_QUERIES
     from cems_workbench.jobs.upstream import fault_named, forecast
 
     known, query_set = fault_named(fault, config), queries or ALL_QUERIES
     with cli.progress_bar(as_json) as progress, cli.filled_resources(store) as resources:
-        found = forecast(known, config, query_set, resources, progress)
+        found = forecast(known, config, query_set, resources, progress, recorded)
     cli.present(found, as_json, words_of("evaluate", query_set, options=["--losses", *words]))
 
 

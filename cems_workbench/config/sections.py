@@ -110,7 +110,7 @@ class VectorList(Section):
     text: Literal["indexed", "content", "object", "plain_text", "fact"] = gathered("indexed")
     index: Literal["exact", "graph"] = gathered("exact")
     ef_search: int | None = gathered(None, **within(1, 10_000, step=10, soft=(10, 1000)), null="the collection's own")
-    scale: Literal["cosine", "half_cosine", "inverse_l2", "negative_distance"] = param("cosine")
+    scale: Literal["cosine", "half_cosine", "inverse_l2", "negative_distance", "squared_l2"] = param("cosine")
     normalization: Normalization = param("none")
 
 

@@ -20,8 +20,9 @@ Scales of the vector score are what a system's engine makes of the cosine before
     half_cosine        max((1 + c) / 2, 0)          Neo4j, Graphiti on FalkorDB, k-nearest-neighbour fields of Lucene
     inverse_l2         1 / (1 + squared L2) = 1 / (3 - 2c)   mem0 on Chroma and FAISS, of vectors of length 1
     negative_distance  c - 1                        stores that return minus the cosine distance
+    squared_l2         squared L2 = 2 - 2c          mem0 before 2.0.5 on Chroma and FAISS: a distance taken for a similarity
 
-Every one of them rises with the cosine, so the order of a list stays; a threshold and a sum read other numbers. Evidence keeps cosines,
+The order of a list stays; a threshold and a sum read other numbers, which rise with the cosine but for squared_l2. Evidence keeps cosines,
 but for live lists of sources whose vectors make none (`live_engine`): those stay on the source's own scale, which a note names.
 
 A live list is answered by the running system; the note says which, and when, of the lists that it was asked for:
@@ -227,6 +228,7 @@ VECTOR_SCALES: Mapping[str, VectorScale] = {
         lambda score: (3 - 1 / score) / 2 if score > 0 else -np.inf,
     ),
     "negative_distance": VectorScale("cosine − 1", lambda cosine: cosine - 1, lambda score: score + 1),
+    "squared_l2": VectorScale("2 − 2 · cosine", lambda cosine: 2 - 2 * np.minimum(cosine, 1.0), lambda score: 1 - score / 2),
 }
 """Every scale by the name that `lists.vector.scale` gives it."""
 

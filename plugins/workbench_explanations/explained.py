@@ -62,6 +62,8 @@ class Row:
     text: str = ""
     title: str | None = None
     created_at: datetime | None = None
+    factor: float = 1.0
+    """What its score is multiplied by besides what the preset computes: it stands as the memory's priority."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +241,10 @@ def same_order(explained: Explained, ours: Mapping[str, float]) -> bool:
 
 def _evidence(explained: Explained) -> Evidence:
     variants = (Variant(explained.query), *(Variant(text, "expansion") for text in explained.texts))
-    memories = {row.id: Memory(row.id, row.text, title=row.title, created_at=row.created_at) for row in explained.rows}
+    memories = {
+        row.id: Memory(row.id, row.text, title=row.title, created_at=row.created_at, priority=row.factor)
+        for row in explained.rows
+    }
     lists = []
     for name in dict.fromkeys(name for row in explained.rows for name in row.lists):
         source, _, number = name.partition(":")

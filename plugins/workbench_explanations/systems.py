@@ -8,6 +8,7 @@ needs is reported, and a document that lacks the fields of every row is of anoth
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from cems_workbench.formats.base.payload import ANY_NAMES, text_of
 from cems_workbench.formats.base.records import TracedQuery, memory_id_of, reported
 from cems_workbench.formats.responses import IDS, answers_in, flat
 from cems_workbench.records import RowError
-from workbench_explanations.explained import Explained, Row, contradictions
+from workbench_explanations.explained import TOLERANCE, Explained, Row, contradictions
 from workbench_tools.exports import PAGES, spans_of
 from workbench_tools.exports import system_of as traced_by
 from workbench_tools.spans import Span, objects, read_span
@@ -199,38 +200,50 @@ def _weights(by_list: Mapping[str, float], texts: int) -> tuple[dict[str, Any], 
 
 
 def _hindsight(document: Document, reading: Reading) -> Iterator[Explained]:
-    """Hindsight 1.1.0, recall's `trace`: RRF, a cross-encoder's score × factors of time and proof around 1, then a budget of tokens."""
+    """Hindsight (0.6 to 1.1), recall's `trace`: RRF, a cross-encoder's score × factors of time and proof around 1, then a budget of tokens.
+
+    The reranker's own scores are read where the sigmoid or nothing made its unit scores of them, else those unit scores.
+    """
     lacking([document], ("query", "retrieval_results", "rrf_merged", "reranked", "final_results"), "Hindsight", "1.1")
     about = object_of(document, "query")
-    scores: dict[tuple[str, str], float] = {}
+    found: dict[str, list[tuple[float, str]]] = {}
     texts: dict[str, str] = {}
     for _, method in reading.each(document["retrieval_results"], "retrieval_results"):
         for _, hit in reading.each(method.get("results"), "retrieval_results.results"):
-            scores[str(method.get("method_name")), str(hit.get("node_id"))] = number(hit, "score")
+            found.setdefault(str(method.get("method_name")), []).append((number(hit, "score"), str(hit.get("node_id"))))
             texts[str(hit.get("node_id"))] = str(hit.get("text") or "")
+    scores = {(arm, key): score for arm, hits in found.items() for score, key in hits}
+    # Up to 0.6 its ranks are missing: those of each arm over all kinds of fact, as it joins them.
+    missing: dict[str, dict[str, int]] = {}
+    for arm, hits in found.items():
+        for rank, (_, key) in enumerate(sorted(hits, key=lambda pair: -pair[0]), 1):
+            missing.setdefault(key, {}).setdefault(f"{arm}_rank", rank)
     moment = _moment(about.get("timestamp"))
     final = {str(row.get("id")) for _, row in reading.each(document["final_results"], "final_results")}
     components = {str(row.get("node_id")): row for _, row in reading.each(document["reranked"], "reranked")}
     order = {key: place for place, key in enumerate(components, 1)}
+    parted = {key: row.get("score_components") or {} for key, row in components.items()}
+    aged = any(one.get("recency", NEUTRAL) != NEUTRAL for one in parted.values())
     rows, read, unknown = [], set[float | None](), set()
     for place, row in reading.each(document["rrf_merged"], "rrf_merged"):
         with reported(reading.errors, reading.source, reading.number, f"rrf_merged[{place - 1}]."):
             key = str(row.get("node_id") or "")
-            own = object_of(row, "source_ranks")
-            ranks = {name.removesuffix("_rank"): int(number(own, name)) for name in own}
+            given = object_of(row, "source_ranks") or missing.get(key, {})
+            ranks = {name.removesuffix("_rank"): int(number(given, name)) for name in given}
             unknown |= ranks.keys() - HINDSIGHT_LISTS.keys()
             known = {ours: arm for arm, ours in HINDSIGHT_LISTS.items() if arm in ranks}
             lists = {ours: (ranks[arm], scores.get((arm, key))) for ours, arm in known.items()}
-            said = components.get(key, {}).get("score_components") or {}
-            parts = {name: value for name, value in said.items() if finite(value) is not None}
+            parts = {name: value for name, value in parted.get(key, {}).items() if finite(value) is not None}
             read.add(parts.get("cross_encoder_score") if key in components else None)
-            age = (1 - parts.get("recency", 0.5)) * 365
-            made = None if moment is None or "recency" not in parts else moment - timedelta(days=age)
+            age = (1 - parts.get("recency", NEUTRAL)) * 365
+            made = None if moment is None or not aged or "recency" not in parts else moment - timedelta(days=age)
             score = finite(components.get(key, {}).get("rerank_score"))
             text = texts.get(key, str(row.get("text") or ""))
-            rows.append(Row(key, score, order.get(key, 0), lists, parts, text, created_at=made))
-    changes: dict[str, Any] = {"assembly.max_tokens": None, "rerank.raw_scale": "identity", "threshold.mode": "none"}
-    changes |= {"lists.relations.weight": 1.0}
+            windowed = 1 + WINDOW * (parts.get("temporal", NEUTRAL) - NEUTRAL)
+            rows.append(Row(key, score, order.get(key, 0), lists, parts, text, created_at=made, factor=windowed))
+    scale, reranked = _hindsight_scale([row.parts for row in rows])
+    changes: dict[str, Any] = {"assembly.max_tokens": None, "rerank.raw_scale": scale, "threshold.mode": "none"}
+    changes |= {"lists.relations.weight": 1.0, "adjust.priority": True}
     doubts = [f"its list {name} is not used" for name in sorted(unknown)]
     if cut := len(order.keys() - final):
         budget = about.get("max_tokens")
@@ -240,10 +253,23 @@ def _hindsight(document: Document, reading: Reading) -> Iterator[Explained]:
             "its reranker passes the fused order on: the scores it made of that stay, whatever is changed in the fusion"
         )
     taken = {arm: name for arm, name in HINDSIGHT_LISTS.items() if any(name in row.lists for row in rows)}
-    more: dict[str, Any] = {"reranked": "cross_encoder_score_normalized", "as_of": moment, "doubts": tuple(doubts)}
+    more: dict[str, Any] = {"reranked": reranked, "as_of": moment, "doubts": tuple(doubts)}
     yield Explained(str(about.get("query_text") or ""), rows, "Hindsight", "hindsight", changes, taken=taken, **more)
 
 
+def _hindsight_scale(parts: Sequence[Mapping[str, float]]) -> tuple[str, str]:
+    """How the reranker's scores become unit scores, and which part is read; up to 0.6 they all passed the sigmoid."""
+    pairs = [(one["cross_encoder_score"], one[HINDSIGHT_UNIT]) for one in parts if {"cross_encoder_score", HINDSIGHT_UNIT} <= one.keys()]
+    for scale, outside in (("sigmoid_outside_unit", any(not 0 <= raw <= 1 for raw, _ in pairs)), ("sigmoid", True)):
+        made = (1 / (1 + math.exp(-min(max(raw, -700), 700))) if outside else raw for raw, _ in pairs)
+        if pairs and all(abs(unit - ours) <= TOLERANCE for (_, unit), ours in zip(pairs, made, strict=True)):
+            return scale, "cross_encoder_score"
+    return "identity", HINDSIGHT_UNIT
+
+
+NEUTRAL, WINDOW = 0.5, 0.2
+"""The recency of a memory without a date; where all have it, the explanation knows no ages. The weight of the part for windows of time."""
+HINDSIGHT_UNIT = "cross_encoder_score_normalized"
 HINDSIGHT_LISTS = {"semantic": "vector:0", "bm25": "ts_rank_cd:0", "graph": "relations", "temporal": "lucene:0"}
 """Which of its arms is which list here; it calls ts_rank_cd bm25."""
 

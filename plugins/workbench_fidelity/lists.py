@@ -23,7 +23,7 @@ from cems_workbench.models.tokens import TokenCounts
 from cems_workbench.pipeline import Evidence, RankedList
 from cems_workbench.pipeline.evidence import Hit, Variant
 from cems_workbench.pipeline.gather import Request, metadata_lists, search_filter, successors_of
-from cems_workbench.pipeline.list_sources import LIST_SOURCES, ListSource
+from cems_workbench.pipeline.list_sources import LIST_SOURCES, VECTOR_SCALES, ListSource
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.records import RankedIds, RecordedAnswer, Recording
@@ -248,14 +248,8 @@ def _hits(ranked: RankedIds, source: str, config: PipelineConfig) -> tuple[Hit, 
 
 def cosine_of(config: PipelineConfig) -> Callable[[float], float]:
     """The cosine of a vector score on the scale of the config."""
-    scale = getattr(config.lists.vector, "scale", "cosine")
-    inverse: Mapping[str, Callable[[float], float]] = {
-        "cosine": lambda score: score,
-        "half_cosine": lambda score: 2 * score - 1,
-        "inverse_l2": lambda score: (3 - 1 / score) / 2 if score else -1.0,
-        "negative_distance": lambda score: score + 1,
-    }
-    return inverse[scale]
+    cosine = VECTOR_SCALES[config.lists.vector.scale].cosine
+    return lambda score: max(cosine(score), -1.0)
 
 
 def _recorded_for(ranked: RankedList, answer: RecordedAnswer, mapping: ListMap) -> RankedIds | None:

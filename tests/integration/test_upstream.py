@@ -11,10 +11,14 @@ from streamlit.testing.v1 import AppTest
 
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.config import difference, preset
-from cems_workbench.jobs.upstream import Fault, faults
+from cems_workbench.evaluation.metrics import graded, parse_measure
+from cems_workbench.jobs.upstream import MEASURE, Fault, faults
 
 if TYPE_CHECKING:
     from conftest import Command
+
+RECORDED = Path(__file__).parents[1] / "recordings" / "upstream"
+"""What two versions of a program answered to some queries of the sample, with the lists of the first."""
 
 
 @pytest.mark.parametrize("fault", faults(), ids=lambda fault: fault.id)
@@ -46,6 +50,37 @@ def test_the_mend_is_compared_on_the_judged_queries(command: Command, store: Pat
     wrong = command(*asked, "--preset", "mem0")
     assert wrong.code == 2 and "engram-fts-limit: no known fault of mem0; known are" in wrong.err
     assert "this takes no query" in command("what-if", "tea", *asked[1:]).err
+
+
+def test_recorded_lists_give_the_sign_that_the_mended_version_shows(
+    command: Command, store: Path, tmp_path: Path
+) -> None:
+    """mem0ai 2.0.4 and 2.0.6 really run on Chroma: what the lists of the first say of each query is what the second answers."""
+    before, after = (
+        json.loads((RECORDED / f"mem0-4999.{side}.json").read_text("utf-8")) for side in ("before", "after")
+    )
+    asked = ("what-if", "--upstream", "mem0-4999", "--preset", "mem0", "--store", store, "--json", "--recorded")
+    done = command(*asked, RECORDED / "mem0-4999.before.json")
+    found = json.loads(done.out)
+    grades: dict[str, dict[str, int]] = {}
+    for line in (SAMPLE_DATA / "judgments.qrels").read_text().splitlines():
+        qid, _, memory_id, grade = line.split()
+        grades.setdefault(qid, {})[memory_id] = int(grade)
+    qids = [answer["qid"] for answer in before["answers"]]
+    orders = ([answer["results"] for answer in side["answers"]] for side in (before, after))
+    was, now = (parse_measure(MEASURE).values(graded(each, [grades[qid] for qid in qids])) for each in orders)
+    assert (now > was).sum() > 2 and (now < was).sum() > 2
+    measured = found["compared"][0]["measures"][MEASURE]
+    assert {*measured["wins"]} == {qid for qid, one, other in zip(qids, was, now, strict=True) if other > one}
+    assert {*measured["losses"]} == {qid for qid, one, other in zip(qids, was, now, strict=True) if other < one}
+    assert (
+        "vector from semantic" in found["lists"][0] and f"first ten of {len(qids)} of {len(qids)}" in found["lists"][-1]
+    )
+    (tmp_path / "bare.json").write_text(json.dumps({**after, "engine": "mem0ai 2.0.6"}), "utf-8")
+    bare = command(*asked, tmp_path / "bare.json")  # answers without lists
+    assert bare.code == 2 and "no lists" in bare.err
+    wrong = command("what-if", "tea", "--recorded", tmp_path / "bare.json", "--store", store)
+    assert "only with --upstream" in wrong.err or "pass one of" in wrong.err
 
 
 def test_the_page_names_the_faults_of_the_stores_target() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,33 @@ def test_mem0_scores_are_replayed_and_a_setting_moves_them() -> None:
     above = rows[4]["score"]
     moved = replay(answer, with_values(answer.config, {"threshold.fixed": above}))
     assert list(moved.ids) == [row["id"] for row in rows[:5]]
+
+
+def test_a_trace_of_hindsight_0_6_replays_by_its_arms_and_is_mended_by_the_own_scores() -> None:
+    """Up to 0.6 it says no ranks, and unit scores passed the sigmoid too; a window of time moves one memory."""
+    document = recorded("hindsight.jsonl")
+    rows = document["trace"]["reranked"]
+    rows[3]["score_components"]["temporal"] = 0.9583
+    plain: dict[str, float] = {}
+    for row in rows:
+        parts = row["score_components"]
+        raw = parts["cross_encoder_score"]
+        parts["cross_encoder_score_normalized"] = 1 / (1 + math.exp(-raw))
+        factors = (1 + 0.2 * (parts["recency"] - 0.5)) * (1 + 0.2 * (parts["temporal"] - 0.5))
+        row["rerank_score"] = parts["cross_encoder_score_normalized"] * factors
+        plain[row["node_id"]] = raw * factors
+    rows.sort(key=lambda row: -row["rerank_score"])
+    for row in document["trace"]["rrf_merged"]:
+        row["source_ranks"] = {}
+    (evidence,), errors = read(json.dumps(document))
+    config = explained_config(evidence)
+    assert not errors and config is not None and config.rerank.raw_scale == "sigmoid"
+    assert (explained(evidence) or {})["same_order"] and {one.source for one in evidence.lists} == {
+        "vector",
+        "ts_rank_cd",
+    }
+    mended = replay(evidence, with_values(config, {"rerank.raw_scale": "sigmoid_outside_unit"}))
+    assert list(mended.ids) == sorted(plain, key=lambda key: -plain[key])
 
 
 def change(make: Callable[[dict[str, Any]], Any]) -> str:
@@ -259,7 +287,11 @@ def test_a_file_is_a_query_set_whose_lists_replay_and_a_bad_row_costs_only_itsel
     good, first = [json.loads(line) for line in lines], recorded("mem0.jsonl")["results"]
     bad = [
         change(lambda d: d.pop("query") and None),
-        change(lambda d: d["results"][1]["score_details"].update(semantic_score=float("nan")) or d.update(query="nan", qid="n")),
+        change(
+            lambda d: (
+                d["results"][1]["score_details"].update(semantic_score=float("nan")) or d.update(query="nan", qid="n")
+            )
+        ),
         change(lambda d: [row["score_details"].pop("threshold") for row in d["results"]] and None),
         change(lambda d: d.update(results=d["results"][1::-1], query="turned", qid="t")),
         lines[0][:900],
@@ -286,7 +318,9 @@ def test_a_file_is_a_query_set_whose_lists_replay_and_a_bad_row_costs_only_itsel
         replayed = replay(evidence, found.header.config)
         assert list(replayed.ids) == ["ours", *(row["id"] for row in first[1:])]
         kept = {answer.qid: answer for answer in kept_recording(store, "live").answers}[good[0]["qid"]]
-        assert [(row.memory_id, row.score) for row in kept.returned][1:] == [(row["id"], row["score"]) for row in first[1:]]
+        assert [(row.memory_id, row.score) for row in kept.returned][1:] == [
+            (row["id"], row["score"]) for row in first[1:]
+        ]
         assert list(kept.lists) == ["vector"] and len(kept.lists["vector"][0]) == 20
         (again,) = inputs_of(path, "auto")
         assert add_input(again, store).memories.added == 0
@@ -303,7 +337,11 @@ def opensearch(described: str, normalised: str, rows: Pairs, scores: dict[str, f
     for key, score in sorted(scores.items(), key=lambda pair: -pair[1]):
         parts = [(value, text) for value, text in zip(rows[key], inner, strict=True) if value is not None]
         details = [
-            {"value": value, "description": f"{normalised} normalization of:", "details": [{"value": 9, "description": text}]}
+            {
+                "value": value,
+                "description": f"{normalised} normalization of:",
+                "details": [{"value": 9, "description": text}],
+            }
             for value, text in parts
         ]
         tree = {"value": score, "description": f"{described} combination of:", "details": details}
@@ -319,7 +357,12 @@ def test_an_opensearch_hybrid_answer_replays_its_mean_with_weights_and_its_rrf()
     mean = {key: 0.3 * (one or 0.0) + 0.7 * (other or 0.0) for key, (one, other) in HYBRID.items()}
     ((evidence,), _) = read(opensearch("arithmetic_mean, weights [0.3, 0.7]", "min_max", HYBRID, mean))
     note, config = explained(evidence), explained_config(evidence)
-    assert note is not None and note["same_order"] and note["taken"] == {"body": "lexical:0", "knn": "vector:0"} and config is not None
+    assert (
+        note is not None
+        and note["same_order"]
+        and note["taken"] == {"body": "lexical:0", "knn": "vector:0"}
+        and config is not None
+    )
     assert (config.get("lists.lexical.weight"), config.get("lists.vector.weight")) == (0.3, 0.7)
     fused = {key: (one or 0.0) + (other or 0.0) for key, (one, other) in RANKED.items()}
     ((evidence,), _) = read(opensearch("rrf", "rrf, rank_constant [60]", RANKED, fused))
@@ -331,12 +374,19 @@ def test_an_opensearch_hybrid_answer_replays_its_mean_with_weights_and_its_rrf()
 def test_a_remnic_xray_replays_what_its_cap_kept_and_names_what_its_filters_left_out() -> None:
     scored = (("a", 0.9, 0.8), ("b", 0.8, 0.9), ("c", 0.5, 0.2), ("d", 0.9, 0.9))
     terms = {key: {"vector": one, "bm25": other, "final": one + other} for key, one, other in scored}
-    results: list[dict[str, Any]] = [{"memoryId": key, "path": key, "scoreDecomposition": own} for key, own in terms.items()]
+    results: list[dict[str, Any]] = [
+        {"memoryId": key, "path": key, "scoreDecomposition": own} for key, own in terms.items()
+    ]
     results[3]["rejectedBy"] = "status-filter"
     snapshot = {"schemaVersion": "1", "query": "q", "tierExplain": None, "appliedResultLimit": 2, "results": results}
     ((evidence,), _) = read(json.dumps({"snapshotFound": True, "snapshot": snapshot | {"appliedResults": results[:2]}}))
     note, config = explained(evidence), explained_config(evidence)
-    assert note is not None and note["same_order"] and note["order"] == ["a", "b"] and "d by status-filter" in note["lines"][0]
+    assert (
+        note is not None
+        and note["same_order"]
+        and note["order"] == ["a", "b"]
+        and "d by status-filter" in note["lines"][0]
+    )
     assert config is not None
     assert list(replay(evidence, with_values(config, {"assembly.limit": 3})).ids)[2:] == ["c"]
     assert "another version than schema 1" in read(json.dumps(snapshot | {"schemaVersion": "2"}))[1][0]

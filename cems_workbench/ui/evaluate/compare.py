@@ -101,7 +101,9 @@ def _draw_upstream(measured: Sequence[EvaluationReport]) -> None:
     for fault in faults_of(runs.preset):
         options = ["--upstream", fault.id, "--queries", query_set, "--preset", runs.preset]
         asked = command_line(words_of("what-if", options=options))
-        said = plain(f"{fault.what} ({fault.state}). What mending it may do to these queries, a guess:")
+        said = plain(
+            f"{fault.what} ({fault.state}). What mending it may do to these queries, a guess without --recorded FILE:"
+        )
         st.caption(f":material/build: {said} `{asked}`", help=f"Seen {fault.seen}: {fault.url}. {fault.basis}.")
 
 

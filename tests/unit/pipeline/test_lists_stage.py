@@ -70,6 +70,7 @@ def test_cosines_are_spread_where_a_config_says_so_and_none_is_shown_raw() -> No
         ("half_cosine", [0.95, 0.5, 0.0]),
         ("inverse_l2", [1 / 1.2, 1 / 3, 0.2]),
         ("negative_distance", [-0.1, -1.0, -2.0]),
+        ("squared_l2", [0.2, 2.0, 4.0]),
     ],
 )
 def test_vector_scores_are_on_the_scale_and_evidence_keeps_cosines(scale: str, expected: list[float]) -> None:
@@ -119,7 +120,7 @@ def test_the_cosine_of_a_score_is_the_one_it_was_made_of(scale: str) -> None:
     cosines = np.linspace(-0.99, 1, 41)
     scores = VECTOR_SCALES[scale].of_cosine(cosines)
     assert [VECTOR_SCALES[scale].cosine(float(score)) for score in scores] == pytest.approx(cosines.tolist(), abs=1e-12)
-    assert (np.diff(scores) > 0).all()
+    assert (np.diff(scores) * (-1 if scale == "squared_l2" else 1) > 0).all()
 
 
 def test_a_disabled_list_takes_no_part_and_says_so() -> None:
