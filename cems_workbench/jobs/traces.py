@@ -269,8 +269,8 @@ class _Import:
                 self._write(file, [query for trace in portion for query in trace.queries(name_of)])
                 done += len(portion)
             if not self.queries:
-                why = f": {self.errors[0]}" if self.errors else ""
-                raise InputError(f"{self.source}: no query of it has lists or stages{why}")
+                nothing = f"{self.source}: no query of it has lists or stages"
+                raise InputError(str(self.errors[0]) if self.errors else nothing)
             self._take_over(file, target)
             if self.config is not None:
                 file.use_config(portable_yaml(self.config))
