@@ -447,9 +447,10 @@ def _remnic(document: Document, reading: Reading) -> Iterator[Explained]:
     """remnic's `xray --format json`, schema 1: the terms of each score, and what its filters and its cap left out."""
     found = document.get("snapshot", document)
     if "recalledMemoryIds" in found:
-        expected = found.get("expectation")
-        lost = isinstance(expected, dict) and f"{expected.get('memoryId')} was lost at {expected.get('stage')}"
-        lost = f"; it says that {one_line(lost, 120)}" if lost and not expected.get("recalled") else ""
+        expected, lost = found.get("expectation"), ""
+        if isinstance(expected, dict) and not expected.get("recalled"):
+            said = f"{expected.get('memoryId')} was lost at {expected.get('stage')}"
+            lost = f"; it says that {one_line(said, 120)}"
         raise FieldError("", f"remnic's `why` has no scores: write down `xray` of the same query{lost}")
     if found.get("schemaVersion") != "1":
         raise FieldError("schemaVersion", f"remnic of another version than schema 1: {short(found.get('schemaVersion'))}")
