@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
+from itertools import chain, islice
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, TextIO
@@ -15,6 +16,7 @@ from cems_workbench.api.open_store import load_config
 from cems_workbench.api.single_query import Answer
 from cems_workbench.config import portable_yaml
 from cems_workbench.errors import InputError, counted
+from cems_workbench.formats.base.files import open_file
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.explained import explained, explained_config, qid_of, read_explanations
 from cems_workbench.records import Query, RowError
@@ -39,17 +41,13 @@ def explained_answers(
 
     Raises InputError as `read_explanations` does.
     """
-    found = enumerate(read_explanations(text, source, errors, query))
-    first, alone = None, True
-    for place, evidence in found:
-        first, alone = (evidence, True) if place == 0 else (first, False)
-        if query and evidence.query != query:
+    found = read_explanations(text, source, errors, query)
+    begun = list(islice(found, 2))
+    for evidence in chain(begun, found):
+        if query and evidence.query != query and len(begun) > 1:  # a single one may name its query otherwise
             continue
-        first = None
         if (config := config_of(evidence)) is not None:
             yield Answer(replay(evidence, config, clock=perf_counter))
-    if first is not None and alone and (config := config_of(first)) is not None:  # it may name its query otherwise
-        yield Answer(replay(first, config, clock=perf_counter))
 
 
 def explanations(source: str | Path, query: str = "", config: ConfigLike | None = None) -> tuple[Answer, ...]:
@@ -74,18 +72,9 @@ def explanations(source: str | Path, query: str = "", config: ConfigLike | None 
     return found
 
 
-@contextmanager
-def opened(name: str) -> Iterator[TextIO]:
+def opened(name: str) -> AbstractContextManager[TextIO]:
     """The text of a file, "-" for stdin, to read bit by bit. Raises InputError."""
-    if name == "-":
-        yield sys.stdin
-        return
-    try:
-        text = Path(name).open(encoding="utf-8-sig", errors="replace")  # noqa: SIM115
-    except (OSError, ValueError) as error:
-        raise InputError(f"{name}: {getattr(error, 'strerror', None) or 'cannot be read'}") from None
-    with text:
-        yield text
+    return nullcontext(sys.stdin) if name == "-" else open_file(Path(name)).open(encoding="utf-8-sig", errors="replace")
 
 
 def write_explained(answers: Iterable[Answer], path: Path, source: str, errors: list[RowError]) -> Report:
