@@ -83,6 +83,18 @@ def test_recorded_lists_give_the_sign_that_the_mended_version_shows(
     assert "only with --upstream" in wrong.err or "pass one of" in wrong.err
 
 
+def test_explained_answers_of_the_store_are_replayed(command: Command, store: Path) -> None:
+    """A set of Hindsight's explanations has its lists, and no list of the store is gathered."""
+    explanations = RECORDED.with_name("explanations") / "hindsight.jsonl"
+    assert command("import", explanations, "--store", store).code == 0
+    asked = ("what-if", "--upstream", "hindsight-1727", "--preset", "hindsight", "--store", store, "--json")
+    of_set = json.loads(command(*asked, "--queries", "hindsight").out)
+    of_file = json.loads(command(*asked, "--recorded", explanations).out)
+    assert of_set["lists"][0] == "the lists are those that hindsight explains"
+    for found in (of_set, of_file):
+        assert "as it is, the first ten of" in found["lists"][-1] and found["changed"]
+
+
 def test_the_page_names_the_faults_of_the_stores_target() -> None:
     """Evaluate has a line for each, with the command that says what its mend does."""
 
