@@ -35,7 +35,7 @@ from cems_workbench.sources.address import parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.store import Store
 from tests.integration import postgres_server
-from workbench_inspect.engine_check import EngineComparison, cause, check_engine
+from workbench_inspect.index_check import EngineComparison, cause, check_engine
 
 DIMENSION = 384
 TOPICS = 200

@@ -20,9 +20,9 @@ from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline import Evidence
 from cems_workbench.tuning.holdout import gain, split
 from cems_workbench.tuning.objective import Goal
-from cems_workbench.tuning.optimizer import choose, optimize
 from cems_workbench.tuning.scorer import BatchScorer
 from cems_workbench.tuning.space import SearchSpace, parse_axis
+from cems_workbench.tuning.tune import choose, optimize
 
 AXES = (
     "lists.vector.weight=0:3",

@@ -54,10 +54,9 @@ from cems_workbench.settings import Settings
 from cems_workbench.tuning.holdout import gain, split
 from cems_workbench.tuning.learned import Importance, importance
 from cems_workbench.tuning.objective import Goal
-from cems_workbench.tuning.optimizer import Trial, Watch
 from cems_workbench.tuning.scorer import BatchScorer, measurable
 from cems_workbench.tuning.space import SearchSpace, parse_axis
-from cems_workbench.tuning.tune import Plan, Tuned, evidence_card, tune
+from cems_workbench.tuning.tune import Plan, Trial, Tuned, Watch, evidence_card, tune
 
 ROOT = Path(__file__).resolve().parents[1]
 PRESET = ROOT / "cems_workbench/config/presets/workbench.yaml"

@@ -92,7 +92,7 @@ def judgments_command(
 
 
 def _rebase(action: str, texts: Path | None, store: Path | None, *, apply: bool, as_json: bool) -> None:
-    from cems_workbench.jobs.rebase import rebase, texts_of
+    from cems_workbench.jobs.importing import rebase, texts_of
 
     if action != "rebase":
         raise InputError(f"judgments {action}: it is not rebase; without it judgments are exported")

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from cems_workbench.jobs.exporting import Export, ExportedRanking
     from cems_workbench.jobs.tuning import SearchResult
     from cems_workbench.store import ConfigRecord, Store
-    from cems_workbench.tuning.optimizer import Trial, Watch
+    from cems_workbench.tuning.tune import Trial, Watch
 
 
 def export_command(

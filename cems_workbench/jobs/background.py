@@ -28,7 +28,7 @@ from cems_workbench.pipeline.stages import RERANK
 from cems_workbench.progress import Cancelled
 from cems_workbench.records import Query
 from cems_workbench.settings import Settings
-from cems_workbench.tuning.optimizer import Trial, Watch
+from cems_workbench.tuning.tune import Trial, Watch
 
 EVIDENCE_THREAD, SEARCH_THREAD, QUEUE_THREAD, CHROMA_THREAD = "judged-queries", "tune", "ready-queue", "chroma"
 

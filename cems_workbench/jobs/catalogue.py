@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from datetime import date, datetime
 from functools import cache
 from pathlib import Path
@@ -35,7 +35,7 @@ from cems_workbench.errors import InputError, WorkbenchError
 from cems_workbench.jobs.traced_sets import explained_configs
 from cems_workbench.platform.atomic_write import write_text
 from cems_workbench.platform.parsing import yaml_values
-from cems_workbench.records import DEFAULT_TEXT_RULE, ENGLISH
+from cems_workbench.records import DEFAULT_TEXT_RULE, ENGLISH, Memory
 from cems_workbench.settings import saved_target
 
 if TYPE_CHECKING:
@@ -251,13 +251,17 @@ def sample_figures(resources: Resources, query_set: str | None = None) -> Sample
     return figures if figures.presets_as_they_are else None
 
 
+_OF_MEMORY = tuple(each.name for each in fields(Memory))
+
+
 def corpus_digest(store: Store) -> str:
     """SHA-256, in hex, of the live memories, their relations, their judgments, the rule by which memories are cut
     into chunks, and the language where it is not English."""
     from cems_workbench.formats.memories import relation_row
 
     memories = store.memories.read()
-    rows: list[Any] = [store.chunks.rule, *(asdict(memories[memory_id]) for memory_id in sorted(memories))]
+    rows: list[Any] = [store.chunks.rule]
+    rows += [{name: getattr(memories[key], name) for name in _OF_MEMORY} for key in sorted(memories)]
     rows += [str(rule)] if (rule := store.texts.rule) != DEFAULT_TEXT_RULE else []
     rows += [spoken] if (spoken := store.language.current) != ENGLISH else []
     rows += [relation_row(relation) for relation in store.relations.read()]

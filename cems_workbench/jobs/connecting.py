@@ -24,7 +24,7 @@ import pyarrow as pa
 from cems_workbench.analysis.vector_origins import VectorOrigins
 from cems_workbench.config.forms.targets import OWN, system_named
 from cems_workbench.errors import InputError, ModelError, StoreError
-from cems_workbench.jobs import embedder_match, factory, rebase, targets
+from cems_workbench.jobs import embedder_match, factory, importing, targets
 from cems_workbench.models.embedder_match import candidates
 from cems_workbench.models.protocol import QueryEmbedder
 from cems_workbench.pipeline.live_engine import scale_note
@@ -218,7 +218,7 @@ def connect(
             imported.append(replace(report, runs=_target_of(resources.store, spec, report.probe, target)))
     finally:
         follow_embedder(resources, settings, before)
-    labels = rebase.follow(resources.store) if any(one.memories.added or one.deleted for one in imported) else []
+    labels = importing.follow(resources.store) if any(one.memories.added or one.deleted for one in imported) else []
     try:
         resources.refresh(progress)
     except (ModelError, StoreError) as failure:  # the import itself is complete

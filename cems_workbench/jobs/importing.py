@@ -1,11 +1,14 @@
-"""Import job: uploaded files, read one by one, so that a bad file affects no other, with a report of every row."""
+"""Import job: uploaded files, read one by one, so that a bad file affects no other, with a report of every row.
+
+Judgments that follow their memories to other ids: by command, and after an import or a connect that replaced judged memories.
+"""
 
 from __future__ import annotations
 
 import io
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -13,9 +16,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any
 
 from cems_workbench import formats
-from cems_workbench.errors import EmbedderMismatchError, InputError, ModelError, WorkbenchError
+from cems_workbench.errors import EmbedderMismatchError, InputError, ModelError, WorkbenchError, counted
 from cems_workbench.formats import FORMATS
-from cems_workbench.jobs.rebase import follow, followed, texts_of
 from cems_workbench.jobs.traces import add_input, import_traces, sets_traced_by, trace_format, undo_traces
 from cems_workbench.platform.atomic_write import output_path
 from cems_workbench.progress import Progress, silent
@@ -26,6 +28,7 @@ from cems_workbench.store.importing import DEFAULT_OPTIONS, ImportOptions
 from cems_workbench.store.imports import STAGES, Undo
 from cems_workbench.store.precomputed_embeddings import read_vectors
 from cems_workbench.store.query_matching import MATCHES, parse_match
+from cems_workbench.store.rebase import PERHAPS, Rebase
 from cems_workbench.store.rows import check_name
 from cems_workbench.store.scales import parse_scale
 from cems_workbench.store.stated_grades import parse_grades
@@ -34,7 +37,73 @@ if TYPE_CHECKING:
     from cems_workbench.pipeline.resources import Resources
     from cems_workbench.store import RefreshReport
     from cems_workbench.store.precomputed_embeddings import PrecomputedVectors
-    from cems_workbench.store.rebase import Rebase
+
+
+SHOWN = 20
+
+
+def texts_of(path: Path) -> Mapping[str, str]:
+    """By id the texts of the memories of a file, a folder of files, or another store. Raises InputError if it has none, and StoreError."""
+    if Store.exists(path):
+        with Store.open(path, create=False) as other:
+            texts = {memory.id: memory.content for memory in other.memories.iterate()}
+    else:
+        inputs = formats.read_path(path, "auto")
+        texts = {memory.id: memory.content for parsed in inputs for memory in parsed.memories}
+    if not texts:
+        raise InputError(f"--texts: {path} has no memories; name the file or store whose memories were judged")
+    return texts
+
+
+def rebase(store: Store, texts: Mapping[str, str] | None = None, *, apply: bool = False) -> Report:
+    """Where the judged memories of a store are now, and which judgments move; only with `apply` they do, as an import on record."""
+    planned = store.plan_rebase(texts)
+    moved = {key: one for key, one in planned.found.items() if one.status != "valid"}
+    rows = [
+        (key, one.status, ", ".join(one.targets or one.doubtful), one.how or PERHAPS * bool(one.doubtful))
+        for key, one in moved.items()
+    ]
+    notes = []
+    if planned.unkept:
+        many = counted(len(planned.unkept), "memories")
+        notes.append(f"{many} are not here and have no kept text, such as {planned.unkept[0]}: --texts OLD names what has them")
+    number = 0
+    if apply and planned.changes:
+        done = store.rebase(planned)
+        number, notes = done.event, [*notes, *done.notes, *map(str, done.errors)]
+        if number:
+            notes.append(f"on record as import {number}; import {number} --undo takes it back")
+    elif planned.changes:
+        notes.append(f"nothing is changed yet; {counted(len(planned.moved), 'judgments')} would be written, with --apply")
+    values = {
+        "counts": dict(planned.counts),
+        "written": len(planned.moved),
+        "taken_away": len(planned.stale),
+        "doubtful": [list(pair) for pair in planned.doubtful],
+        "memories": {key: asdict(one) for key, one in moved.items()},
+        "no_kept_text": planned.unkept,
+        "import": number or None,
+    }
+    tables = [Table(("judged memory", "status", "now", "how"), tuple(rows), shown=SHOWN)] if rows else []
+    return Report(planned.words, (), tables, notes, values)
+
+
+def followed(store: Store) -> tuple[Rebase, ImportReport | None]:
+    """Move the judgments of memories that the store no longer has to those with their text, unless that was undone: the plan, and what was
+    done where it changes something."""
+    planned = store.plan_rebase(by_itself=True)
+    return planned, store.rebase(planned) if planned.changes else None
+
+
+def follow(store: Store) -> list[str]:
+    """As `followed`; a line on it."""
+    planned, done = followed(store)
+    if done is None:
+        return []
+    queue = f"; labelling queue {done.queue}" if done.queue else ""
+    undo = f"; import {done.event} --undo takes it back" if done.event else ""
+    return [f"{planned.words}{queue}{undo}"]
+
 
 MAX_NAMES = 5
 NAME_CHARS = 28

@@ -54,10 +54,9 @@ from cems_workbench.tuning.holdout import (
 )
 from cems_workbench.tuning.learned import Region, stability
 from cems_workbench.tuning.objective import Goal, Scored
-from cems_workbench.tuning.optimizer import Watch, unwatched
 from cems_workbench.tuning.scorer import BatchScorer, ScoreCache, measurable, search_marks
 from cems_workbench.tuning.space import Axis, SearchSpace, axis_for, parse_axis, replaced, searchable, value_at
-from cems_workbench.tuning.tune import Plan, Tuned, WatchFactory, evidence_card
+from cems_workbench.tuning.tune import Plan, Tuned, Watch, WatchFactory, evidence_card, unwatched
 from cems_workbench.tuning.unlabelled import (
     AGAINST_RERANKER,
     TOP_GRADE,

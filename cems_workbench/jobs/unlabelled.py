@@ -26,10 +26,9 @@ from cems_workbench.progress import Progress, silent
 from cems_workbench.tuning import unlabelled
 from cems_workbench.tuning.holdout import Gain, gain
 from cems_workbench.tuning.objective import parse_goal
-from cems_workbench.tuning.optimizer import unwatched
 from cems_workbench.tuning.scorer import BatchScorer, Score
 from cems_workbench.tuning.space import replaced
-from cems_workbench.tuning.tune import WatchFactory
+from cems_workbench.tuning.tune import WatchFactory, unwatched
 
 if TYPE_CHECKING:
     from cems_workbench.store import Store

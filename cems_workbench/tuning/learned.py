@@ -35,10 +35,9 @@ import numpy as np
 from cems_workbench.errors import InputError
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.progress import Progress, silent
-from cems_workbench.tuning.optimizer import Search
 from cems_workbench.tuning.scorer import Score
 from cems_workbench.tuning.space import Axis, SearchSpace
-from cems_workbench.tuning.tune import Tuned
+from cems_workbench.tuning.tune import Search, Tuned
 
 MIN_FOREST_TRIALS = 8
 """Minimum number of trials for a forest."""

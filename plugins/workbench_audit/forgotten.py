@@ -10,12 +10,24 @@
 
 A text below MIN_CHARS characters is only compared with whole values. The receipt has no text of the memory: it has its SHA-256, and that of
 each file that was searched. Copies elsewhere, such as backups, exports and the system that the memory came from, are not searched.
+
+Removes a memory from the tables and indexes of a store for good; what it cannot reach the receipt of forgotten.py names.
+
+What goes follows from the columns of each table, in the store's database and in the team's:
+
+    a memory's id      (`id`, `…_id`) the row is removed, but for tables of KEPT, which only name the memory
+    `…_cache`          rows are removed that have the text, or the hash of a text of the memory
+    CUT, `results`     notes and states of labels, and recorded answers: the text is cut out, the rest stays
+
+The database, the vectors and the lexical index are written again, as they keep bytes of what is deleted; Chroma's files are removed, and
+written again from the vectors. An import or a live source that still has the memory brings it back.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -35,14 +47,116 @@ from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory
 from cems_workbench.results import Report, Table
+from cems_workbench.store import memories
 from cems_workbench.store.database import Database
+from cems_workbench.store.rows import bump_content_version
 from cems_workbench.store.team import CursorSession, Session
-from workbench_audit import audit, erasing
+from workbench_audit import audit
 from workbench_transcripts.coverage import compared, point_of
 from workbench_transcripts.transcript import transcript_folder
 
 if TYPE_CHECKING:
     from cems_workbench.api.open_store import ConfigLike, OpenStore
+
+
+KEPT = {
+    *("judgments", "judgments_before", "label_events", "adjudications", "label_queue_pairs", "label_queue_rankings"),
+    *("embedded", "source_rows", "removed_memories"),
+}
+"""Tables whose rows name a memory and stay; those of the indexes go with them."""
+CUT = {"note", "shown", "before", "why"}
+"""Columns of which the text is cut out."""
+OTHERS = {"model_id", "store_id"}
+"""Ids of something else than a memory."""
+TEXTS = ("VARCHAR", "TEXT", "CHARACTER VARYING")
+
+
+def columns_of(session: Session) -> dict[str, list[tuple[str, str]]]:
+    """By table of a database its columns with their types."""
+    known: dict[str, list[tuple[str, str]]] = {}
+    own = "FROM information_schema.columns WHERE table_schema = current_schema()"
+    for table, column, kind in session.rows(f"SELECT table_name, column_name, data_type {own} ORDER BY 1, 2"):
+        known.setdefault(table, []).append((column, kind))
+    return known
+
+
+def to_erase(search: Search, resources: Resources, own: Database) -> list[tuple[str, int]]:
+    """The rows that `erase` removes or cuts, by table; nothing is changed."""
+    with own.reading() as cursor:
+        found = _rows(CursorSession(cursor), search, False)
+    team = resources.store.team
+    if team.place:
+        with team.reading() as session:
+            found += [(f"team {table}", count) for table, count in _rows(session, search, False)]
+    return found
+
+
+def erase_all(search: Search, resources: Resources, progress: Progress = silent) -> list[tuple[str, int]]:
+    """Remove a memory for good; returns its rows by table. Raises StoreError, and what `progress` raises before anything is removed."""
+    progress("erasing", 0, 1)
+    store, of_team = resources.store, list[tuple[str, int]]()
+    if store.team.place:
+        with store.team.transaction() as session:
+            of_team = [(f"team {table}", count) for table, count in _rows(session, search, True)]
+    with closing(Database(store.path)) as own:
+        with own.transaction() as cursor:
+            found = _rows(CursorSession(cursor), search, True)
+            memories.remove(cursor, [search.memory_id])
+            bump_content_version(cursor)
+        own.read(store.memories.reload_hidden)
+        with resources.changing():
+            mirrored = store.indexes.erase(search.memory_id)
+        resources.refresh(progress)
+        for embedder_id in mirrored:
+            store.indexes.renew_chroma(embedder_id, progress)
+        own.rewrite()
+    return found + of_team
+
+
+def _rows(session: Session, search: Search, change: bool) -> list[tuple[str, int]]:
+    known, found = columns_of(session), Counter[str]()
+    texts = {table: [name for name, kind in columns if kind.upper() in TEXTS] for table, columns in known.items()}
+    ids = {table: [name for name in own if f"_{name}".endswith("_id") and name not in OTHERS] for table, own in texts.items()}
+    its = {table: " OR ".join(f"{name} = ?" for name in own) for table, own in ids.items()}
+    hashes = [
+        sha
+        for table, own in texts.items()
+        if ids[table] and "text_sha" in own
+        for (sha,) in session.rows(f'SELECT DISTINCT text_sha FROM "{table}" WHERE {its[table]}', [search.memory_id] * len(ids[table]))
+    ]
+    forms = search.forms or [search.text]
+
+    def run(table: str, sql: str, given: Sequence[Any], condition: str, values: Sequence[Any]) -> None:
+        if change:
+            found[table] += session.change(f"{sql} WHERE {condition}", [*given, *values])
+        else:
+            found[table] += int(session.rows(f'SELECT count(*) FROM "{table}" WHERE {condition}', values)[0][0])
+
+    def holds(column: str) -> str:
+        return " OR ".join([f"strpos({column}, ?) > 0" if search.forms else f"{column} = ?"] * len(forms))
+
+    for table, own in texts.items():
+        if table.endswith("_cache"):
+            conditions, values = [holds(f'"{name}"') for name in own], forms * len(own)
+            if "text_sha" in own and hashes:
+                conditions.append(f"text_sha IN ({', '.join('?' * len(hashes))})")
+                values = values + hashes
+            run(table, f'DELETE FROM "{table}"', [], " OR ".join(conditions), values)
+        elif ids[table] and table not in KEPT:
+            run(table, f'DELETE FROM "{table}"', [], its[table], [search.memory_id] * len(ids[table]))
+        for column in CUT.intersection(own):
+            name = cut = f'"{column}"'
+            for _ in search.forms:
+                cut = f"replace({cut}, ?, '')"
+            run(table, f'UPDATE "{table}" SET {name} = {cut if search.forms else "NULL"}', search.forms, holds(name), forms)
+    for table in (table for table, columns in known.items() if any("STRUCT" in kind for _, kind in columns)):
+        said = f"x.content IS NOT NULL AND (x.memory_id = ? OR {holds('x.content')})"
+        rest = f"{{memory_id: x.memory_id, score: x.score, content: CASE WHEN {said} THEN NULL ELSE x.content END}}"
+        values = [search.memory_id, *forms]
+        changed = f'UPDATE "{table}" SET results = list_transform(results, lambda x: {rest})'
+        run(table, changed, values, f"list_bool_or(list_transform(results, lambda x: {said}))", values)
+    return [(table, count) for table, count in found.items() if count]
+
 
 MIN_CHARS = 12
 SEARCHED = 12
@@ -105,7 +219,7 @@ def forgotten(
         memory_id: the memory.
         text: what it said, where the store has no row of it any more.
         config: whose lists are searched.
-        erase: first remove what `erasing.to_erase` counts. It cannot be taken back.
+        erase: first remove what `to_erase` counts. It cannot be taken back.
         progress: called with a label, a count and a total.
 
     Raises:
@@ -117,7 +231,7 @@ def forgotten(
     with closing(Database(resources.store.path)) as own, audit.transcript_of(resources) as turns:
         search = search_of(memory_id, text, own, resources)
         if erase:
-            gone = [f"{name} {count:,}" for name, count in erasing.erase(search, resources, progress)]
+            gone = [f"{name} {count:,}" for name, count in erase_all(search, resources, progress)]
             remarks.append(f"erased, in rows: {', '.join(gone) or 'nothing was left'}")
         if not search.forms:
             remarks.append(
@@ -136,7 +250,7 @@ def would_erase(store: OpenStore, memory_id: str, text: str | None = None) -> Re
     """What `forgotten` with `erase` would remove; nothing is changed. Raises InputError as `forgotten`."""
     with closing(Database(store.resources.store.path)) as own:
         search = search_of(memory_id, text, own, store.resources)
-        rows = erasing.to_erase(search, store.resources, own)
+        rows = to_erase(search, store.resources, own)
     title = f"what would be erased of {memory_id}, whose text is from {search.known}; nothing was changed"
     files = "the database and the indexes would be written again; an app that has the store open would have to open it again"
     table = Table(("table", "rows"), tuple(rows), "rows")
@@ -223,7 +337,7 @@ class Search:
             column = f'"{name}"'
             if "STRUCT" in kind:
                 column = f"array_to_string(list_transform({column}, lambda x: concat_ws(chr(31), x.memory_id, x.content)), chr(30))"
-            elif kind.upper() not in erasing.TEXTS:
+            elif kind.upper() not in TEXTS:
                 continue
             for form in self.forms:
                 has.append(f"strpos({column}, ?) > 0")
@@ -241,7 +355,7 @@ class Search:
 
     def tables(self, session: Session, kind: str, where: str) -> Iterator[Place]:
         """The tables of a database."""
-        for table, columns in erasing.columns_of(session).items():
+        for table, columns in columns_of(session).items():
             yield Place(kind, f"{where} {table}".strip(), *self.count(session, table, columns))
 
 

@@ -26,7 +26,7 @@ from cems_workbench.pipeline.missing_evidence import unmet
 from cems_workbench.pipeline.replay import run, single_table, to_table
 from cems_workbench.pipeline.stages import ASSEMBLY
 from cems_workbench.progress import Progress, silent
-from workbench_fidelity.answer import Agreement, agreement
+from workbench_fidelity.lists import Agreement, agreement
 
 
 class Near(Protocol):

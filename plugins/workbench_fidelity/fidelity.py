@@ -54,13 +54,15 @@ from cems_workbench.settings import Settings
 from cems_workbench.sources.address import SOURCE_KINDS, address_forms, askable, parse
 from cems_workbench.sources.source import SourceError
 from cems_workbench.store import Store
-from workbench_fidelity.answer import Divergence, first_divergence, half_unit
 from workbench_fidelity.explain import Explanation, SetAgreement, SetReplays, single_changes
 from workbench_fidelity.lists import (
     NO_LISTS,
     WORD_SOURCES,
+    Divergence,
     ListMap,
     WhichLists,
+    first_divergence,
+    half_unit,
     list_map,
     with_lists,
     with_map,

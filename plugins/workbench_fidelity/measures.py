@@ -38,7 +38,7 @@ from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.list_sources import LIST_SOURCES
 from cems_workbench.pipeline.stages import LISTS
 from cems_workbench.pipeline.table import Floats
-from workbench_fidelity.answer import equal, same_up_to_ties
+from workbench_fidelity.lists import equal, same_up_to_ties
 
 SHARES = ("same_order", "same_set", "same_first", "up_to_ties", "same_scores")
 MEANS = ("overlap", "rbo", "tau")

@@ -42,8 +42,8 @@ from cems_workbench.pipeline.stages.stage import PipelineRun
 from cems_workbench.pipeline.table import Bools, Floats, Ints
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Query
-from workbench_fidelity.answer import same_up_to_ties, tied_groups
 from workbench_fidelity.explain import Explanation, Trials, best_value, on_a_step, worth
+from workbench_fidelity.lists import same_up_to_ties, tied_groups
 
 DEPTH = 10
 """Depth of the RBO."""

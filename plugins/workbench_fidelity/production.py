@@ -29,7 +29,8 @@ from cems_workbench.ui.kit.session import kept
 from cems_workbench.ui.kit.tables import Column, draw_table
 from cems_workbench.ui.kit.views import View
 from cems_workbench.ui.kit.widgets import remembered
-from workbench_fidelity.answer import (
+from workbench_fidelity.explain import Explanation, Replays, combined_changes, explanations
+from workbench_fidelity.lists import (
     Agreement,
     StageSimilarity,
     agreement,
@@ -38,7 +39,6 @@ from workbench_fidelity.answer import (
     placements,
     stage_similarities,
 )
-from workbench_fidelity.explain import Explanation, Replays, combined_changes, explanations
 from workbench_fidelity.recordings import parse_recording
 
 DEPTHS = (1, 3, 5, 10, 20)

@@ -76,8 +76,8 @@ from workbench_transcripts.coverage import (
     said,
     share_of,
 )
-from workbench_transcripts.provenance import Named
 from workbench_transcripts.transcript import FEW_NEAR, unfit
+from workbench_transcripts.whole import Named
 
 Place = Literal[
     "never said", "not written", "written wrongly", "gone", "lost", "contradicted", "not used", "cannot tell", "returned"

@@ -31,8 +31,7 @@ from cems_workbench.ui.inspect import context, fetch_evidence, searched, toolbar
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.kit.html import plain
 from cems_workbench.ui.kit.views import views_in
-from cems_workbench.ui.memories.detail import standing_lines
-from cems_workbench.ui.memories.page import standings
+from cems_workbench.ui.memories.page import standing_lines, standings
 from tests.sample import FAILING
 from tests.thoroughly import first_of
 

@@ -20,9 +20,8 @@ from cems_workbench.ui.inspect.tools import choose_memory
 from cems_workbench.ui.kit import session
 from tests.sample import FAILING
 from tests.thoroughly import first_of
-from workbench_inspect.sensitivity import MEMBERS, NOW, label_of, sweep_figure
+from workbench_inspect.sensitivity import MEMBERS, NOW, RELEVANT, label_of, map_figure, sweep_figure
 from workbench_inspect.sweeps import sweep
-from workbench_inspect.weight_map import RELEVANT, map_figure
 
 from .inspect_page import (
     choose_tool,

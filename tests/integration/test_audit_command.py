@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +42,11 @@ def lines(*rows: dict[str, Any]) -> str:
     return "\n".join(map(json.dumps, rows))
 
 
-@pytest.fixture
-def store(tmp_path: Path, command: Command) -> Path:
-    at = tmp_path / "s"
-    (tmp_path / "talk.txt").write_text("\n".join(f"Mira: {text}" for text in SAID.values()), "utf-8")
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory, module_command: Command) -> Path:
+    folder = tmp_path_factory.mktemp("imported")
+    at = folder / "s"
+    (folder / "talk.txt").write_text("\n".join(f"Mira: {text}" for text in SAID.values()), "utf-8")
     expired = {"m7": {"valid_until": "2023-06-01T00:00:00Z"}}
     rows = [
         {"id": key, "content": text, "project": "b" if key in ("m4", "near") else "a", **expired.get(key, {})}
@@ -57,10 +59,17 @@ def store(tmp_path: Path, command: Command) -> Path:
         "queries": lines(*({"qid": qid, "query": text, "project": "a"} for qid, text in ASKED.items())),
         "judgments": lines(*(row | {"judge": "me", "kind": "human"} for row in judged)),
     }.items():
-        (tmp_path / f"{name}.jsonl").write_text(text, "utf-8")
-        assert command("import", tmp_path / f"{name}.jsonl", "--store", at).code == 0
-    assert command("transcript", tmp_path / "talk.txt", "--format", "messages", "--store", at).code == 0
-    return at
+        (folder / f"{name}.jsonl").write_text(text, "utf-8")
+        assert module_command("import", folder / f"{name}.jsonl", "--store", at).code == 0
+    assert module_command("transcript", folder / "talk.txt", "--format", "messages", "--store", at).code == 0
+    return folder
+
+
+@pytest.fixture
+def store(imported: Path, tmp_path: Path) -> Path:
+    """A copy of the imported store, beside the files that it is from."""
+    shutil.copytree(imported, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "s"
 
 
 def test_each_planted_kind_is_found_and_nothing_else(command: Command, store: Path) -> None:
@@ -88,7 +97,7 @@ def test_each_planted_kind_is_found_and_nothing_else(command: Command, store: Pa
 
 def test_a_removal_is_what_a_real_deletion_gives(command: Command, store: Path) -> None:
     from cems_workbench.api.open_store import load_config, open_store
-    from workbench_audit.removal import JudgedSet
+    from workbench_audit.leaks import JudgedSet
 
     with open_store(store) as opened:
         tried = JudgedSet.read("all", load_config(), opened.resources).without({"question", "m7"})

@@ -33,8 +33,8 @@ from cems_workbench.store import ANY, Filter
 from cems_workbench.store.search.vector_index import VectorIndex
 from cems_workbench.store.text_rule import searched_text
 from tests.thoroughly import THOROUGH, partly, some
-from workbench_inspect.engine_check import embeddings_of, exact_ranking, largest_difference
-from workbench_inspect.words_in_common import embedder_room, lexical_evidence, read_until
+from workbench_inspect.index_check import embeddings_of, exact_ranking, largest_difference
+from workbench_inspect.text_evidence import embedder_room, lexical_evidence, read_until
 
 QUERY = "how do we roll back a failed deploy?"
 UNCACHED = "which database did the team choose?"

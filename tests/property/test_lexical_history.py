@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cems_workbench.progress import silent
 from cems_workbench.store import Filter
-from cems_workbench.store.search import lexical_index, lexical_merge
+from cems_workbench.store.search import lexical_index, lexical_segment
 from cems_workbench.store.search.directory import Manifest, segments_of
 from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.lexical_index import LexicalIndex, TextRank
@@ -34,9 +34,9 @@ changes = st.tuples(st.lists(documents, max_size=6, unique_by=lambda each: each.
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Segments are merged early, in several blocks, and the best are looked for as among many."""
-    monkeypatch.setattr(lexical_merge, "FANOUT", 2)
-    monkeypatch.setattr(lexical_merge, "MAX_TOKENS", 25)
-    monkeypatch.setattr(lexical_merge, "BLOCK_POSTINGS", 5)
+    monkeypatch.setattr(lexical_segment, "FANOUT", 2)
+    monkeypatch.setattr(lexical_segment, "MAX_TOKENS", 25)
+    monkeypatch.setattr(lexical_segment, "BLOCK_POSTINGS", 5)
     monkeypatch.setattr(lexical_index, "BLOCK_TEXTS", 2)
     yield
 
@@ -46,7 +46,7 @@ def opened(home: Path, manifest: Manifest, hidden: frozenset[str] = frozenset())
 
 
 def anew(home: Path, live: dict[str, Document]) -> LexicalIndex:
-    return opened(home, lexical_merge.update(home, (), (), iter(live.values()), len(live), 1, silent))
+    return opened(home, lexical_segment.update(home, (), (), iter(live.values()), len(live), 1, silent))
 
 
 def standing(index: LexicalIndex, query: str, name: str, where: Filter) -> TextRank | None:
@@ -95,7 +95,7 @@ def test_any_history_scores_as_an_index_made_anew(history, asked):
             new = {each.id: each for each in put if each.id not in removed}
             changed = sorted({*new, *removed})
             live = {name: each for name, each in live.items() if name not in changed} | new
-            manifest = lexical_merge.update(
+            manifest = lexical_segment.update(
                 home, segments_of(manifest), changed, iter(new.values()), len(new), 1, silent
             )
         assert manifest is not None
@@ -127,14 +127,14 @@ def test_files_of_what_is_merged_or_gone_are_removed(tmp_path: Path) -> None:
     manifest: Manifest | None = None
     for number in range(20):
         document = Document(f"m{number % 7}", f"word{number} alpha", None, "personal")
-        manifest = lexical_merge.update(
+        manifest = lexical_segment.update(
             tmp_path, segments_of(manifest), [document.id], iter([document]), 1, number, silent
         )
     assert manifest is not None
     assert {path.name for path in tmp_path.iterdir()} == {"manifest.json", "verified.json", *manifest.files}
     assert len(manifest.segments) < 6
     names = [f"m{number}" for number in range(7)]
-    manifest = lexical_merge.update(tmp_path, segments_of(manifest), names, iter(()), 0, 99, silent)
+    manifest = lexical_segment.update(tmp_path, segments_of(manifest), names, iter(()), 0, 99, silent)
     assert (manifest.rows, list(manifest.segments)) == (0, [])
     assert opened(tmp_path, manifest).search("alpha", 5) == []
 
@@ -143,6 +143,6 @@ def test_a_first_page_of_equal_scores_stands_by_id_over_all_segments(tmp_path: P
     manifest: Manifest | None = None
     for number in (5, 3, 9, 1, 7):
         rows = [Document(f"m{number}{letter}", "same words", None, "personal") for letter in "ab"]
-        manifest = lexical_merge.update(tmp_path, segments_of(manifest), [], iter(rows), 2, number, silent)
+        manifest = lexical_segment.update(tmp_path, segments_of(manifest), [], iter(rows), 2, number, silent)
     assert manifest is not None
     assert [name for name, _ in opened(tmp_path, manifest).search("same", 5)] == ["m1a", "m1b", "m3a", "m3b", "m5a"]

@@ -23,7 +23,7 @@ from cems_workbench.ui.inspect.searched import path_html
 from cems_workbench.ui.inspect.views.contributions import contributions_figure, parts_rows
 from cems_workbench.ui.inspect.views.rank_flow import rank_rows
 from tests.thoroughly import EXAMPLES
-from workbench_fidelity.answer import placements
+from workbench_fidelity.lists import placements
 
 PRESETS = st.sampled_from([preset(name).config for name in preset_names()])
 CONFIGS = configs() | st.builds(

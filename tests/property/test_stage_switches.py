@@ -17,7 +17,7 @@ from cems_workbench.pipeline.stages import CANDIDATE_STAGES, LISTS, STAGES, stag
 from cems_workbench.pipeline.stages.stage import AnyStage, Switch
 from cems_workbench.ui.inspect.results import strip_html
 from tests.thoroughly import EXAMPLES
-from workbench_inspect.leave_one_out import parts
+from workbench_inspect.component_effects import parts
 
 GOLDEN = Path(__file__).resolve().parents[3] / "shared" / "golden"
 BUNDLES = sorted(GOLDEN.glob("*/bundle.json")) if GOLDEN.is_dir() else []

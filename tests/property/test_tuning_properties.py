@@ -30,10 +30,9 @@ from cems_workbench.progress import Cancelled
 from cems_workbench.tuning.holdout import split
 from cems_workbench.tuning.learned import importance, main_effects, response_curve, stability
 from cems_workbench.tuning.objective import Goal
-from cems_workbench.tuning.optimizer import Trial, Watch
 from cems_workbench.tuning.scorer import BatchScorer, ScoreCache
 from cems_workbench.tuning.space import SearchSpace, parse_axis
-from cems_workbench.tuning.tune import Plan, Tuned, tune
+from cems_workbench.tuning.tune import Plan, Trial, Tuned, Watch, tune
 from tests.thoroughly import EXAMPLES, THOROUGH, some
 from workbench_inspect.breakpoints import HALF_LIFE, ParameterSweep, line_kind
 from workbench_inspect.sweeps import Sweep, is_number, sweep

@@ -2,7 +2,7 @@
 
     words -> lexemes joined by OR or AND -> texts that match, by ts_rank_cd, equal ones in order of rows
 
-Source: docs/internals/specification.md, "lists"; `pg_text_search/cover_density.py` has the formula.
+Source: docs/internals/specification.md, "lists"; `pg_text_search/inverted_index.py` has the formula.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from cems_workbench.store import chunks, language, memories, sources
 from cems_workbench.store.database import Database
 from cems_workbench.store.precomputed_embeddings import KnownVectors
 from cems_workbench.store.rows import content_identity, earlier_identity, read_content_version
-from cems_workbench.store.search import TS_RANK_VERSION, chroma_records, embedded, entries, lexical_merge, tokenizer
+from cems_workbench.store.search import TS_RANK_VERSION, chroma_records, embedded, entries, lexical_segment, tokenizer
 from cems_workbench.store.search.directory import DirectoryState, Manifest, SegmentDirectory, discard, segments_of
 from cems_workbench.store.search.entries import EntryId
 from cems_workbench.store.search.lexical_index import LexicalIndex
@@ -359,7 +359,7 @@ class DerivedIndexes:
         try:
             ids = entries.live_ids(self._database, "rowid")
             read = entries.documents_of(self._database, ids, "rowid")
-            segments = lexical_merge.write_segments(Path(directory.name), read, len(ids), silent, analysis)
+            segments = lexical_segment.write_segments(Path(directory.name), read, len(ids), silent, analysis)
             index = LexicalIndex.open(Path(directory.name), segments, frozenset(), analysis)
         except OSError as error:
             raise StoreError(f"cannot write a lexical index to {directory.name}: {error}") from error
@@ -402,7 +402,7 @@ class DerivedIndexes:
         ids = entries.live_ids(self._database, "rowid") if manifest is None else changed
         read = entries.documents_of(self._database, ids, "rowid" if manifest is None else "id")
         directory, segments = self._lexical_directory.path, segments_of(manifest)
-        lexical_merge.update(
+        lexical_segment.update(
             directory, segments, changed, read, len(ids), version, progress, identity or "", lexical_language
         )
 

@@ -1,10 +1,14 @@
-"""Compare: measures of all configs with intervals, and differences from the baseline."""
+"""Compare: measures of all configs with intervals, and differences from the baseline.
+
+Labels needed: how many more queries tell a loss between two configs, and which to label first (`evaluation.power`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import cycle
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import streamlit as st
@@ -14,16 +18,13 @@ from cems_workbench.config import difference, preset
 from cems_workbench.config.forms.targets import cannot
 from cems_workbench.errors import counted
 from cems_workbench.evaluation.batch import missing_score_lines
-from cems_workbench.evaluation.comparison import (
-    Comparison,
-    ConfigComparison,
-    compare,
-    interval_words,
-    significance,
-)
+from cems_workbench.evaluation.comparison import Comparison, ConfigComparison, compare, interval_words, significance
 from cems_workbench.evaluation.evaluate import Figures, number, stale_lines
+from cems_workbench.evaluation.grades import as_judged
+from cems_workbench.evaluation.labelling.queue import make_queue
 from cems_workbench.evaluation.metrics import MEASURES, Measure
 from cems_workbench.evaluation.metrics.confidence import curve
+from cems_workbench.evaluation.power import Movable, power_of
 from cems_workbench.evaluation.report import SavedComparison
 from cems_workbench.evaluation.verdict import DEFAULT_TOLERANCE, verdict_measure, verdict_on
 from cems_workbench.jobs.evaluation import EvaluationReport, losses_if_any
@@ -31,16 +32,55 @@ from cems_workbench.jobs.upstream import faults_of
 from cems_workbench.pipeline.table import Floats
 from cems_workbench.report.comparison import comparison_report
 from cems_workbench.settings import Settings, saved_target
-from cems_workbench.ui.evaluate import power
 from cems_workbench.ui.evaluate.changes import QueryChanges, draw_changes
 from cems_workbench.ui.evaluate.state import Choice, cached_result, open_measured
+from cems_workbench.ui.kit import session
+from cems_workbench.ui.kit.address import go
 from cems_workbench.ui.kit.charts import HOVERTEXT, LEGEND, LIST_COLOURS, draw_chart, layout, lines
 from cems_workbench.ui.kit.html import announce, plain, tick
-from cems_workbench.ui.kit.tables import HELP, draw_values
-from cems_workbench.ui.kit.widgets import remembered, report_button, switch
+from cems_workbench.ui.kit.tables import HELP, Column, draw_table, draw_values
+from cems_workbench.ui.kit.widgets import errors_shown, remembered, report_button, show, switch
+from cems_workbench.ui.label import state as label_state
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
+
+
+COLUMNS: Sequence[Column[Movable]] = (
+    Column("query", attrgetter("query"), "large"),
+    Column("pairs", lambda one: len(one.unjudged), 72, "%d", "Results within the cut-off that nobody judged"),
+    Column("difference", attrgetter("now"), 96, "%+.3f", "Of the second config from the first; empty while nothing relevant is known"),
+    Column("lowest", attrgetter("lowest"), 96, "%+.3f", "What labels can make of it"),
+    Column("highest", attrgetter("highest"), 96, "%+.3f", "What labels can make of it"),
+)
+
+
+def draw_power(measured: Sequence[EvaluationReport], choice: Choice) -> None:
+    """Draw, once it is asked for, what the first two configs' differences can tell, and the way to the labels that tell more."""
+    both = list(measured[:2])
+    if not st.toggle("How many labels it takes", **remembered("evaluate:power")):
+        return
+    evidences = [one.labelled.evidence.evidences for one in both]
+    grades, gathered = both[0].labelled.grades, both[0].labelled.evidence.queries
+    named, measure = [one.evaluation.config for one in both], verdict_measure(both[0].evaluation.measures)
+    with errors_shown():
+        queries = as_judged(gathered, grades.answerable)
+        found = cached_result(both, "power", lambda: power_of(queries, evidences, grades.grades, named, measure))
+        show(found.lines, found.tables[:1], [note for note in found.notes if not note.startswith("lowest")])
+        if not found.movable:
+            return
+        first = found.movable[: found.shown]
+        st.markdown("## Queries to label first", help=HELP["evaluate:power:first"])
+        draw_table(first, COLUMNS, key="evaluate:power:first", most=8)
+        label = f"Label {counted(len(found.pairs), 'pairs')} of these {counted(len(first), 'queries')}"
+        if not choice.locked and st.button(label, "evaluate:power:label", icon=":material/rule:"):
+            session.require("reviewer")
+            name = f"first-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+            about = {"query_set": choice.selection.query_set, "compared": [plain(one.name) for one in both]}
+            session.resources().store.queues.save(make_queue(name, found.pairs, "query", settings=about))
+            label_state.show_queue(name)
+            go("pages/label.py")
+
 
 RISK_DEPTH = 5
 """Cutoff of the risk, unless an AURC with another cutoff is measured."""
@@ -75,7 +115,7 @@ def draw(measured: Sequence[EvaluationReport], choice: Choice) -> None:
     if measured[0].evaluation.unanswerable:
         _draw_risk(measured)
     if len(measured) > 1:
-        power.draw(measured, choice)
+        draw_power(measured, choice)
         offer_report(measured, choice.kind)
     if len(measured) == 1:
         st.info(choice.second("to compare it with this one"), icon=":material/compare_arrows:")

@@ -339,7 +339,8 @@ def _size_line(plan: QueuePlan, resources: Resources) -> str:
     """How many pairs the queue will have, and how long they take one reviewer."""
     key = (plan, resources.store.version)
     pairs, exact = kept("label:new:size", key, lambda: expected_pairs(plan, resources, session.for_all_sessions))
-    mine = [label for label in resources.store.judgments.read(kind="human") if label.judge == session.reviewer()]
+    reviewer = session.reviewer()
+    mine = [label for label in resources.store.judgments.read(kind="human") if label.judge == reviewer]
     seconds = pace(mine)
     at = f"at your {card.pace_text(seconds)} a card" if seconds else f"at {USUAL_PACE_S:.0f} s a card"
     minutes = max(1, round(pairs * (seconds or USUAL_PACE_S) / 60))

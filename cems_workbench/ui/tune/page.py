@@ -31,7 +31,7 @@ from cems_workbench.ui.kit.address import followed, query_set, widget
 from cems_workbench.ui.kit.html import begin_page, plain, render
 from cems_workbench.ui.kit.session import for_all_sessions
 from cems_workbench.ui.kit.tables import HELP, draw_values
-from cems_workbench.ui.tune import export, learned, result, search
+from cems_workbench.ui.tune import export, result, search
 from cems_workbench.ui.tune.state import VIEW, chosen, last_result, outdated, set_view
 
 UNLABELLED_NOTICE = (
@@ -241,8 +241,8 @@ def result_view(
 VIEWS: Mapping[str, Callable[[Resources], None]] = {
     "Set up": set_up,
     "Result": result_view(result.draw, result.draw_sample),
-    "What it learned": result_view(lambda result, _: learned.draw_learned(result)),
-    "By query": result_view(lambda result, _: learned.draw_queries(result)),
+    "What it learned": result_view(lambda found, _: result.draw_learned(found)),
+    "By query": result_view(lambda found, _: result.draw_queries(found)),
     "Export": result_view(export.draw),
     "History": export.draw_history,
 }

@@ -16,7 +16,7 @@ from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.progress import silent
 from cems_workbench.store.search import postgres
 from cems_workbench.store.search.postgres import TsRankIndex
-from pg_text_search.cover_density import ts_rank_cd
+from pg_text_search.inverted_index import ts_rank_cd
 from pg_text_search.parser import tokens
 from pg_text_search.ts_rank import (
     TsQueryError,

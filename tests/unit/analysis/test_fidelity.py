@@ -16,15 +16,6 @@ from cems_workbench.jobs.recorded_answers import match_results
 from cems_workbench.pipeline import Evidence, Hit, RankedList, Trace, Variant, replay
 from cems_workbench.records import Memory, Relation, Returned
 from tests.unit.pipeline.cases import configured, evidence, trace
-from workbench_fidelity.answer import (
-    Divergence,
-    agreement,
-    first_divergence,
-    most_similar,
-    overlap_at,
-    placements,
-    stage_similarities,
-)
 from workbench_fidelity.explain import (
     Explanation,
     Replays,
@@ -34,6 +25,15 @@ from workbench_fidelity.explain import (
     single_changes,
 )
 from workbench_fidelity.fidelity import setting_for
+from workbench_fidelity.lists import (
+    Divergence,
+    agreement,
+    first_divergence,
+    most_similar,
+    overlap_at,
+    placements,
+    stage_similarities,
+)
 from workbench_fidelity.measures import QueryFidelity, SetFidelity, cause_of
 from workbench_fidelity.recordings import parse_recording
 

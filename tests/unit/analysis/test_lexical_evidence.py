@@ -21,22 +21,22 @@ from cems_workbench.pipeline.scoring import best_chunk
 from cems_workbench.progress import silent
 from cems_workbench.records import Memory
 from cems_workbench.sources.source import Setting, SourceInfo
-from cems_workbench.store.search import lexical_merge
+from cems_workbench.store.search import lexical_segment
 from cems_workbench.store.search.directory import segments_of
 from cems_workbench.store.search.entries import Document
 from cems_workbench.store.search.lexical_index import LexicalIndex
 from cems_workbench.store.search.postgres import TsRankIndex
 from cems_workbench.store.search.tokenizer import tokenize
 from cems_workbench.store.text_rule import searched_text
-from workbench_inspect import engine_check as exact_search
-from workbench_inspect.engine_check import (
+from workbench_inspect import index_check as exact_search
+from workbench_inspect.index_check import (
     cause,
     compare_engine,
     exact_ranking,
     largest_difference,
     limiting,
 )
-from workbench_inspect.words_in_common import (
+from workbench_inspect.text_evidence import (
     Room,
     chunk_place,
     lexeme_matches,
@@ -53,7 +53,7 @@ FOX, DOG, BIRD = Memory("a", "red fox"), Memory("b", "red red dog jumps"), Memor
 def index(tmp_path: Path) -> LexicalIndex:
     """Three memories of 2, 4 and 3 terms: the mean length is 3."""
     rows = [Document(memory.id, searched_text(memory), None, "personal") for memory in (FOX, DOG, BIRD)]
-    manifest = lexical_merge.update(tmp_path, (), (), iter(rows), len(rows), 1, silent)
+    manifest = lexical_segment.update(tmp_path, (), (), iter(rows), len(rows), 1, silent)
     return LexicalIndex.open(tmp_path, segments_of(manifest))
 
 

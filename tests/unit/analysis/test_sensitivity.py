@@ -16,8 +16,8 @@ from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Varia
 from cems_workbench.records import Memory, Relation
 from tests.unit.pipeline.cases import evidence, trace
 from workbench_inspect.breakpoints import BoundarySearch
+from workbench_inspect.component_effects import Effect, component_effects, leave_one_variant_out, variant_parts
 from workbench_inspect.diversity import mean, pairwise
-from workbench_inspect.leave_one_out import Effect, component_effects, leave_one_variant_out, variant_parts
 from workbench_inspect.sweeps import grid, sweep, weight_map
 
 NOW = datetime(2026, 9, 1, tzinfo=UTC)

@@ -18,8 +18,7 @@ from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.settings import Settings
 from workbench_transcripts.coverage import Reading, other_value
 from workbench_transcripts.coverage_view import marked
-from workbench_transcripts.provenance import Provenance
-from workbench_transcripts.whole import coverage_of
+from workbench_transcripts.whole import Provenance, coverage_of
 
 SAID = (
     ("Mira", "I signed the lease for the flat in Pankow, the rent is 940 euros a month."),

@@ -69,9 +69,8 @@ from cems_workbench.records import Memory, ParsedInput
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 from cems_workbench.tuning.objective import parse_goal
-from cems_workbench.tuning.optimizer import Trial, Watch, unwatched
 from cems_workbench.tuning.space import SearchSpace, parse_axis
-from cems_workbench.tuning.tune import corpus_hash
+from cems_workbench.tuning.tune import Trial, Watch, corpus_hash, unwatched
 from tests.planted import PLANTED, planted_file
 
 

@@ -14,7 +14,7 @@ import pytest
 from cems_workbench import formats
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.evaluation.labelling.queue import LabelQueue
-from cems_workbench.jobs import rebase
+from cems_workbench.jobs import importing
 from cems_workbench.records import Judgment, Memory, ParsedInput, Query
 from cems_workbench.store import ImportOptions, Store
 from cems_workbench.store.judgments import WORKBENCH
@@ -152,14 +152,14 @@ def test_an_id_that_has_another_text_now_loses_the_judgment_until_an_undo(store:
     texts = {"c0": third, "c1": first, "c2": second}
     store.add(ParsedInput("a.jsonl", "memories-jsonl", memories=memories(texts)), options=ImportOptions(replace=True))
 
-    (line,) = rebase.follow(store)
+    (line,) = importing.follow(store)
     assert line.startswith("judgments: 2 moved; import ")
     assert {(one.memory_id, one.grade, one.judge) for one in store.judgments.read()} == {("c1", 3, "mira"), ("c2", 1, "mira")}
-    assert rebase.follow(store) == []
+    assert importing.follow(store) == []
 
     store.imports.undo()
     assert {(one.memory_id, one.grade) for one in store.judgments.read()} == {("c0", 3), ("c1", 1)}
-    assert rebase.follow(store) == []  # an undone move is made again by the command alone
+    assert importing.follow(store) == []  # an undone move is made again by the command alone
     assert {one.memory_id for one in store.plan_rebase().moved} == {"c1", "c2"}
     assert store.plan_rebase().counts == {"moved": 2}
     (event, *_) = store.labels.history("mira", memory_id="c0")
@@ -193,7 +193,7 @@ def test_an_import_of_judgments_follows_the_texts_of_an_older_store_or_file(stor
     old.write_text("".join(f'{{"id": "{key}", "content": "{text}"}}\n' for key, text in OLD.items()), "utf-8")
     given = ParsedInput("judgments.qrels", "qrels", judgments=judged(OLD))
     assert store.add(given).judgments.total == 0  # this store never had these texts
-    report = store.add(given, options=ImportOptions(texts=rebase.texts_of(old), queue="doubts"))
+    report = store.add(given, options=ImportOptions(texts=importing.texts_of(old), queue="doubts"))
     assert {one.memory_id for one in store.judgments.read()} == {"n1", "n2", "n3", "n4", "n5", "n6"}
     assert sorted(error.row for error in report.errors) == [7, 8]  # found nowhere: left out, each with its row
     assert "judgments of memories with another id or text here: 3 moved, 2 merged, 2 orphaned, 1 split" in report.notes

@@ -12,9 +12,8 @@ from cems_workbench.evaluation.metrics import parse_measure
 from cems_workbench.pipeline.table import Floats, Ints
 from cems_workbench.tuning.holdout import Split
 from cems_workbench.tuning.objective import Goal
-from cems_workbench.tuning.optimizer import Search, Trial
 from cems_workbench.tuning.space import SearchSpace, parse_axis
-from cems_workbench.tuning.tune import Plan, Tuned
+from cems_workbench.tuning.tune import Plan, Search, Trial, Tuned
 
 NDCG = parse_measure("nDCG@10")
 QUERIES = 4

@@ -30,8 +30,8 @@ from cems_workbench.tuning.learned import (
     stability,
     within_one_error,
 )
-from cems_workbench.tuning.optimizer import Search, Trial
 from cems_workbench.tuning.space import SearchSpace, parse_axis
+from cems_workbench.tuning.tune import Search, Trial
 from tests.unit.tuning.made_up_scores import Formula, tuned_to
 
 K, BLEND, VECTOR = "fusion.k=10:50:10", "fusion.score_blend=0:1:0.5", "lists.vector.weight=0.5:2.5:0.5"

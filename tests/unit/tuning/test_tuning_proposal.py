@@ -47,10 +47,9 @@ from cems_workbench.report.page import number, signed
 from cems_workbench.report.tuning import tuning_report
 from cems_workbench.tuning.holdout import Gain, HoldoutLooks, gain, looks_path, split
 from cems_workbench.tuning.objective import Goal, parse_goal, parse_guard
-from cems_workbench.tuning.optimizer import Trial, Watch, unwatched
 from cems_workbench.tuning.scorer import BatchScorer, measurable
 from cems_workbench.tuning.space import SearchSpace, axis_for, parse_axis
-from cems_workbench.tuning.tune import Plan, Tuned, open_holdout, tune
+from cems_workbench.tuning.tune import Plan, Trial, Tuned, Watch, open_holdout, tune, unwatched
 from cems_workbench.tuning.unlabelled import (
     before_reranker,
     list_trust,

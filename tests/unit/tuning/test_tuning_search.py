@@ -17,9 +17,9 @@ from cems_workbench.progress import Cancelled
 from cems_workbench.records import Memory, Query
 from cems_workbench.tuning.holdout import split
 from cems_workbench.tuning.objective import Goal, RerankedCost, parse_goal, parse_guard
-from cems_workbench.tuning.optimizer import Search, Trial, choose, optimize, simplest_of_best, statistical_ties
 from cems_workbench.tuning.scorer import BatchScorer, measurable, search_marks
 from cems_workbench.tuning.space import SearchSpace, axis_for, parse_axis, replaced, searchable
+from cems_workbench.tuning.tune import Search, Trial, choose, optimize, simplest_of_best, statistical_ties
 from tests.unit.tuning.made_up_scores import Formula
 
 NDCG, HIT = parse_measure("nDCG@10"), parse_measure("hit@1")

@@ -41,7 +41,7 @@ from cems_workbench.ui.inspect.views.rerank import model_html
 from cems_workbench.ui.kit import tables
 from cems_workbench.ui.kit.html import render
 from cems_workbench.ui.label.card import card_html
-from cems_workbench.ui.memories.detail import facts_html
+from cems_workbench.ui.memories.page import facts_html
 from cems_workbench.ui.memories.store import indexes_html
 from workbench_inspect.diversity import matrix_html, pairwise
 from workbench_inspect.text_evidence import Edge, marked_html

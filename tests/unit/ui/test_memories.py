@@ -27,8 +27,7 @@ from cems_workbench.ui.kit.forms import count_rows, edited_memory, errors_csv, f
 from cems_workbench.ui.kit.html import ASSETS, JOINER, csv_bytes, excerpt, literal, plain, stylesheet, tick
 from cems_workbench.ui.kit.tables import ROW_HEIGHT_PX, Column, arrow_table, draw_table
 from cems_workbench.ui.kit.widgets import progress_text
-from cems_workbench.ui.memories.detail import LABELS, facts_html
-from cems_workbench.ui.memories.page import COLUMNS, columns
+from cems_workbench.ui.memories.page import COLUMNS, LABELS, columns, facts_html
 from cems_workbench.ui.tune.result import axes_html, gains_html
 
 MEMORY = Memory(
