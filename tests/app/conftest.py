@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from streamlit.components.v2 import manifest_scanner
-from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1 import AppTest, local_script_runner
+from streamlit.testing.v1.local_script_runner import LocalScriptRunner
 
 import cems_workbench.jobs.factory
 from cems_workbench.errors import WorkbenchError
@@ -25,13 +26,23 @@ from cems_workbench.settings import Settings
 from cems_workbench.ui.inspect import fetch_evidence, searched
 from cems_workbench.ui.kit import session
 from cems_workbench.ui.tune.state import searches
+from tests.remembered import remembered_runs
 from tests.sample import SampleEmbedder
 
 ROOT = Path(__file__).resolve().parents[2]
 STORE = "CEMS_WORKBENCH_STORE"
 
-# Every AppTest reads what all installed packages say of themselves, to find components: once a process will do.
-manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
+# Every AppTest reads what all installed packages say of themselves, to find components: no page has any.
+manifest_scanner.scan_component_manifests = list
+
+
+def wait_for_script(runner: LocalScriptRunner, timeout: float) -> None:
+    """Instead of AppTest's, which asks a thousand times a second whether the script has ended, while it runs."""
+    runner._script_thread.join(timeout)
+    assert runner.script_stopped(), f"the page was not drawn within {timeout} s"
+
+
+local_script_runner.require_widgets_deltas = wait_for_script
 
 run_script = AppTest._run
 
@@ -54,6 +65,12 @@ def switch_as_browsers_do(page: AppTest, path: str) -> AppTest:
 
 
 AppTest.switch_page = switch_as_browsers_do  # type: ignore[method-assign]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _models_remember() -> Iterator[None]:
+    with remembered_runs():
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -81,7 +98,7 @@ def open_page(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Callable[..., AppTest]]:
-    """Open the Inspect page on the sample store, or on another.
+    """Open the Inspect page, or another, on the sample store, or on another.
 
     It is left open for the next test of the file with the same settings, unless it is the test's own.
     """
@@ -96,7 +113,7 @@ def open_page(
     monkeypatch.setattr(cems_workbench.jobs.factory, "embedder", loaded_once)
     SampleEmbedder.known = sample_vectors
 
-    def start(store: Path = app_store, form: str = "Cards") -> AppTest:
+    def start(store: Path = app_store, form: str = "Cards", page: str = "") -> AppTest:
         monkeypatch.setenv(STORE, str(store))
         settings = {name: value for name, value in os.environ.items() if name.startswith("CEMS_WORKBENCH_")}
         if held not in ({}, settings):
@@ -108,7 +125,7 @@ def open_page(
         test.session_state["inspect:controls"] = "All"
         for opened in ("inspect:group:fusion", "inspect:scope"):
             test.session_state[opened] = True
-        return test.run()
+        return (test.switch_page(f"pages/{page}.py") if page else test).run()
 
     yield start
     if held and not (store := Path(held[STORE])).is_relative_to(tmp_path) and path() == store:

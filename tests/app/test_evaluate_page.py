@@ -50,7 +50,7 @@ def small_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture
 def page(open_page: OpenPage, small_store: Path) -> AppTest:
     """The page on the small set, gathered for two presets, which are compared."""
-    opened = open_page(small_store).switch_page("pages/evaluate.py").run()
+    opened = open_page(small_store, page="evaluate")
     opened.selectbox(key="evaluate:set").select("few").run()
     if any(button.key == "evaluate:gather" for button in opened.button):
         opened.button(key="evaluate:gather").click().run()
@@ -72,7 +72,7 @@ def test_the_risk_of_answering_is_drawn_where_a_query_is_labelled_as_having_no_a
         for one in store.judgments.read(qid):
             store.judgments.remove(qid, one.memory_id, one.judge, one.kind)
         store.labels.give(Judgment(qid, WHOLE_STORE, 0, "ada"))
-    page = open_page(path).switch_page("pages/evaluate.py").run()
+    page = open_page(path, page="evaluate")
     page.selectbox(key="evaluate:set").select("few").run()
     page.multiselect(key="evaluate:configs").set_value(["cems"]).run()
     page.multiselect(key="evaluate:measures").set_value(["hit@5", "noise@5", "AUROC"]).run()
@@ -273,7 +273,7 @@ not json
 
 
 def test_a_log_becomes_a_query_set_and_its_bad_rows_are_named(open_page: OpenPage, small_store: Path) -> None:
-    page = open_page(small_store).switch_page("pages/evaluate.py").run()
+    page = open_page(small_store, page="evaluate")
     page.session_state["evaluate:log"] = True
     page.run()
     page.file_uploader(key="evaluate:log_file").upload("may.jsonl", LOG, "application/jsonl").run()
@@ -294,7 +294,7 @@ def test_a_log_becomes_a_query_set_and_its_bad_rows_are_named(open_page: OpenPag
 def test_a_store_without_judgments_says_how_to_begin(open_page: OpenPage, tmp_path: Path) -> None:
     with Store.open(tmp_path / "empty") as store:
         store.add(ParsedInput("none", "jsonl"))
-    page = checked(open_page(tmp_path / "empty").switch_page("pages/evaluate.py").run())
+    page = checked(open_page(tmp_path / "empty", page="evaluate"))
     assert "no queries yet" in " ".join(str(element.proto) for element in page.get("html"))
 
 
@@ -611,7 +611,7 @@ def test_the_first_screens_show_the_shipped_figures_of_the_sample_set(
         pass
     figures = read_figures()
     assert figures.experiment.card is not None and figures.tuned.card is not None
-    page = checked(open_page(tmp_path / "store").switch_page("pages/evaluate.py").run())
+    page = checked(open_page(tmp_path / "store", page="evaluate"))
     means = page.dataframe[0].value
     assert list(means["config"]) == list(figures.measured.presets)
     for shown, config in zip(means["nDCG@10"], figures.experiment.card["configs"], strict=True):

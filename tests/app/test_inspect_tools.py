@@ -129,7 +129,7 @@ def test_a_query_picked_in_the_panel_opens_in_inspect_where_the_memory_is_explai
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr(streamlit, "switch_page", lambda page, query_params: opened.append(page))
-    page = picked(open_page(small_store).switch_page("pages/memories.py").run(), "m001")
+    page = picked(open_page(small_store, page="memories"), "m001")
     # What the callback of a picked row leaves; AppTest has no hands for the rows of a table.
     asked = (Request("who is on call"), preset("recollection").config, ("m001", 7))
     page.session_state["memories:state"] = replace(page.session_state["memories:state"], opening=asked)
@@ -147,7 +147,7 @@ def test_many_queries_are_counted_on_request_only(
     open_page: OpenPage, small_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(across, "MAX_QUERIES_UNASKED", QUERIES - 1)
-    page = open_page(small_store).switch_page("pages/memories.py").run()
+    page = open_page(small_store, page="memories")
     page = chosen(picked(page, "m002"), "memories:across")
     assert "m002 is" not in markdown(page)
     page = press(page, "memories:across:count")

@@ -60,7 +60,7 @@ def queue_store(sample_store: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def page(open_page: OpenPage, queue_store: Path) -> AppTest:
     """The page at work as ada."""
-    opened = open_page(queue_store).switch_page("pages/label.py").run()
+    opened = open_page(queue_store, page="label")
     opened.text_input(key="reviewer:name").set_value("ada").run()
     return checked(opened)
 
@@ -86,7 +86,7 @@ def test_a_store_without_queues_gets_a_ready_made_one_of_what_inspect_ranks_firs
             for source in query_set.sources:
                 store.query_sets.put(query_set.name, [], source)
         store.query_sets.put("three", asked, "test")
-    opened = checked(open_page(path).switch_page("pages/label.py").run())
+    opened = checked(open_page(path, page="label"))
     next(thread for thread in threading.enumerate() if thread.name == QUEUE_THREAD).join(60)
     opened.text_input(key="reviewer:name").set_value("ada").run()
     assert opened.selectbox(key="label:chosen").options == ["three-ready · ready-made · 1 reviewer per pair"]
@@ -224,7 +224,7 @@ def test_the_name_of_a_reviewer_is_the_one_that_the_browser_keeps(
     open_page: OpenPage, queue_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "_kept_name", lambda: "Zoë")
-    opened = checked(open_page(queue_store).switch_page("pages/label.py").run())
+    opened = checked(open_page(queue_store, page="label"))
     assert opened.text_input(key="reviewer:name").value == "Zoë" and card(opened)
 
 
@@ -289,7 +289,7 @@ def test_where_sign_in_is_configured_labels_carry_the_signed_in_name_and_none_is
     open_page: OpenPage, queue_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     signed_in_as(monkeypatch, is_logged_in=True, email="grace@example.org", name="Grace")
-    opened = checked(open_page(queue_store).switch_page("pages/label.py").run())
+    opened = checked(open_page(queue_store, page="label"))
     assert not [box for box in opened.text_input if box.key == "reviewer:name"]
     press(opened, "label:grade:2")
     assert [one.judge for one in labels()] == ["grace@example.org"]
@@ -314,7 +314,7 @@ def test_a_reader_looks_and_a_reviewer_labels(
     """The role is what the claim says when the button is pressed."""
     monkeypatch.setenv("CEMS_WORKBENCH_ROLE_CLAIM", "role")
     signed_in_as(monkeypatch, is_logged_in=True, email="grace@example.org", role="reader")
-    opened = checked(open_page(queue_store).switch_page("pages/label.py").run())
+    opened = checked(open_page(queue_store, page="label"))
     with pytest.raises(AssertionError, match="Error"):
         press(opened, "label:grade:2")
     assert "a reader may not label" in opened.error[0].value
@@ -357,7 +357,7 @@ def few_store(sample_store: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def few(open_page: OpenPage, few_store: Path) -> AppTest:
     """The page, opened by ada."""
-    opened = open_page(few_store).switch_page("pages/label.py").run()
+    opened = open_page(few_store, page="label")
     opened.text_input(key="reviewer:name").set_value("ada").run()
     return checked(opened)
 

@@ -51,7 +51,7 @@ def open_memories(open_page: OpenPage, copy: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("cems_workbench.ui.memories.page.PAGE_SIZE", 10_000)
 
     def start(store: Path = copy, view: str | None = None) -> AppTest:
-        page = open_page(store).switch_page("pages/memories.py").run()
+        page = open_page(store, page="memories")
         return show(page, view) if view else page
 
     yield start
@@ -396,7 +396,7 @@ def test_a_damaged_block_met_while_a_page_is_drawn_is_one_line(
         raise StoreError("store s is damaged: workbench.duckdb cannot be read (block 7); doctor --recover-to NEW_STORE")
 
     monkeypatch.setattr(QuerySets, "latest", damaged)
-    page = open_page().switch_page("pages/evaluate.py").run()
+    page = open_page(page="evaluate")
     assert [plainly(error.value) for error in page.error] == [
         "store s is damaged: workbench.duckdb cannot be read (block 7); doctor --recover-to NEW_STORE"
     ]

@@ -118,7 +118,7 @@ def test_verdict(open_page: OpenPage, store: Path, tmp_path: Path) -> None:
     command("report", "compare", evidence, *both, "--out", tmp_path / "report.html")
     said["report"] = reported(tmp_path / "report.html", "lead verdict")
     said["ci"] = checked_in(tmp_path / "repository", evidence, files)
-    page = open_page(store).switch_page("pages/evaluate.py").run()
+    page = open_page(store, page="evaluate")
     page.selectbox(key="evaluate:set").select("few").run()
     page.session_state["evaluate:view"] = "Compare"
     page.multiselect(key="evaluate:configs").set_value([listed[name] for name in names])

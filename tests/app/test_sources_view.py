@@ -80,7 +80,7 @@ def add(collection: Collection, texts: dict[str, str]) -> None:
 @pytest.fixture
 def page(open_page: OpenPage, empty_store: Path, tmp_path: Path) -> AppTest:
     """The view, on an empty store."""
-    opened = open_page(Path(shutil.copytree(empty_store, tmp_path / "store"))).switch_page("pages/memories.py").run()
+    opened = open_page(Path(shutil.copytree(empty_store, tmp_path / "store")), page="memories")
     opened.session_state["memories:view"] = "Sources"
     return checked(opened.run())
 

@@ -55,12 +55,11 @@ def small_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture
 def page(open_page: OpenPage, small_store: Path) -> AppTest:
     """The page on the small set, gathered; its baseline is the preset that the tests open with."""
-    return on_set(open_page(small_store), "few")
+    return on_set(open_page(small_store, page="tune"), "few")
 
 
 def on_set(opened: AppTest, name: str) -> AppTest:
     """The page on this query set, gathered."""
-    opened.switch_page("pages/tune.py").run()
     opened.selectbox(key="tune:set").select(name).run()
     if any(button.key == "tune:gather" for button in opened.button):
         opened.button(key="tune:gather").click().run()
@@ -245,7 +244,7 @@ def test_a_config_is_kept_with_who_and_why_and_restored(tuned: AppTest) -> None:
 def test_a_store_without_judgments_says_how_to_begin(open_page: OpenPage, tmp_path: Path) -> None:
     with Store.open(tmp_path / "empty") as store:
         store.add(ParsedInput("none", "jsonl"))
-    page = checked(open_page(tmp_path / "empty").switch_page("pages/tune.py").run())
+    page = checked(open_page(tmp_path / "empty", page="tune"))
     assert "no queries yet" in all_html(page)
     assert "Nothing has been searched yet" in all_html(show(page, "Result"))
 
@@ -281,7 +280,7 @@ def eight_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
 @pytest.fixture
 def unlabelled(open_page: OpenPage, eight_store: Path) -> AppTest:
     """The page on the small set without judgments, read by the reranker."""
-    opened = open_page(eight_store).switch_page("pages/tune.py").run()
+    opened = open_page(eight_store, page="tune")
     opened.selectbox(key="tune:set").select("eight").run()
     opened.selectbox(key="tune:judges").select(NO_JUDGMENTS).run()
     if any(button.key == "tune:stand_in" for button in opened.button):
@@ -325,7 +324,7 @@ def test_a_store_with_queries_and_no_judgment_offers_it(open_page: OpenPage, tmp
     with Store.open(tmp_path / "asked") as store:
         store.add(ParsedInput("asked", "jsonl", queries=(Query("q", "which editor do I use"),)))
         store.query_sets.put("asked", store.queries.read(), "test")
-    unlabelled = checked(open_page(tmp_path / "asked").switch_page("pages/tune.py").run())
+    unlabelled = checked(open_page(tmp_path / "asked", page="tune"))
     assert "None of its queries is judged yet" in all_html(unlabelled)
     unlabelled = checked(unlabelled.button(key="tune:without").click().run())
     assert unlabelled.selectbox(key="tune:judges").value == NO_JUDGMENTS

@@ -6,7 +6,7 @@ import io
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -17,6 +17,7 @@ import pytest
 from cems_workbench.models.resolve import resolve
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.settings import Settings
+from tests.remembered import remembered_runs
 from tests.sample import SampleEmbedder
 
 
@@ -27,6 +28,13 @@ def _weights_are_read_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "local_embedder", lru_cache(module.local_embedder))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _models_remember(request: pytest.FixtureRequest) -> Iterator[None]:
+    """But for the tests of the models themselves."""
+    with nullcontext() if request.path.name == "test_packaged_models.py" else remembered_runs():
         yield
 
 

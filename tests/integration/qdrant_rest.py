@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from qdrant_client import QdrantClient
-from qdrant_client import models as qdrant
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+
 
 
 @dataclass
@@ -49,7 +50,9 @@ class Rest:
             return {"points": [point.model_dump(mode="json") for point in points], "next_page_offset": offset}
         if route == "/points/query":
             self.searches.append(body)
-            query = qdrant.QueryRequest.model_validate(body)
+            from qdrant_client.models import QueryRequest
+
+            query = QueryRequest.model_validate(body)
             found = self.client.query_points(
                 name,
                 query=query.query,

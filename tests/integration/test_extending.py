@@ -70,7 +70,7 @@ def change(package: Path, edit: Edit) -> None:
 def package(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A copy of the package with everything on the page in it."""
     folder = tmp_path_factory.mktemp("extended")
-    ignored = shutil.ignore_patterns("__pycache__", "weights")
+    ignored = shutil.ignore_patterns("weights")
     for name in ("cems_workbench", "plugins"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)
@@ -261,7 +261,7 @@ def test_what_the_page_adds_works(title: str, package: Path, tmp_path: Path) -> 
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of package, tests and documents with what the page adds in one new file each."""
     folder = tmp_path_factory.mktemp("tree")
-    ignored = shutil.ignore_patterns("__pycache__", "weights")
+    ignored = shutil.ignore_patterns("weights")
     for part in ("cems_workbench", "plugins", "tests", "docs", "benchmarks"):
         shutil.copytree(ROOT / part, folder / part, ignore=ignored)
     shutil.copy(ROOT / "pyproject.toml", folder)

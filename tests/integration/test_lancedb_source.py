@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import faiss
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
 from collection_rows import memories, taken
-from lancedb.index import FTS, HnswPq, HnswSq, IvfFlat, IvfPq, IvfSq
 from numpy.typing import NDArray
 
 from cems_workbench.errors import InputError
@@ -26,8 +24,10 @@ from cems_workbench.sources.collection import SCORES
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import NO_TRIAL, EngineQuery, ListName, Source, SourceError, Trial
 from tests import recorded_stores as recorded
+from tests.lazily import Lazy
 from workbench_stores.lancedb import SCORE_COLUMNS
 
+lancedb, indexes = Lazy("lancedb"), Lazy("lancedb.index")
 DIMENSION = 16
 ROWS = 300
 QUERY = np.random.default_rng(7).normal(size=DIMENSION).astype(np.float32)
@@ -71,7 +71,7 @@ def scored(
 @pytest.mark.parametrize("distance", ["l2", "cosine", "ip"])
 def test_live_lists_are_lancedbs_own(folder: Path, distance: str) -> None:
     table, called = own(folder), ENGINE_NAMES[distance]
-    table.create_index("text", config=FTS())
+    table.create_index("text", config=indexes.FTS())
     exact = scored(table.search(QUERY).distance_type(called).limit(20).to_list(), "vector", SCORES[distance])
     every = table.search(QUERY).distance_type(called).limit(ROWS).to_list()
     with closing(opened(folder, f"&distance={distance}")) as source:
@@ -97,7 +97,7 @@ def test_live_lists_are_lancedbs_own(folder: Path, distance: str) -> None:
 
 def test_an_index_names_the_distance_and_can_be_tried(folder: Path) -> None:
     table = own(folder)
-    table.create_index("vector", config=IvfFlat(distance_type="cosine", num_partitions=8))
+    table.create_index("vector", config=indexes.IvfFlat(distance_type="cosine", num_partitions=8))
     with closing(opened(folder)) as source:
         info = source.probe()
         assert (info.distance, info.index) == ("cosine", "IVF_FLAT vector_idx")
@@ -192,12 +192,12 @@ def test_an_address_that_does_not_fit_is_one_line(folder: Path, tmp_path: Path) 
             open_source(parse(address))
 
 
-@pytest.mark.parametrize("config", [IvfPq, IvfSq, HnswSq, HnswPq], ids=lambda config: config.__name__)
-def test_cosine_over_quantised_vectors_is_no_doubled_distance(folder: Path, config: Any) -> None:
+@pytest.mark.parametrize("config", ["IvfPq", "IvfSq", "HnswSq", "HnswPq"])
+def test_cosine_over_quantised_vectors_is_no_doubled_distance(folder: Path, config: str) -> None:
     """lancedb 0.40.0, run on 2026-11-29: `_distance` is 2 × (1 − cosine) until a row is not in the index."""
     table = own(folder)
-    more = {} if config in (IvfSq, HnswSq) else {"num_sub_vectors": 8}
-    table.create_index("vector", config=config(distance_type="cosine", num_partitions=1, **more))
+    more = {} if config in ("IvfSq", "HnswSq") else {"num_sub_vectors": 8}
+    table.create_index("vector", config=getattr(indexes, config)(distance_type="cosine", num_partitions=1, **more))
     vectors = {f"r{i}": row(i)["vector"] for i in range(ROWS + 1) if i != 5}
     cosines = {key: float(each @ QUERY / np.linalg.norm(each) / np.linalg.norm(QUERY)) for key, each in vectors.items()}
 
@@ -223,7 +223,7 @@ def test_two_full_text_indexes_are_searched_together_unless_one_is_named(tmp_pat
     ]
     table = lancedb.connect(tmp_path / "db").create_table("notes", data=rows)
     for column in ("title", "text"):
-        table.create_index(column, config=FTS())
+        table.create_index(column, config=indexes.FTS())
     asked = EngineQuery("deploy", np.ones(3, np.float32), {"sparse": 9, "source_hybrid": 9})
     for options, found in (("", ["r0", "r1"]), ("&text=title", ["r0"]), ("&text=text", ["r1"])):
         with closing(open_source(parse(f"lancedb:{tmp_path / 'db'}?table=notes{options}"))) as source:
@@ -238,7 +238,7 @@ def test_two_full_text_indexes_are_searched_together_unless_one_is_named(tmp_pat
 def test_a_text_in_double_quotes_costs_only_the_lists_of_its_words(folder: Path) -> None:
     """lancedb 0.40.0, run on 2026-11-29: a phrase needs positions in the index, else it is an error."""
     table = own(folder)
-    table.create_index("text", config=FTS())
+    table.create_index("text", config=indexes.FTS())
     asked = EngineQuery('"ships dog"', QUERY, {"vector": 5, "sparse": 5, "source_hybrid": 5})
     with closing(opened(folder)) as source:
         lists = {each.name: each for each in source.search(asked)}
@@ -249,7 +249,7 @@ def test_a_text_in_double_quotes_costs_only_the_lists_of_its_words(folder: Path)
                 and "refuses this text: Invalid input, position is not found" in lists[name].notes[0]
             )
         assert len(hits(source, "sparse", rows=5)) == 5
-        table.create_index("text", config=FTS(with_position=True), replace=True)
+        table.create_index("text", config=indexes.FTS(with_position=True), replace=True)
         found = {each.name: each for each in source.search(asked)}["sparse"]
         assert found.hits and not found.notes
 

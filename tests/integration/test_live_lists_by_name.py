@@ -10,11 +10,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import chromadb
 import numpy as np
 import pytest
-from qdrant_client import QdrantClient
-from qdrant_client import models as qdrant
 
 from cems_workbench.analysis.edited_evidence import Edit, edited_evidence
 from cems_workbench.analysis.fusion_comparison import compare_fusions
@@ -45,10 +42,12 @@ from cems_workbench.sources.source import (
     Trial,
 )
 from cems_workbench.store import Store
+from tests.lazily import Lazy
 from tests.planted_source import Counting, Planted, planted, taken
 from tests.small_store import empty_store, store
 
 __all__ = ["empty_store", "store"]
+chromadb, library, qdrant = Lazy("chromadb"), Lazy("qdrant_client"), Lazy("qdrant_client.models")
 REQUEST = Request("text of a")
 BASE = with_values(
     preset("cems").config, {"rerank.backend": "none", "judge.backend": "none", "expansion.backend": "none"}
@@ -243,10 +242,10 @@ def chroma(folder: Path, space: str, vectors: list[list[float]]) -> Address:
     made = chromadb.PersistentClient(str(folder)).create_collection(
         "notes",
         embedding_function=None,
-        configuration={"hnsw": {"space": space}},  # type: ignore[arg-type]
+        configuration={"hnsw": {"space": space}},
     )
     ids = [f"m{i}" for i in range(len(vectors))]
-    made.add(ids=ids, embeddings=vectors, documents=TEXTS[: len(vectors)])  # type: ignore[arg-type]
+    made.add(ids=ids, embeddings=vectors, documents=TEXTS[: len(vectors)])
     return parse(f"chroma:{folder}/notes", {})
 
 
@@ -295,7 +294,7 @@ def test_distances_to_vectors_of_other_lengths_stay_and_every_list_says_what_it_
 
 
 def test_inner_products_of_qdrant_stay_products_of_vectors_of_other_lengths(connected: Connect, tmp_path: Path) -> None:
-    client = QdrantClient(path=str(tmp_path / "db"))
+    client = library.QdrantClient(path=str(tmp_path / "db"))
     client.create_collection("notes", vectors_config=qdrant.VectorParams(size=3, distance=qdrant.Distance.DOT))
     points = [qdrant.PointStruct(id=i, vector=each, payload={"text": TEXTS[i]}) for i, each in enumerate(UNEVEN)]
     client.upsert("notes", points)
@@ -323,7 +322,7 @@ def valid_store(tmp_path: Path) -> Iterator[Store]:
 
 def put(folder: Path, payloads: dict[int, dict[str, Any]]) -> Address:
     """Write rows into a collection of Qdrant, made if it is not there; its address."""
-    client = QdrantClient(path=str(folder))
+    client = library.QdrantClient(path=str(folder))
     if not client.collection_exists("c"):
         client.create_collection("c", vectors_config=qdrant.VectorParams(size=2, distance=qdrant.Distance.COSINE))
     points = [

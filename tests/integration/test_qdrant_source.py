@@ -8,22 +8,26 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 import qdrant_rest
 from collection_rows import files_of, memories, taken, vectors
 from model_server import HANG, Reply, serving
-from qdrant_client import QdrantClient
-from qdrant_client import models as qdrant
 
 from cems_workbench.errors import InputError
 from cems_workbench.sources.address import Address, parse
 from cems_workbench.sources.connect import open_source
 from cems_workbench.sources.source import EngineList, EngineQuery, ListName, SourceError, Trial
-from workbench_stores.qdrant import QueryWeight, document_vector, query_vector
+from tests.lazily import Lazy
 
+if TYPE_CHECKING:
+    from qdrant_client import QdrantClient
+
+    from workbench_stores.qdrant import QueryWeight
+
+library, qdrant, bm25 = Lazy("qdrant_client"), Lazy("qdrant_client.models"), Lazy("workbench_stores.qdrant")
 ROWS, DIMENSION = 80, 16
 KEY = "a-key-that-nobody-shows"
 
@@ -39,13 +43,13 @@ def directory(tmp_path: Path) -> Path:
 
 @contextmanager
 def written(directory: Path) -> Iterator[QdrantClient]:
-    client = QdrantClient(path=str(directory))
+    client = library.QdrantClient(path=str(directory))
     yield client
     client.close()
 
 
 def fill(
-    directory: Path, distance: qdrant.Distance = qdrant.Distance.DOT, users: Sequence[str | int] = ("ann",)
+    directory: Path, distance: str = "Dot", users: Sequence[str | int] = ("ann",)
 ) -> None:
     """As mem0 writes it."""
     with written(directory) as client:
@@ -73,7 +77,7 @@ def address(directory: Path, rest: str = "mem0") -> Address:
 
 def of_several(directory: Path) -> None:
     """What mem0 keeps of several users: of each their id as a text, of one as a number."""
-    fill(directory, qdrant.Distance.COSINE, ("ann", "bob", 42))
+    fill(directory, "Cosine", ("ann", "bob", 42))
 
 
 @pytest.mark.parametrize(("user", "place"), [("ann", 0), ("bob", 1), ("42", 2)])
@@ -144,8 +148,8 @@ def test_a_mapping_says_what_a_field_is_and_takes_all_anew(directory) -> None:
         open_source(address(directory), {"titel": "hash"})
 
 
-@pytest.mark.parametrize("distance", [qdrant.Distance.COSINE, qdrant.Distance.EUCLID, qdrant.Distance.DOT])
-def test_a_search_gives_the_engines_list(directory, distance) -> None:
+@pytest.mark.parametrize("distance", ["Cosine", "Euclid", "Dot"])
+def test_a_search_gives_the_engines_list(directory, distance: str) -> None:
     fill(directory, distance)
     rows = vectors(ROWS, DIMENSION)
     query = rows[5] + 0.1
@@ -153,7 +157,7 @@ def test_a_search_gives_the_engines_list(directory, distance) -> None:
         "Cosine": rows @ query / np.linalg.norm(rows, axis=1) / np.linalg.norm(query),
         "Euclid": -np.linalg.norm(rows - query, axis=1),
         "Dot": rows @ query,
-    }[distance.value]
+    }[distance]
     with closing(open_source(address(directory))) as source:
         (answer,) = source.search(EngineQuery("", query, {"vector": 10}))
         (tried,) = source.search(EngineQuery("", query, {"vector": 10}), Trial({"hnsw_ef": "64"}, exact=True))
@@ -345,14 +349,14 @@ def dense(text: str) -> list[float]:
     return np.random.default_rng(sum(map(ord, text))).normal(size=HYBRID_DIMENSION).astype(np.float32).tolist()
 
 
-def as_sparse(vector: Mapping[int, float]) -> qdrant.SparseVector:
+def as_sparse(vector: Mapping[int, float]) -> Any:
     return qdrant.SparseVector(indices=list(vector), values=list(vector.values()))
 
 
 def fill_hybrid(
     directory: Path, name: str = "sparse", idf: bool = True, factor: float = 1.0, key: str = "page_content"
 ) -> None:
-    client = QdrantClient(path=str(directory))
+    client = library.QdrantClient(path=str(directory))
     client.create_collection(
         "notes",
         vectors_config={"dense": qdrant.VectorParams(size=HYBRID_DIMENSION, distance=qdrant.Distance.COSINE)},
@@ -365,7 +369,7 @@ def fill_hybrid(
                 id=i,
                 vector={
                     "dense": dense(text),
-                    name: as_sparse({number: factor * weight for number, weight in document_vector(text).items()}),
+                    name: as_sparse({number: factor * weight for number, weight in bm25.document_vector(text).items()}),
                 },
                 payload={key: text, "scope": "team" if i % 2 else "private"},
             )
@@ -379,7 +383,7 @@ def asked(
     client: QdrantClient, query: str, k: int, weight: QueryWeight = "one", name: str = "sparse"
 ) -> dict[str, Any]:
     """What langchain-qdrant's three modes ask for a query."""
-    vector, words = dense(query), as_sparse(query_vector(query, weight))
+    vector, words = dense(query), as_sparse(bm25.query_vector(query, weight))
     parts = [
         qdrant.Prefetch(using="dense", query=vector, limit=k),
         qdrant.Prefetch(using=name, query=words, limit=k),
@@ -418,7 +422,7 @@ def test_lists_are_those_that_the_client_answers(tmp_path: Path) -> None:
     assert probe.lists == BOTH and files_of(tmp_path / "q") == before
     assert any("BM25 as fastembed makes it, 8 of 8 reproduced" in note for note in probe.notes)
     assert "source_hybrid is Qdrant's RRF of dense and sparse, each cut to the rows wanted first" in probe.notes
-    client = QdrantClient(path=str(tmp_path / "q"))
+    client = library.QdrantClient(path=str(tmp_path / "q"))
     for (query, k), found in answers.items():
         own = asked(client, query, k)
         assert [each.name for each in found] == list(BOTH)
@@ -433,11 +437,11 @@ def test_lists_are_those_that_the_client_answers(tmp_path: Path) -> None:
 def test_options_choose_fusion_prefetch_and_the_weight_of_a_querys_words(tmp_path: Path) -> None:
     fill_hybrid(tmp_path / "q")
     where, query = f"qdrant:{tmp_path / 'q'}/notes", QUERIES[0]
-    client = QdrantClient(path=str(tmp_path / "q"))
+    client = library.QdrantClient(path=str(tmp_path / "q"))
     fixed, weighed = asked(client, query, 2), asked(client, query, 6, "document")
     parts = [
         qdrant.Prefetch(using="dense", query=dense(query), limit=6),
-        qdrant.Prefetch(using="sparse", query=as_sparse(query_vector(query, "one")), limit=6),
+        qdrant.Prefetch(using="sparse", query=as_sparse(bm25.query_vector(query, "one")), limit=6),
     ]
     dbsf = client.query_points("notes", prefetch=parts, query=qdrant.FusionQuery(fusion=qdrant.Fusion.DBSF), limit=6)
     client.close()
@@ -488,7 +492,7 @@ def test_sparse_vectors_that_no_query_vector_fits_are_not_asked(
 
 def test_vectors_of_another_encoder_are_named_with_what_follows(tmp_path: Path) -> None:
     fill_hybrid(tmp_path / "q")
-    client = QdrantClient(path=str(tmp_path / "q"))
+    client = library.QdrantClient(path=str(tmp_path / "q"))
     strange = qdrant.SparseVector(indices=[1, 2], values=[0.5, 0.5])
     client.update_vectors("notes", [qdrant.PointVectors(id=3, vector={"sparse": strange})])
     client.close()
@@ -506,7 +510,7 @@ def test_bm25_of_a_text_index_is_the_list_by_words_where_it_is_named(tmp_path: P
     where, query = f"qdrant:{tmp_path / 'q'}/notes?text_index=page_content", QUERIES[0]
     with pytest.raises(SourceError, match=r"text_index=page_content: .* needs a text index with `scoring`"):
         open_source(parse(where, {}))
-    client = QdrantClient(path=str(tmp_path / "q"))
+    client = library.QdrantClient(path=str(tmp_path / "q"))
     scoring = qdrant.TextScoringParams(type=qdrant.TextScoringType.BM25)
     client.create_payload_index("notes", "page_content", qdrant.TextIndexParams(type="text", scoring=scoring))
     words = {"query": qdrant.TextQuery(text=query), "using": "page_content"}
@@ -539,7 +543,7 @@ def test_an_option_that_is_none_is_one_line(tmp_path: Path, options: str, line: 
 
 def test_a_server_is_asked_for_the_same(tmp_path: Path) -> None:
     fill_hybrid(tmp_path / "q")
-    client = QdrantClient(path=str(tmp_path / "q"))
+    client = library.QdrantClient(path=str(tmp_path / "q"))
     with qdrant_rest.running(client, "key", indexed=0) as rest:
         where = parse(f"qdrant://127.0.0.1:{rest.port}/notes", {"QDRANT_API_KEY": "key"})
         with closing(open_source(where)) as source:
@@ -563,7 +567,7 @@ def as_shard(folder: Path) -> Any:
     shard = edge.EdgeShard.create(str(folder), edge.EdgeConfig(vectors=vectors, sparse_vectors=sparse))
     points = []
     for i, text in enumerate(TEXTS):
-        words = document_vector(text)
+        words = bm25.document_vector(text)
         vector = edge.SparseVector(indices=list(words), values=list(words.values()))
         payload = {"page_content": text, "scope": "team" if i % 2 else "private"}
         points.append(edge.Point(i, {"dense": dense(text), "sparse": vector}, payload))
@@ -594,7 +598,7 @@ def test_a_shard_of_qdrant_edge_answers_as_the_engine_does(tmp_path: Path) -> No
     assert {int(hit.memory_id) % 2 for hit in scoped[0].hits} == {1}
     shard = edge.EdgeShard.load(str(tmp_path / "shard"))
     for query, answers in found.items():
-        words = query_vector(query, "one")
+        words = bm25.query_vector(query, "one")
         near = edge.Query.Nearest(dense(query), using="dense")
         sparse = edge.SparseVector(indices=list(words), values=list(words.values()))
         by_words = edge.Query.Nearest(sparse, using="sparse")

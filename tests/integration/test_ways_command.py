@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,8 +48,9 @@ MEMORIES = [
 ]
 
 
-@pytest.fixture
-def store(tmp_path: Path, command: Command) -> Path:
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory, module_command: Command) -> Path:
+    folder = tmp_path_factory.mktemp("imported")
     turns = [{"speaker": who, "dia_id": one, "text": text} for one, (who, text) in SAID.items()]
     asked = [
         {"question": question, "answer": answer, "evidence": [turn], "category": 4} for question, answer, turn in ASKED
@@ -59,10 +61,17 @@ def store(tmp_path: Path, command: Command) -> Path:
         "session_1": turns,
         "session_1_date_time": "10:00 am on 4 May, 2026",
     }
-    (tmp_path / "talk.json").write_text(json.dumps({**talk, "qa": asked}), "utf-8")
-    (tmp_path / "memories.jsonl").write_text("\n".join(map(json.dumps, MEMORIES)), "utf-8")
-    assert command("import", tmp_path / "memories.jsonl", "--store", tmp_path / "s").code == 0
-    assert command("transcript", tmp_path / "talk.json", "--store", tmp_path / "s").code == 0
+    (folder / "talk.json").write_text(json.dumps({**talk, "qa": asked}), "utf-8")
+    (folder / "memories.jsonl").write_text("\n".join(map(json.dumps, MEMORIES)), "utf-8")
+    assert module_command("import", folder / "memories.jsonl", "--store", folder / "s").code == 0
+    assert module_command("transcript", folder / "talk.json", "--store", folder / "s").code == 0
+    return folder
+
+
+@pytest.fixture
+def store(imported: Path, tmp_path: Path) -> Path:
+    """A copy of the imported store, beside the files that it is from."""
+    shutil.copytree(imported, tmp_path, dirs_exist_ok=True)
     return tmp_path / "s"
 
 

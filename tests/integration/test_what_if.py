@@ -378,7 +378,10 @@ def first_change(resources: Resources, changed: Resources, config: PipelineConfi
 
 
 @pytest.mark.parametrize("name", ["cems", "openclaw", "engram_recall"])  # fused; with chunks as results; of a pool
-def test_with_all_vectors_the_change_is_that_of_a_store_that_was_changed_in_full(tmp_path: Path, name: str) -> None:
+def test_with_all_vectors_the_change_is_that_of_a_store_that_was_changed_in_full(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cems_workbench.jobs.vector_change.PIPELINE_DRAWS", 4)
     chance, words = random.Random(1), [f"word{i}" for i in range(300)]
     texts = [" ".join(chance.choices(words, k=chance.choice((20, 300, 600)))) for _ in range(120)]
     memories = tuple(Memory(f"m{i}", text) for i, text in enumerate(texts))

@@ -21,16 +21,16 @@ from cems_workbench.store.search import directory as segment_directory
 from cems_workbench.store.search import entries, vector_segments
 from cems_workbench.store.search.directory import PROOF, checksum
 from cems_workbench.store.search.vector_files import VectorFiles
-from tests.small_store import parsed
+from tests.small_store import HashEmbedder, parsed
 from tests.thoroughly import first_of
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
 
 
-@pytest.fixture
-def indexed(tmp_path, embedder, rows):
-    """A closed store of 30 memories with both indexes, and what it answers; the lexical one is in two segments, with memories deleted."""
-    with Store.open(tmp_path / "whole") as store:
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    embedder, rows = HashEmbedder(), parsed
+    with Store.open(tmp_path_factory.mktemp("built") / "whole") as store:
         memories = [Memory(f"m{i:02}", f"{WORDS[i % 10]} {WORDS[i % 7]} number{i}") for i in range(32)]
         store.add(rows(memories[:20]))
         store.indexes.refresh(embedder)
@@ -38,7 +38,13 @@ def indexed(tmp_path, embedder, rows):
         store.memories.delete("m30")
         store.memories.delete("m05")
         store.indexes.refresh(embedder)
-        return tmp_path / "whole", answers(store, embedder)
+        return store.path, answers(store, embedder)
+
+
+@pytest.fixture
+def indexed(built, tmp_path):
+    """A closed store of 30 memories with both indexes, and what it answers; the lexical one is in two segments, with memories deleted."""
+    return shutil.copytree(built[0], tmp_path / "whole"), built[1]
 
 
 def answers(store, embedder):
@@ -108,11 +114,11 @@ def test_the_vectors_of_a_damaged_segment_are_taken_from_chroma(indexed, embedde
 
 
 @pytest.mark.parametrize("copied", [False, True], ids=("as they are", "copied"))
-def test_files_are_read_again_only_after_a_change_or_on_request(indexed, tmp_path, embedder, monkeypatch, copied):
+def test_files_are_read_again_only_after_a_change_or_on_request(built, tmp_path, embedder, monkeypatch, copied):
     read = []
     monkeypatch.setattr(segment_directory, "checksum", lambda path: read.append(path.name) or checksum(path))
-    with Store.open(copy_of(indexed, tmp_path) if copied else indexed[0], create=False) as store:
-        assert answers(store, embedder) == indexed[1]
+    with Store.open(copy_of(built, tmp_path) if copied else built[0], create=False) as store:
+        assert answers(store, embedder) == built[1]
         assert bool(read) == copied
         store.indexes.states(deep=True)
         assert len(read) == (12 if copied else 6)
@@ -309,15 +315,21 @@ def test_a_rescue_writes_into_a_new_directory_only(filled):
         recover(filled, filled)
 
 
-@pytest.fixture
-def with_log(tmp_path, rows):
-    """A copy of a store that was killed: its last three labels are in its log alone."""
-    with Store.open(tmp_path / "open") as store:
-        store.add(rows([Memory(f"m{n}", f"text {n}") for n in range(3)], queries=[Query("q1", "a query")]))
-    with Store.open(tmp_path / "open") as store:
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("killed")
+    with Store.open(folder / "open") as store:
+        store.add(parsed([Memory(f"m{n}", f"text {n}") for n in range(3)], queries=[Query("q1", "a query")]))
+    with Store.open(folder / "open") as store:
         for n in range(3):
             store.labels.give(Judgment("q1", f"m{n}", n, "Ann"))
-        return shutil.copytree(tmp_path / "open", tmp_path / "store")
+        return shutil.copytree(folder / "open", folder / "store")
+
+
+@pytest.fixture
+def with_log(killed, tmp_path):
+    """A copy of a store that was killed: its last three labels are in its log alone."""
+    return shutil.copytree(killed, tmp_path / "store")
 
 
 def cut(log, size: int) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from cems_workbench.config import PipelineConfig, dump_config, with_values
 from cems_workbench.evaluation.evidence_file import EvidenceFile, Header
@@ -71,9 +73,20 @@ def evidences() -> dict[str, Evidence]:
     return found | {"q4": evidence("four", cosines={})}
 
 
+@cache
+def _written() -> bytes:
+    with TemporaryDirectory() as folder:
+        return _write(Path(folder) / "small.evidence").read_bytes()
+
+
 def evidence_file(folder: Path) -> Path:
     """The set as a file."""
     path = folder / "small.evidence"
+    path.write_bytes(_written())
+    return path
+
+
+def _write(path: Path) -> Path:
     header = Header("small", "store1", 1, "minilm", dump_config(AS_LISTED), NOW.isoformat())
     with EvidenceFile.create(path, header, QUERIES, JUDGMENTS) as file:
         for qid, one in evidences().items():

@@ -464,15 +464,15 @@ def test_parts_of_a_set_are_measured_as_the_set(whole: Path, tmp_path: Path) -> 
     ("header", "queries", "said"),
     [
         (STREAM_HEADER, STREAM_QUERIES[5:9], "was gathered in"),
-        (replace(STREAM_HEADER, store_id="store2"), STREAM_QUERIES[9:], "another store"),
+        (replace(STREAM_HEADER, store_id="store2"), STREAM_QUERIES[9:12], "another store"),
         (
             replace(STREAM_HEADER, query_set="other"),
-            STREAM_QUERIES[9:],
+            STREAM_QUERIES[9:12],
             "query set: mixed, then other",
         ),
         (
             replace(STREAM_HEADER, relevant_from=2),
-            STREAM_QUERIES[9:],
+            STREAM_QUERIES[9:12],
             "relevant from grade: 1, then 2",
         ),
     ],

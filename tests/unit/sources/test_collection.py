@@ -7,8 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from llama_index.core.schema import MetadataMode, TextNode
-from llama_index.core.vector_stores.utils import node_to_metadata_dict
 
 from cems_workbench.errors import InputError
 from cems_workbench.formats.base.payload import ANY_NAMES
@@ -26,9 +24,10 @@ from cems_workbench.sources.rows import (
     usable_vector,
 )
 from cems_workbench.sources.source import SourceError
+from tests.lazily import Lazy
 from workbench_stores.mapping import embedded_text
-from workbench_stores.qdrant import document_vector, query_vector, reproduced
 
+bm25 = Lazy("workbench_stores.qdrant")
 ADDRESS = parse("chroma:/somewhere/notes", {})
 
 
@@ -139,6 +138,9 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("content", ["Run make ship.", "  spaces and {braces}\n\n"])
 def test_the_text_of_llama_index_is_what_the_library_embeds(form: str, content: str) -> None:
+    from llama_index.core.schema import MetadataMode, TextNode
+    from llama_index.core.vector_stores.utils import node_to_metadata_dict
+
     node = TextNode(text=content, metadata=METADATA, **FORMS[form])
     stored = node_to_metadata_dict(node, remove_text=True)["_node_content"]
     made = llama_index_text(stored) or EmbeddedText()
@@ -214,18 +216,18 @@ def test_vectors_are_those_that_fastembed_made(subtests: pytest.Subtests) -> Non
     for each in RECORDED:
         with subtests.test(text=each["text"]):
             made = {int(number): weight for number, weight in each["document"].items()}
-            assert document_vector(each["text"]) == pytest.approx(made, rel=1e-12)
-            assert query_vector(each["text"], "one") == dict.fromkeys(each["query"], 1.0)
-            assert query_vector(each["text"], "document") == document_vector(each["text"])
+            assert bm25.document_vector(each["text"]) == pytest.approx(made, rel=1e-12)
+            assert bm25.query_vector(each["text"], "one") == dict.fromkeys(each["query"], 1.0)
+            assert bm25.query_vector(each["text"], "document") == bm25.document_vector(each["text"])
 
 
 def test_stored_vectors_count_as_reproduced_if_every_one_has_the_words_of_its_text() -> None:
-    stored = [(each["text"], document_vector(each["text"])) for each in RECORDED]
-    found = reproduced(stored)
+    stored = [(each["text"], bm25.document_vector(each["text"])) for each in RECORDED]
+    found = bm25.reproduced(stored)
     count = sum(1 for each in RECORDED if each["document"])
     assert 0 < count < len(RECORDED)  # of some texts no word is left
     assert found.known and (found.compared, found.words, found.weights) == (count, count, count)
     heavier = [(text, {number: 2 * weight for number, weight in vector.items()}) for text, vector in stored]
-    assert reproduced(heavier).known and reproduced(heavier).weights == 0
-    assert not reproduced([*stored, ("another text", {7: 1.0})]).known
-    assert not reproduced([]).known
+    assert bm25.reproduced(heavier).known and bm25.reproduced(heavier).weights == 0
+    assert not bm25.reproduced([*stored, ("another text", {7: 1.0})]).known
+    assert not bm25.reproduced([]).known

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from qdrant_client import QdrantClient, models
 
 from cems_workbench.builtin import SAMPLE_DATA
 from cems_workbench.errors import StoreError
@@ -213,6 +212,8 @@ def test_contributions_sum_to_the_score() -> None:
 
 @pytest.mark.parametrize("weighting", [ACE, FASTEMBED])
 def test_scores_are_those_of_qdrant(weighting: SparseWeighting) -> None:
+    from qdrant_client import QdrantClient, models
+
     texts = [text.split() for text in SPARSE_TEXTS[:3]]
     client = QdrantClient(":memory:")
     modifier = models.Modifier.IDF if weighting.idf == "lucene" else None
