@@ -48,6 +48,7 @@ def small_store(sample_store: Path, tmp_path_factory: pytest.TempPathFactory) ->
     with copied(sample_store, tmp_path_factory.mktemp("tune")) as store:
         answered = answered_queries(store)
         store.query_sets.put("few", answered[:QUERIES], "test")
+        store.query_sets.put("six", answered[:6], "test")
         store.query_sets.put("both", [*answered[:10], *formats.read(NO_ANSWER).queries[:6]], "test")
         return store.path
 
@@ -112,7 +113,8 @@ def test_the_space_is_what_is_chosen_with_its_range_and_the_rest_is_fixed(page: 
     assert any("other parameters, as in the baseline" in box.label for box in page.expander)
 
 
-def test_where_it_runs_takes_the_program_and_offers_what_that_can_set(page: AppTest) -> None:
+def test_where_it_runs_takes_the_program_and_offers_what_that_can_set(open_page: OpenPage, small_store: Path) -> None:
+    page = on_set(open_page(small_store, page="tune"), "six")
     assert page.selectbox(key="tune:where").value == OWN
     checked(page.selectbox(key="tune:where").select("mem0").run())
     assert page.selectbox(key="tune:baseline").value == "mem0"

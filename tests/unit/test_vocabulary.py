@@ -39,21 +39,25 @@ def modules() -> Iterator[Path]:
         yield from sorted((ROOT / folder).rglob("*.py"))
 
 
+@cache
+def parsed(module: Path) -> ast.Module:
+    return ast.parse(module.read_text(encoding="utf-8"))
+
+
 def definitions(module: Path) -> Iterator[tuple[str, int]]:
     """(name without leading underscores, line) of a module and of the classes and functions in it."""
     yield module.stem.lstrip("_"), 1
-    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(module)):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name.lstrip("_"), node.lineno
 
 
 def prose(module: Path) -> Iterator[tuple[str, int]]:
     """(text, line) of the docstrings, of strings that document a value, and of the comments of a module."""
-    source = module.read_text(encoding="utf-8")
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(module)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             yield node.value.value, node.lineno
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+    for token in tokenize.generate_tokens(io.StringIO(module.read_text(encoding="utf-8")).readline):
         if token.type == tokenize.COMMENT:
             yield token.string, token.start[0]
 
