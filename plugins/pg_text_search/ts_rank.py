@@ -1,4 +1,4 @@
-"""PostgreSQL's `to_tsvector`, `to_tsquery` and `ts_rank` with the configuration `english`, computed without a server; cover_density.py has
+"""PostgreSQL's `to_tsvector`, `to_tsquery` and `ts_rank` with the configuration `english`, computed without a server; inverted_index.py has
 `ts_rank_cd`.
 
     ts_rank = ( sum over the query's terms t of (0.1 + s(n_t) - 0.1) / 1.64493406685 ) / number of terms

@@ -1,7 +1,7 @@
 """What a store holds that it should not, which judged queries it costs, and what removing it would do to them.
 
     exact duplicate          equal to the character to another memory
-    near duplicate           cosine >= NEAR to another of the same author (near.py), and no number, date, name or negation differs
+    near duplicate           cosine >= NEAR to another of the same author, and no number, date, name or negation differs
     possible contradiction   cosine >= ALIKE, the same words but for one number, date, name or negation; no relation or verdict is stored
     junk, secret             by the text alone (texts.py)
     possibly invented        no turn of the transcript is like it (workbench_transcripts/whole.py)
@@ -10,7 +10,7 @@
     expired                  its `valid_until` is over
 
 A finding costs a query if one of its memories stands within the first k and is not judged relevant. What removal does is replayed
-(removal.py): of a whole kind, and of the MOST_TRIED findings of a kind that cost most; that they should be removed
+(leaks.py): of a whole kind, and of the MOST_TRIED findings of a kind that cost most; that they should be removed
 stays a guess. What is never returned costs nothing, and is not tried.
 Of duplicates the memory that most queries judge relevant stays, then the one returned most, then the oldest; of a contradiction the newer.
 

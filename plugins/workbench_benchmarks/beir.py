@@ -2,7 +2,7 @@
 
 `{_id, title, text}` of the corpus is a memory, `{_id, text}` a query of type "beir", a line `query-id corpus-id score`
 a judgment. Ids are unchanged. Of a folder's qrels one split is read: test, or else dev, or else train. In MTEB's folders a table is a
-folder of Parquet or JSON lines, a file per split (`published.py`), and an id may be called id. What BEIR has no field for
+folder of Parquet or JSON lines, a file per split (below), and an id may be called id. What BEIR has no field for
 is in `metadata: {"cems_workbench": {…}}`, if the workbench wrote it; other metadata is not used.
 
 The folder that `mteb` and `datasets` load is read as `beir` and written as `mteb`: qrels/test.jsonl has `{"query-id", "corpus-id",

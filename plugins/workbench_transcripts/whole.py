@@ -9,7 +9,7 @@ where idf(x) = log(N / n) for n of N texts of both that have x, and speakers' na
 about the speaker whom it names first. A pair is compared twice (coverage.py): whether the turn says what the memory says, and the other
 way round. A memory that no turn alone supports is compared with its nearest turn together with AROUND turns before it; where that
 leaves it open, a nearness of NEAR decides. What a memory names as its source is recorded and stands first; all else is inferred
-(provenance.py). A memory of a project that the transcript has meets the turns of this project alone.
+(below). A memory of a project that the transcript has meets the turns of this project alone.
 
     a memory   supported; says otherwise; nothing supports, if no nearness reaches FAR; else cannot tell
     a turn     covered; says otherwise; says little, such as a greeting or a question, if its idf sums up to less than that of LITTLE

@@ -1,4 +1,7 @@
-"""`why` and `blame` on the sample data; how deep a list would have to be, worked out by hand on a store of eight memories."""
+"""`why` and `blame` on the sample data; how deep a list would have to be, worked out by hand on a store of eight memories.
+
+Redacted bundles of the sample queries: the numbers of every preset, and no word of a memory.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +23,22 @@ from cems_workbench.analysis.why.path import ListEntry
 from cems_workbench.analysis.why.regather import depth_tries, gather_counterfactuals, gathered, list_ranks
 from cems_workbench.analysis.why.report import Why, explain
 from cems_workbench.analysis.why.trial import Trials
-from cems_workbench.config import PipelineConfig, preset, with_values
-from cems_workbench.jobs.factory import servers
+from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
+from cems_workbench.jobs.factory import open_resources, servers
 from cems_workbench.jobs.memory_use import blame_answer
 from cems_workbench.models.protocol import Float32, PairScore
-from cems_workbench.pipeline import Evidence, replay, scoring
-from cems_workbench.pipeline.gather import Request, gather, gather_lists
+from cems_workbench.pipeline import Evidence, read_bundle, replay, scoring
+from cems_workbench.pipeline.gather import Request, gather, gather_lists, gather_scores
+from cems_workbench.pipeline.redact import redacted
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.progress import Progress, silent
 from cems_workbench.records import Memory, Relation
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
+from tests.redaction import assert_same_numbers
 from tests.sample import MOVING, STAYING
 from tests.small_store import parsed
+from tests.thoroughly import partly, some
 
 if TYPE_CHECKING:
     from conftest import Command
@@ -481,3 +487,47 @@ def test_the_command_prints_the_sentence_and_the_next_command(command: Command, 
     memory = as_json["claims"][0]["memories"][0]
     assert memory["memory_id"] == "m249" and memory["rank"] == 1
     assert [memory["content"][start:end] for start, end in memory["content_spans"]] == ["move:", "November"]
+
+
+DIVERSE = {"assembly.strategy": "mmr", "dedup.enabled": True, "dedup.similarity": 0.6}
+
+
+@pytest.mark.thorough
+@partly
+def test_sample_queries_replay_with_the_same_numbers_under_the_presets(store: Path) -> None:
+    resources = open_resources(Settings(store=store))
+    try:
+        queries = some(resources.store.queries.read(), 32)
+        scored = preset("qmd").config
+        found = [gather_lists(Request(query.query, query.project, query.as_of), scored, resources) for query in queries]
+        evidences = [gather_scores(evidence, scored, resources, only="rerank") for evidence in found]
+    finally:
+        resources.close()
+    assert len(evidences) >= 4
+    for i, evidence in enumerate(evidences):
+        after = redacted(evidence)
+        for name in preset_names()[i % 4 :: 4]:
+            assert_same_numbers(evidence, after, preset(name).config)
+        assert_same_numbers(evidence, after, with_values(scored, DIVERSE))
+
+
+def test_the_command_line_writes_a_redacted_bundle_that_replays_the_same(
+    command: Command, store: Path, tmp_path: Path
+) -> None:
+    """The search prints the trace of what it gathered; the redacted bundle gives its numbers."""
+    query, bundle = "how many different doctors did I visit?", tmp_path / "out.json"
+    wanted = ["--bundle", bundle, "--redact", "--as-of", "2026-09-01", "--json"]
+    searched = command("search", query, *wanted, "--store", store)
+    assert searched.code == 0, searched.err
+    replayed = command("replay", bundle, "--json")
+    assert replayed.code == 0, replayed.err
+    one, other = json.loads(searched.out), json.loads(replayed.out)
+    assert [row["score"] for row in one["results"]] == pytest.approx(
+        [row["score"] for row in other["results"]], abs=1e-9
+    )
+    assert one["tokens_used"] == other["tokens_used"]
+    assert "doctor" not in bundle.read_text()
+    assert read_bundle(bundle).query.startswith("how many different ")
+    refused = command("search", query, "--redact", "--store", store)
+    assert refused.code == 2
+    assert "--redact needs a --bundle" in refused.err

@@ -1,13 +1,18 @@
-"""A team's database: what several stores share, what happens while it is away or falls, and what is never said of it."""
+"""A team's database: what several stores share, what happens while it is away or falls, and what is never said of it.
+
+`forgotten` on a store whose labels are a team's.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import psycopg
@@ -26,8 +31,13 @@ from cems_workbench.store.claims import CLAIM_TIMEOUT_S
 from cems_workbench.store.team import TABLES, TeamAwayError
 from tests.integration.postgres_server import Server
 from tests.integration.team.conftest import PASSWORD
+from tests.integration.test_audit_servers import ASKED, SAID, imported, memories
 from workbench_team import postgres
 from workbench_team.postgres import PostgresTables
+
+if TYPE_CHECKING:
+    from conftest import Command
+
 
 Opener = Callable[[str], Store]
 MEMORIES = tuple(Memory(f"m{n}", f"text {n}") for n in range(6))
@@ -395,3 +405,26 @@ def test_a_change_that_a_crash_lost_is_not_taken_for_stored_though_its_number_is
         assert session.rows("SELECT * FROM label_claims") == []
     for tables in (first, others):
         tables.close()
+
+
+def test_an_erased_memory_is_gone_from_the_labels_of_a_team(
+    command: Command, team: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CEMS_WORKBENCH_TEAM", team)
+    memories(command, tmp_path)
+    imported(command, tmp_path, "queries", ASKED)
+    note = f"as it says: {SAID['m2'][1]}"
+    judged = {"qid": "q1", "grade": 0, "judge": "me", "kind": "human"}
+    imported(
+        command,
+        tmp_path,
+        "judgments",
+        judged | {"memory_id": "m2", "note": note},
+        judged | {"memory_id": "m1", "note": "right"},
+    )
+    dry = json.loads(command("forgotten", "m2", "--erase", "--store", tmp_path / "s", "--json").out)["rows"]
+    assert dry["team judgments"] == 1 and dry["memories"] == 1
+    erased = command("forgotten", "m2", "--erase", "--apply", "--store", tmp_path / "s", "--json")
+    receipt = json.loads(erased.out)
+    assert erased.code == 0, [one for one in receipt["places"] if one["holds"] or one.get("problem")]
+    assert any(one["name"] == "team judgments" and one["names"] == 1 for one in receipt["places"]), "the grade stays"
