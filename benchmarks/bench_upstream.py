@@ -51,7 +51,7 @@ class Forecast:
     @property
     def changed(self) -> np.ndarray[Any, Any]:
         """(Q) whether nDCG@10 changed in the program."""
-        return np.abs(self.recorded) > SAME
+        return np.asarray(np.abs(self.recorded) > SAME)
 
     @property
     def right(self) -> int:

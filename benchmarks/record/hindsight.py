@@ -21,7 +21,7 @@ from benchmarks.record.recording import Row, arguments, memories_of, queries_of,
 
 BANK = "recorder"
 PORTION = 40
-UNUSED = {"visits": [], "entry_points": [], "summary": {}}
+UNUSED: Row = {"visits": [], "entry_points": [], "summary": {}}
 """Parts of a trace that no reader needs."""
 
 

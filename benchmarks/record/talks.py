@@ -94,7 +94,7 @@ def mem0_writer(given: Any, names: Sequence[str]) -> tuple[Add, Written]:
     """What adds turns to mem0, and what it then has."""
     os.environ.setdefault("MEM0_DIR", str(given.folder))  # read when mem0 is imported
     os.environ.setdefault("MEM0_TELEMETRY", "False")
-    config = plain_config(str(given.folder), given.embeddings, given.model)
+    config = plain_config(str(given.folder), "qdrant", given.embeddings, given.model)
     memory = importlib.import_module("mem0").Memory.from_config(config)
     memory.llm = ShortContext(given.chat, names)
 

@@ -68,7 +68,7 @@ def catalogue(
     configs = {PRESENT_NAME: present} if present is not None else {}
     runs = saved_target(store.path)
     configs |= {name: completed(preset(name).config, runs) for name in preset_names()}
-    configs |= (files or {}) | explained_configs(store)
+    configs |= {**(files or {}), **explained_configs(store)}
     for record in store.configs.history():
         try:
             configs[history_name(record.name, record.id)] = parse_config(record.config_yaml, record.name)

@@ -455,7 +455,7 @@ def _remnic(document: Document, reading: Reading) -> Iterator[Explained]:
     if found.get("schemaVersion") != "1":
         raise FieldError("schemaVersion", f"remnic of another version than schema 1: {short(found.get('schemaVersion'))}")
     applied = [one.get("memoryId") for _, one in reading.each(found.get("appliedResults") or [], "appliedResults")]
-    rows, rejected = [], []
+    rows, rejected = list[Row](), []
     for place, row in reading.each(found.get("results"), "results"):
         with reported(reading.errors, reading.source, reading.number, f"results[{place - 1}]."):
             key, _ = identity({"id": row.get("memoryId")})
