@@ -15,7 +15,6 @@ Source: docs/internals/specification.md, "fusion", "rerank" and "adjust".
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 import re
@@ -23,12 +22,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import cached_property, partial
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares, linprog, minimize, minimize_scalar
+from scipy.optimize import least_squares, linprog
 from scipy.stats import spearmanr
 
 from cems_workbench.config import PipelineConfig, field_spec, with_values
@@ -93,6 +92,7 @@ NEUTRAL = with_values(
 SOURCES_TAKEN = ("lexical", "fts5", "sparse", "lucene", "ts_rank_cd", "vector")
 """The lists of ours that recorded lists stand for, in order, where their name says nothing: all have weight, ties and normalisation."""
 RANKED = ("rrf", "rank_divided_rrf")
+METHODS = (*RANKED, "combsum", "combmax", "dbsf")
 NORMS = ("none", "max", "minmax", "saturating", "logistic")
 SCALES = ("sigmoid", "raw", "minmax", "divide_by_10")
 """Of a reranker's scores; identity and sigmoid_outside_unit are raw or sigmoid wherever these are verified."""
@@ -107,12 +107,14 @@ ADDED = "part "
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 """The moment of every query, from which ages are counted back."""
 MODEL, BANDS = "cross_encoder", "rerank.bands"
-MOST_FILLED, MOST_ROWS, ROWS_OF_PROGRAM, MOST_CHOICES, MOST_PEELS, MOST_FORMS = 2000, 160, 80, 60, 3, 24
+MOST_FILLED, MOST_ROWS, ROWS_OF_PROGRAM, MOST_CHOICES = 2000, 160, 80, 60
 """Places of a list whose hits are not shown; rows of the first fit; rows of a linear program at first; peels that are tried."""
-KS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 60.0, 100.0, 250.0, 1000.0)
+MOST_REFINED, MOST_FORMS, MOST_NORMS, MOST_STEPS = 16, 20, 700, 25
+"""Points that are refined, and forms that are tried, of a number of constants; normalisations that are all tried; steps of a search."""
+KS = (0.0, 1.0, 4.0, 12.0, 30.0, 70.0, 200.0)
 WEIGHTS = re.compile(r"^lists\.\w+\.weight$")
 DECAY = "adjust.time_decay"
-FAR, NEAR, ROUGH, LEAST_ROWS, FURTHER = 0.5, 0.05, 4.0, 8, 2
+FAR, NEAR, ROUGH, LEAST_ROWS, FURTHER = 0.8, 0.15, 4.0, 8, 2
 """The share of the scores that a peel, and a method, may leave at its start; times the tolerance that a fit may be off before constants are
 chosen; rows that a formula needs; forms that are tried after the first that fits."""
 
@@ -198,19 +200,24 @@ def _evidence(one: Explained, reading: _Reading, roles: Mapping[str, str]) -> Ev
             score = -float(rank) if given is None else given
             missing = min(rank + first - 1 - place, MOST_FILLED)
             if missing > 0:
-                for filled in np.linspace(hits[-1].score if hits else score, score, missing + 2)[1:-1].tolist():
+                top = hits[-1].score if hits else score + 1e-9 * missing * max(1.0, abs(score))
+                for filled in np.linspace(top, score, missing + 2)[1:-1].tolist():
                     memories[f"~{name}:{len(hits)}"] = Memory(f"~{name}:{len(hits)}", "")
-                    hits.append(Hit(f"~{name}:{len(hits)}", filled))
+                    hits.append(Hit(f"~{name}:{len(hits)}", _below(hits, filled, source in reading.ties)))
                 place += missing
             place += rank != before or reading.ties.get(source) != "dense"
-            apart = source in reading.ties and bool(hits) and rank != before
-            if apart and math.isclose(score, hits[-1].score, rel_tol=1e-12):
-                score = math.nextafter(hits[-1].score, -math.inf)  # equal as printed, but apart in rank
+            hits.append(Hit(key, _below(hits, score, source in reading.ties and rank != before)))
             before = rank
-            hits.append(Hit(key, score))
         lists.append(RankedList(f"{source}:0", source, 0, tuple(hits), True))
     scores = {row.id: ModelScore(row.parts[name]) for name in models[:1] for row in one.rows if name in row.parts}
     return Evidence(one.query, memories, (Variant(one.query),), tuple(lists), MOMENT, model_scores={MODEL: scores})
+
+
+def _below(hits: Sequence[Hit], score: float, apart: bool) -> float:
+    """A score, or the next smaller one than that before where both are equal as printed, but apart in rank."""
+    if apart and hits and (score >= hits[-1].score or math.isclose(score, hits[-1].score, rel_tol=1e-12)):
+        return math.nextafter(hits[-1].score, -math.inf)
+    return score
 
 
 def _memory(row: Row, roles: Mapping[str, str]) -> Memory:
@@ -237,10 +244,10 @@ def _ties(explained: Sequence[Explained]) -> dict[str, str]:
         for one in explained:
             ranks = sorted(row.lists[name][0] for row in one.rows if name in row.lists)
             sizes = [(rank, len(list(same))) for rank, same in itertools.groupby(ranks)]
-            votes += [after - rank == 1 for (rank, size), (after, _) in itertools.pairwise(sizes) if size > 1]
-            votes += [False] * (not votes and any(size > 1 for _, size in sizes))
+            votes += [after - rank < size for (rank, size), (after, _) in itertools.pairwise(sizes) if size > 1]
+            votes += [False] * any(size > 1 for _, size in sizes[-1:])
         if votes:
-            found[source] = "dense" if sum(votes) * 2 > len(votes) else "competition"
+            found[source] = "dense" if any(votes) else "competition"
     return found
 
 
@@ -291,7 +298,8 @@ class _Program:
         ]
         single = bool(len(self.y)) and bool((self.y == self.y.astype(np.float32)).all())
         size = np.abs(self.y).max(initial=0.0)
-        self.half: Floats = np.full(len(self.y), max(_half(self.y.tolist()), (3e-7 if single else 1e-9) * size))
+        half = max((1 + 1e-6) * _half(self.y.tolist()), (3e-7 if single else 1e-9) * size)  # 0.03125 may be 0.0312
+        self.half: Floats = np.full(len(self.y), half)
         self.base = with_values(
             NEUTRAL, {f"lists.{name}.{key}": value for name in self.sources for key, value in _ON.items()}
         )
@@ -437,298 +445,325 @@ class _Form:
         return [low or 0.0 for low, _ in specs], [1e4 if high is None else high for _, high in specs]
 
 
-def _orthogonal(design: Floats) -> tuple[Floats, Floats]:
-    """(N, M') an orthonormal basis of the columns, and (M, M') what makes coefficients of the columns of those of the basis."""
-    size = np.linalg.norm(design, axis=0)
-    size = np.where(size > 0, size, 1.0)
-    basis, values, turn = np.linalg.svd(design / size, full_matrices=False)
-    held = values > 1e-10 * values.max(initial=1e-300)
-    return basis[:, held], (turn[held].T / values[held]) / size[:, None]
+class _Point(NamedTuple):
+    """Where a search stands: the constants of the factors, (L) what is added to the ranks of each list, (L) places in NORMS."""
 
-
-def _descended(left: Callable[[Floats], float], start: Floats, step: float, most: int) -> Any:
-    """The result of a search by a simplex, of that many calls at most, for where least is left."""
-    simplex = start + step * np.eye(len(start) + 1, len(start), -1)
-    return minimize(left, start, method="Nelder-Mead", options={"maxfev": most, "initial_simplex": simplex})
-
-
-class _Start:
-    """Where the forms under a peel start: the scores without its factors, and what of them is linear in the weights."""
-
-    def __init__(self, program: _Program, peel: _Form) -> None:
-        self.program, self.peel = program, peel
-        config = peel.at(peel.start.values())
-        self.factor = ADJUST(_after(program.table, config, (LISTS, FUSION))).product()[program.cells]
-        self.y = program.y / np.where(np.abs(self.factor) > 1e-9, self.factor, 1.0)
-        # Rows that a factor makes small say little, and rows that it leaves are few.
-        self.weight = np.where(np.abs(self.factor) > 1e-9, np.sqrt(np.abs(self.factor)), 0.3)
-        # A cap would hold the first ones down, and a factor of 0 hides the rest.
-        self.kept = (program.y < program.y.max(initial=-np.inf)) & (program.y != 0)
-        full = np.array([program.has[program.query == q].any(axis=0).all() for q in range(len(program.explained))])[
-            program.query
-        ]
-        if (self.kept & full).sum() > 30:  # a divisor is the same for queries whose lists all have hits
-            self.kept &= full
-        best = program.rank.min(axis=1, keepdims=True, initial=np.inf)
-        tops = [(rank >= low) & (rank <= high) for rank in (program.rank, best) for low, high in ((1, 1), (2, 3))]
-        self.bonus = np.stack([some.sum(axis=1) for some in tops], axis=1).astype(float)
-        self.more = np.maximum(program.has.sum(axis=1) - 1, 0)[:, None]
-        self.unit = np.zeros((len(self.y), 0))
-        if BANDS in peel.start:
-            self.unit = program.scores(
-                changed(with_values(config, {"adjust": NEUTRAL.adjust.model_dump()}), "rerank.combine", "replace")
-            )[:, None]
-
-    @cached_property
-    def inside(self) -> Floats:
-        """(N, Q) 1 for the query of each row that counts."""
-        queries = self.program.query[self.kept]
-        inside: Floats = (queries[:, None] == np.unique(queries)).astype(float)
-        return inside
-
-    def of_one_list(self) -> _Start:
-        """The same with the rows of a single list alone, where every method gives its share."""
-        other = copy.copy(self)
-        other.__dict__.pop("inside", None)
-        other.kept = self.kept & (self.more[:, 0] == 0)
-        return other
-
-    def left(self, columns: Floats, alone: Sequence[Floats] = (), inside: bool = False) -> tuple[float, Floats]:
-        """The share of the scores that (N, M) columns leave, of those of each query about their mean, and the weight of each column.
-        The columns count for all queries, those `alone` for each query by itself where the scores are normalised."""
-        rows, y = self.kept, self.y[self.kept] * self.weight[self.kept]
-        alone = [(values * self.weight)[rows] for values in (*alone, *self.unit.T)]
-        shared = (columns * self.weight[:, None])[rows]
-        if not inside:
-            design = np.concatenate([shared, np.array(alone).reshape(len(alone), len(y)).T], axis=1)
-            basis, back = _orthogonal(design)
-            found = basis.T @ y
-            left = float(np.linalg.norm(y - basis @ found)) / max(float(np.linalg.norm(y - y.mean())), 1e-300)
-            return self.free(left, basis.shape[1]), (back @ found)[: columns.shape[1]]
-        by_query = [values[:, None] * self.inside for values in alone]
-        design, given = (
-            self.about_mean(np.concatenate([shared, *by_query], axis=1)),
-            self.about_mean(y[:, None] * self.inside),
-        )
-        size = np.linalg.norm(given, axis=0)
-        given = (given / np.maximum(size, 1e-300))[:, size > 1e-4 * np.linalg.norm(y)]
-        basis, back = _orthogonal(design)
-        turned, alike, _ = np.linalg.svd(basis.T @ given, full_matrices=False)
-        if not len(alike):
-            return 1.0, np.ones(columns.shape[1])
-        weights = (back @ turned[:, 0])[: columns.shape[1]]
-        left = self.free(math.sqrt(max(0.0, 1 - float(alike[0]) ** 2)), basis.shape[1] + 2 * given.shape[1])
-        return left, weights * (np.sign(weights.sum()) or 1.0)
-
-    def free(self, left: float, used: int) -> float:
-        """What is left for each row that is free to differ; all where the constants use nearly every row up."""
-        rows = int(self.kept.sum())
-        return left * math.sqrt(rows / (rows - used)) if rows > used + 5 else 1.0
-
-    def about_mean(self, values: Floats) -> Floats:
-        """(N, M) without the mean of each query, to which the factors apply too."""
-        mean = self.inside * self.weight[self.kept][:, None]
-        about: Floats = values - mean @ ((mean.T @ values) / np.maximum((mean**2).sum(axis=0), 1e-300)[:, None])
-        return about
-
-    def shares(self, k: float, weights: Floats) -> Floats:
-        """(N, 2 L) what is linear in the weights of the shares weight / (rank + weight · (k - 1)), and these times the further lists."""
-        share = 1 / np.maximum(self.program.rank + weights * (k - 1), 1e-3)
-        return np.concatenate([share, share * self.more], axis=1)
-
-    def divided(self, alone: Sequence[Floats], inside: bool, start: Floats) -> tuple[float, float, Floats, Floats]:
-        """What the best sum of shares weight / (rank + weight · (k - 1)) leaves, k, the weights, and this sum, also times the further
-        lists; from the logarithms of k - 1 and of the weights, of which only proportions count."""
-
-        def shares(at: Floats) -> Floats:
-            weights = np.exp(np.clip(at[1:], -7, 7))
-            share = (weights / (self.program.rank + weights * math.exp(min(at[0], 7)))).sum(axis=1, keepdims=True)
-            return np.concatenate([share, share * self.more], axis=1)
-
-        done = _descended(lambda at: self.left(shares(at), alone, inside)[0], start, 0.7, 60 * len(start))
-        found = shares(done.x)
-        size = 1.0 if inside else float(np.clip(self.left(found, alone, inside)[1][0], 1e-3, 100.0))
-        return done.fun, 1 + math.exp(min(done.x[0], 7)) / size, np.exp(np.clip(done.x[1:], -7, 7)) * size, found
-
-    def left_by_any(self) -> float:
-        """The least share of the scores that any method leaves, roughly."""
-        program = self.program
-        if _replaces(self.peel.config):
-            off = program.scores(self.peel.at(self.peel.start.values())) - program.y
-            return float(np.linalg.norm(off) / np.linalg.norm(program.y - program.y.mean()))
-        shares = np.concatenate([1 / (k + program.rank) for k in (1.0, 15.0, 60.0)], axis=1)
-        columns = [shares, shares[:, : len(program.names)] * self.more, self.bonus]
-        if all(program.scored):
-            columns += [program.columns[norm] for norm in ("none", "max", "minmax", "saturating", "dbsf")]
-        every = np.concatenate(columns, axis=1)
-        if every.shape[1] > self.kept.sum() / 3:
-            every = every[:, : shares.shape[1]]
-        return min(self.left(every, (), inside)[0] for inside in (False, True))
-
-    def best(self, norms: Sequence[str]) -> Floats:
-        """(N) the best score of a list, as `fusion.score_blend` takes it."""
-        scores = np.where(self.program.has, self.normed(norms), -np.inf).max(axis=1, initial=-np.inf)
-        return np.where(np.isfinite(scores), scores, 0.0)
-
-    def normed(self, norms: Sequence[str]) -> Floats:
-        """(N, L) the scores of the lists, each by its normalisation."""
-        return np.stack([self.program.columns[norm][:, i] for i, norm in enumerate(norms)], axis=1)
-
-    def norms(self, left: Callable[[tuple[str, ...]], float]) -> tuple[str, ...]:
-        """The normalisations that leave least: all choices of two lists; of more, list by list from the best common one."""
-        count = len(self.program.names)
-        if count <= 2:
-            return min(
-                itertools.product(NORMS, repeat=count),
-                key=lambda some: (round(left(some), 7), sum(map(NORMS.index, some))),
-            )
-        now = min(((norm,) * count for norm in NORMS), key=left)
-        for _ in range(2):
-            for i in range(count):
-                now = min(
-                    ((*now[:i], norm, *now[i + 1 :]) for norm in NORMS),
-                    key=lambda some: (round(left(some), 7), some != now),
-                )
-        return now
-
-    def k(self, left: Callable[[float], float]) -> float:
-        """The k that leaves least: of a grid, then between its neighbours."""
-        tried = sorted(KS, key=left)
-        at = KS.index(tried[0])
-        low, high = KS[max(at - 1, 0)], KS[min(at + 1, len(KS) - 1)]
-        return float(
-            minimize_scalar(
-                left, bounds=(low, high), method="bounded", options={"xatol": 1e-4 * max(high, 1), "maxiter": 25}
-            ).x
-        )
-
-    def found(self) -> list[_Near]:
-        """For each method the constants that leave least, without and with a normalisation of the sum, least first."""
-        near = [*self.within(False), *self.within(True)]
-        return sorted(near, key=lambda one: (round(one.left, 4), one.blended))
-
-    def within(self, inside: bool) -> Iterator[_Near]:
-        """As `found`, without a normalisation of the sum, or with one."""
-        program, count = self.program, len(self.program.names)
-        every = ("none",) * count
-
-        def rank(k: float) -> Floats:
-            share = 1 / (k + program.rank)
-            return np.concatenate([share, share * self.more, self.bonus], axis=1)
-
-        def off(best: Sequence[Floats], k: float) -> float:
-            return self.left(rank(k), best, inside)[0]
-
-        def score(norms: Sequence[str]) -> Floats:
-            columns = self.normed(norms)
-            return np.concatenate([columns, columns * self.more], axis=1)
-
-        k = self.k(partial(off, ()))
-        left, weights = self.left(rank(k), (), inside)
-        yield _Near(left, "rrf", every, inside, k, weights[:count], False)
-        begin = np.append(3.4, np.zeros(count))
-        left, k_divided, weights, share = self.divided((), inside, begin)
-        yield _Near(left, "rank_divided_rrf", every, inside, k_divided, weights, False)
-        if not all(program.scored):
-            return
-        norms = self.norms(lambda norms: self.left(share, [self.best(norms)], inside)[0])
-        left, k_divided, weights, _ = self.divided([self.best(norms)], inside, begin)
-        yield _Near(left, "rank_divided_rrf", norms, inside, k_divided, weights, True)
-        common = [[self.best((norm,) * count)] for norm in NORMS]
-        k = min((off(best, k), k) for best in common for k in [self.k(partial(off, best))])[1]
-        norms = self.norms(lambda norms: self.left(rank(k), [self.best(norms)], inside)[0])
-        left, weights = self.left(rank(k), [self.best(norms)], inside)
-        yield _Near(left, "rrf", norms, inside, k, weights[:count], True)
-        norms = self.norms(lambda norms: self.left(score(norms), (), inside)[0])
-        left, weights = self.left(score(norms), (), inside)
-        yield _Near(left, "combsum", norms, inside, 0.0, weights[:count], False)
-        norms = self.norms(lambda norms: self.left(score(norms), [self.best(norms)], inside)[0])
-        left, weights = self.left(score(norms), [self.best(norms)], inside)
-        yield _Near(left, "combsum", norms, inside, 0.0, weights[:count], True)
-        places = np.concatenate([program.columns["dbsf"], program.columns["dbsf"] * self.more], axis=1)
-        for alone in ([], [self.best(every)]):
-            left, weights = self.left(places, alone, inside)
-            yield _Near(left, "dbsf", every, inside, 0.0, weights[:count], bool(alone))
-        single = self.of_one_list()
-        if single.kept.sum() > 4 * count:
-            norms = self.norms(lambda norms: single.left(self.normed(norms), (), inside)[0])
-            left, weights = single.left(self.normed(norms), (), inside)
-            if not inside and not self.unit.size:
-                apart = np.abs((self.normed(norms) * weights).max(axis=1) - self.y)[self.kept]
-                left = max(left, float(np.median(apart)) / max(float(self.y.std()), 1e-300))
-            yield _Near(left, "combmax", norms, inside, 0.0, weights, True)
+    theta: tuple[float, ...]
+    added: tuple[float, ...]
+    norms: tuple[int, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class _Near:
-    """How near a method comes: the share of the scores that it leaves, its constants, and whether the sum is normalised or blended."""
+    """How near a method comes at a point: the share of the scores that it leaves, and what is linear in it: the (L) weights, these times
+    a boost, the bonuses, and the shares of the best score and of the reranker where they are known."""
 
     left: float
     method: str
-    norms: tuple[str, ...]
     inside: bool
-    k: float
-    weights: Floats
     blended: bool
+    point: _Point
+    linear: Floats
+    search: _Search
 
 
-def _forms(start: _Start) -> Iterator[_Form]:
-    """Every form under a peel that may give the scores, nearest first, each without and with bonus, boost and blend."""
-    program, peel = start.program, start.peel
-    paths = [f"lists.{source}.weight" for source in program.sources]
-    boost, blend, divisor = (
-        {"fusion.multi_list_boost": 0.05},
-        {"fusion.score_blend": 0.2},
-        {"fusion.divisor": "active_lists", "fusion.normalize": "none"},
-    )
-    bonus = {"fusion.top_rank_bonus.rank1": 0.0, "fusion.top_rank_bonus.rank2_3": 0.0}
+class _Search:
+    """What the methods leave of the scores under a peel. All that is linear is solved by least squares, for many points at once: the scores
+    are factor · (columns · weights), up to a scale and an offset of each query where the sum is normalised (`inside`)."""
 
-    def form(one: _Near, extra: Mapping[str, float], fixed: Mapping[str, Any] | None = None) -> _Form:
-        config = changed(peel.config, "fusion.method", one.method)
-        fixed = {"fusion.normalize": "minmax" if one.inside else "none", **(fixed or {})}
-        for path, value in fixed.items():
-            config = changed(config, path, value)
-        for source, norm in zip(program.sources, one.norms, strict=True):
-            config = _normalised(config, source, norm)
-        weights = np.clip(
-            one.weights / (1.0 if one.method == "rank_divided_rrf" else peel.start.get(BANDS, 1.0)), 1e-6, 100.0
+    def __init__(self, program: _Program, peel: _Form) -> None:
+        self.program, self.peel = program, peel
+        self.paths = [path for path in peel.start if path in GRIDS]
+        # A cap would hold the first ones down, and a factor of 0 hides the rest.
+        kept = (program.y < program.y.max(initial=-np.inf)) & (program.y != 0)
+        full = np.array([program.has[program.query == q].any(axis=0).all() for q in range(len(program.explained))])
+        if (kept & full[program.query]).sum() > 100:  # a divisor is the same for queries whose lists all have hits
+            kept &= full[program.query]
+        self.kept, self.y = kept, program.y[kept]
+        self.rank, self.has = program.rank[kept].T, program.has[kept].T
+        self.more = np.maximum(self.has.sum(axis=0) - 1, 0)
+        self.queries: Floats = (program.query[kept][:, None] == np.unique(program.query[kept])).astype(float)
+        best = self.rank.min(axis=0, keepdims=True, initial=np.inf)
+        tops = [(rank >= low) & (rank <= high) for rank in (self.rank, best) for low, high in ((1, 1), (2, 3))]
+        self.bonus: Floats = np.stack([some.sum(axis=0) for some in tops]).astype(float)
+        self.unit = np.zeros((0, len(self.y)))
+        if BANDS in peel.start:
+            bare = with_values(peel.config, {"adjust": NEUTRAL.adjust.model_dump(), "rerank.combine": "replace"})
+            self.unit = program.scores(bare)[kept][None]
+        self.given = _after(program.table, peel.config, (LISTS, FUSION))
+        self.factors: dict[tuple[float, ...], Floats] = {}
+
+    @cached_property
+    def scores(self) -> Floats:
+        """(S, L, N) the scores of the lists by normalisation."""
+        return np.stack([self.program.columns[norm][self.kept].T for norm in NORMS])
+
+    def factor(self, theta: tuple[float, ...]) -> Floats:
+        """(N) the product of the factors."""
+        if theta not in self.factors:
+            config = self.peel.config
+            for path, value in zip(self.paths, theta, strict=True):
+                config = changed(config, path, value)
+            self.factors[theta] = ADJUST(self.given._replace(config=config)).product()[self.program.cells][self.kept]
+        return self.factors[theta]
+
+    def left(self, method: str, inside: bool, blended: bool, points: Sequence[_Point]) -> list[_Near]:
+        """What is left at each point."""
+        found = []
+        for some in (points[i : i + 400] for i in range(0, len(points), 400)):
+            factor = np.stack([self.factor(point.theta) for point in some])[:, None]
+            norms = np.array([point.norms for point in some])
+            normed = self.scores[norms, np.arange(norms.shape[1])] if all(self.program.scored) else None
+            if method in RANKED:
+                base = 1 / np.maximum(self.rank + np.array([point.added for point in some])[:, :, None], 1e-3)
+            elif method == "dbsf":
+                base = np.broadcast_to(self.program.columns["dbsf"][self.kept].T, (len(some), *self.rank.shape))
+            else:
+                assert normed is not None
+                base = normed
+            alone = np.broadcast_to(self.unit, (len(some), *self.unit.shape))
+            if blended:
+                assert normed is not None
+                best = np.where(self.has, normed, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)
+                alone = np.concatenate([np.where(np.isfinite(best), best, 0.0), alone], axis=1)
+            shares = base
+            if method == "combmax":  # the weights say which list counts, and that the weights: rows of one list begin
+                shares = base * (self.more == 0)
+                linear = self.solved(shares, alone * (self.more == 0), factor * (self.more == 0), inside)[1]
+            for last in (False, False, True) if method == "combmax" else (True,):
+                if method == "combmax":
+                    weighed = np.maximum(linear[:, : len(self.rank), None], 1e-9) * np.where(self.has, base, -np.inf)
+                    shares = base * (weighed == weighed.max(axis=1, keepdims=True)) * self.has
+                columns = [shares, shares * self.more if self.more.any() else shares[:, :0]]
+                if method == "rrf":
+                    columns.append(np.broadcast_to(self.bonus, (len(some), *self.bonus.shape)))
+                left, linear = self.solved(np.concatenate(columns, axis=1), alone, factor, inside)
+                if last:
+                    rows = zip(left.tolist(), some, linear, strict=True)
+                    found += [_Near(one, method, inside, blended, point, weights, self) for one, point, weights in rows]
+        return found
+
+    def solved(self, columns: Floats, alone: Floats, factor: Floats, inside: bool) -> tuple[Floats, Floats]:
+        """(B) the share of the scores that (B, M, N) columns, (B, A, N) those alone and a (B, 1, N) factor leave, and (B, M or M + A) the
+        weights: of `alone` as well where the sum is not normalised."""
+        columns, alone = columns * factor, alone * factor
+        y = np.where(factor == 0, 0.0, self.y) if not factor.all() else np.broadcast_to(self.y, factor.shape)
+        count = columns.shape[1] + alone.shape[1] + (self.queries.shape[1] * (2 + alone.shape[1]) if inside else 0)
+        rows = (factor[:, 0] != 0).sum(axis=1)
+        free = np.sqrt(rows / np.maximum(rows - count, 1e-9))
+        if inside:
+            every, spans = np.concatenate([columns, y], axis=1), np.concatenate([factor, alone], axis=1)
+            for i in range(spans.shape[1]):  # the offset and the parts alone are of each query by itself
+                every, spans = self.without(every, spans[:, i]), self.without(spans, spans[:, i])
+            columns, y = every[:, :-1], every[:, -1:]
+        else:
+            columns = np.concatenate([columns, alone], axis=1)
+        size = np.linalg.norm(columns, axis=2, keepdims=True)
+        size = np.where(size > 0, size, 1.0)
+        columns = columns / size
+        gram = columns @ columns.transpose(0, 2, 1) + 1e-11 * np.eye(columns.shape[1])
+        if inside:
+            own = np.sqrt((y[:, 0] ** 2) @ self.queries)
+            own = np.where(own > 1e-4 * np.linalg.norm(own, axis=1, keepdims=True), own, np.inf)
+            turn = np.linalg.cholesky(gram)
+            alike = np.linalg.solve(turn, (columns * y) @ self.queries / own[:, None])
+            values, vectors = np.linalg.eigh(alike @ alike.transpose(0, 2, 1))
+            weights = np.linalg.solve(turn.transpose(0, 2, 1), vectors[:, :, -1:])
+            left = np.sqrt(np.maximum(0.0, 1 - values[:, -1]))
+            weights = weights * np.where(weights.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
+        else:
+            target = y.transpose(0, 2, 1)
+            weights = np.zeros((len(columns), columns.shape[1], 1))
+            for _ in range(2):  # once more for what rounding left
+                rest = target - columns.transpose(0, 2, 1) @ weights
+                weights = weights + np.linalg.solve(gram, columns @ rest)
+            rest = target - columns.transpose(0, 2, 1) @ weights
+            left = np.linalg.norm(rest, axis=(1, 2)) / max(float(np.linalg.norm(self.y - self.y.mean())), 1e-300)
+        return np.where(rows > count + 5, left * free, 1.0), (weights / size)[:, :, 0]
+
+    def without(self, values: Floats, span: Floats) -> Floats:
+        """(B, M, N) values without what is a multiple of (B, N) a span, in each query by itself."""
+        size = (span**2) @ self.queries
+        size = np.where(size > 1e-12 * size.max(initial=0.0), size, np.inf)
+        share = (values * span[:, None]) @ self.queries / size[:, None]
+        rest: Floats = values - (share @ self.queries.T) * span[:, None]
+        return rest
+
+    def coarse(self) -> Iterator[_Near]:
+        """The best points of each method on grids."""
+        count = len(self.rank)
+        thetas = list(itertools.product(*(GRIDS[path] for path in self.paths)))
+        plain, common = [(0,) * count], [(i,) * count for i in range(len(NORMS))]
+        for method, inside, blended in itertools.product(METHODS, (False, True), (False, True)):
+            if all(self.program.scored) or (method in RANKED and not blended):
+                added = [(k,) * count for k in KS] if method in RANKED else [(0.0,) * count]
+                norms = common if blended or method.startswith("comb") else plain
+                points = [_Point(*some) for some in itertools.product(thetas, added, norms)]
+                yield min(self.left(method, inside, blended, points), key=lambda one: one.left)
+
+    def refined(self, near: _Near, most: float) -> _Near:
+        """The best point that is found from a coarse one: all normalisations, then steps of the other constants, which become smaller.
+        One that stays far above what another leaves is given up."""
+        for _ in range(3):
+            before = near
+            if near.blended or near.method.startswith("comb"):
+                near = self.normed(near)
+            for i, path in enumerate(self.paths):  # a floor that holds no row has no slope
+                theta = near.point.theta
+                others = [(*theta[:i], value, *theta[i + 1 :]) for value in GRIDS[path]]
+                near = self.nearest(near, [near.point._replace(theta=other) for other in others])
+            near = self.stepped(near)
+            if near.left > 10 * most or near.left > 0.9 * before.left or near.left < 1e-6:
+                break
+        return near
+
+    def nearest(self, near: _Near, points: Sequence[_Point]) -> _Near:
+        """The best of some points, or the one before."""
+        tried = self.left(near.method, near.inside, near.blended, points)
+        return min([near, *tried], key=lambda one: one.left)
+
+    def normed(self, near: _Near) -> _Near:
+        """The best normalisations: of all, or of many lists one after the other."""
+        count = len(self.rank)
+        if len(NORMS) ** count <= MOST_NORMS:
+            every = itertools.product(range(len(NORMS)), repeat=count)
+            return self.nearest(near, [near.point._replace(norms=norms) for norms in every])
+        for i, j in itertools.combinations(range(count), 2):
+            pairs = itertools.product(range(len(NORMS)), repeat=2)
+            norms = [{i: one, j: other} for one, other in pairs]
+            near = self.nearest(
+                near,
+                [
+                    near.point._replace(norms=tuple(some.get(n, own) for n, own in enumerate(near.point.norms)))
+                    for some in norms
+                ],
+            )
+        return near
+
+    def stepped(self, near: _Near) -> _Near:
+        """The best factors and k: of `rank_divided_rrf` what is added differs by list, of `rrf` it does not."""
+        thetas, count = len(self.paths), len(self.rank)
+        own = {"rrf": 1, "rank_divided_rrf": count}.get(near.method, 0)
+
+        def point(at: Floats) -> _Point:
+            values = np.exp(at)
+            added = tuple(np.maximum(values[thetas:] - 0.2, 0.0).tolist()) * (count if own == 1 else 1)
+            return _Point(tuple(values[:thetas].tolist()), added if own else near.point.added, near.point.norms)
+
+        step = 0.4
+        for _ in range(MOST_STEPS if thetas + own else 0):
+            at = np.log([*near.point.theta, *(value + 0.2 for value in near.point.added[:own])])
+            moves = [sign * step * unit for sign in (1, -1) for unit in np.eye(len(at))]
+            tried = self.left(near.method, near.inside, near.blended, [point(at + move) for move in moves])
+            up, down = np.array([one.left**2 for one in tried]).reshape(2, -1)
+            bend = up + down - 2 * near.left**2
+            aim = np.where(bend > 0, (down - up) / (2 * np.maximum(bend, 1e-300)), np.sign(down - up))
+            joint = step * np.clip(aim, -2, 2)  # the least of a parabola along each
+            best = self.nearest(
+                min([near, *tried], key=lambda one: one.left), [point(at + joint * some) for some in (1, 0.5)]
+            )
+            step = step / 3 if best.left > 0.98 * near.left else step
+            near = best
+            if step < 1e-3 or near.left < 1e-5:
+                break
+        return near
+
+    def forms(self, near: _Near) -> Iterator[tuple[int, _Form]]:
+        """The forms at a point, each with its number of additions: plain, with boost and bonus, and divided by the weights."""
+        program, count, linear = self.program, len(self.rank), near.linear
+        paths = [f"lists.{source}.weight" for source in program.sources]
+        rest = linear[count:]
+        boost = float(np.median(rest[:count] / np.maximum(linear[:count], 1e-9))) if self.more.any() else 0.0
+        rest = rest[count:] if self.more.any() else rest
+        bonus = rest[:4] if near.method == "rrf" else np.zeros(4)
+        config = changed(
+            changed(self.peel.config, "fusion.method", near.method),
+            "fusion.normalize",
+            "minmax" if near.inside else "none",
         )
-        only = one.inside or "fusion.divisor" in fixed
+        for i, source in enumerate(program.sources):
+            config = _normalised(config, source, NORMS[near.point.norms[i]])
+        weights = np.maximum(linear[:count], 1e-3 * linear[:count].max(initial=1e-3))
+        alone = rest[4 if near.method == "rrf" else 0 :]
+        factors = dict(zip(self.paths, near.point.theta, strict=True))
+        if near.inside and (near.blended or len(self.unit)):  # the same for all queries, now that the weights are known
+            bare = with_values(config, {"adjust": NEUTRAL.adjust.model_dump(), "rerank.backend": "none"})
+            k = {"fusion.k": near.point.added[0] + 1 - config.fusion.rank_base}
+            fused = program.scores(
+                with_values(bare, {**dict(zip(paths, np.clip(weights, 0, 100).tolist(), strict=True)), **k})
+            )[self.kept]
+            best = np.where(self.has, self.scores[near.point.norms, np.arange(count)], -np.inf).max(axis=0)
+            parts = np.concatenate([fused[None], best[None][: int(near.blended)], self.unit]) * self.factor(
+                near.point.theta
+            )
+            alone = np.linalg.lstsq(parts.T, self.y, rcond=None)[0][1:]
+        extra = dict(self.peel.start) | factors
+        if len(self.unit):
+            extra[BANDS] = float(np.clip(1 - alone[-1], 0.05, 0.95))
+        share = extra.get(BANDS, 1.0)
+        if near.blended:
+            extra["fusion.score_blend"] = float(np.clip(alone[0] / share, 0.02, 0.98))
+        if not near.inside:
+            weights = weights / (share * (1 - extra.get("fusion.score_blend", 0.0)))
+        added = np.array(near.point.added)
+        weights = np.clip(weights, 1e-6, 100.0)
         begin = dict(zip(paths, weights.tolist(), strict=True))
-        if only:  # only proportions count: the largest one stays 1
+        more = {"fusion.multi_list_boost": float(np.clip(boost, 0.01, 1.0))} if self.more.any() else {}
+        bonuses = [{}]
+        if near.method == "rrf":
+            extra["fusion.k"] = float(added[0]) + 1 - config.fusion.rank_base
+            bonus = np.maximum(bonus, 0.0) * float(weights[0] / max(linear[0], 1e-9)) if linear[0] > 0 else np.zeros(4)
+            bonuses = [
+                {"fusion.top_rank_bonus.rank1": float(one), "fusion.top_rank_bonus.rank2_3": float(two)}
+                for one, two in (bonus[2:], bonus[:2])
+            ]
+        for divided in (False, True) if len(paths) > 1 else (False,):
+            only = near.inside or divided
+            own = changed(config, "fusion.divisor", "active_lists" if divided else "none")
+            own = changed(own, "fusion.normalize", "none") if divided else own
             largest = max(begin, key=lambda path: begin[path])
-            if one.method == "rank_divided_rrf":
-                extra = {**extra, "fusion.k": 1 + (extra["fusion.k"] - 1) * begin[largest]}
-            begin = {
-                path: float(np.clip(value / begin[largest], 1e-3, 100.0))
-                for path, value in begin.items()
-                if path != largest
-            }
-            config = changed(config, largest, 1.0)
-        start_at = {**begin, **{path: value for path, value in extra.items() if path not in idle}, **peel.start}
-        return _Form(config, start_at, peel.roles, one.left)
+            scale = begin[largest] if only else 1.0  # only proportions count: the largest one stays 1
+            start = {path: value / scale for path, value in begin.items() if not only or path != largest}
+            own = changed(own, largest, 1.0) if only else own
+            if near.method == "rank_divided_rrf":
+                extra["fusion.k"] = 1 + float(np.median(added * scale / weights))
+            if not divided:
+                yield 0, _Form(own, {**start, **extra}, self.peel.roles, near.left)
+            for i, some in enumerate(bonuses):
+                added_to = {path: value / scale for path, value in some.items()}
+                form = changed(own, "fusion.top_rank_bonus.mode", "best_rank" if i == 0 and added_to else "per_list")
+                if more or added_to or divided:
+                    yield 1 + divided, _Form(form, {**start, **extra, **more, **added_to}, self.peel.roles, near.left)
 
-    idle = {path for path in boost if not start.more.any()}
-    found = start.found()
-    near = [one for one in found if one.left <= min(NEAR, max(30 * found[0].left, 3e-3))]
 
-    def k(one: _Near) -> dict[str, float]:
-        if one.method == "rrf":
-            return {"fusion.k": one.k + 1 - peel.config.fusion.rank_base}
-        return {"fusion.k": one.k} if one.method == "rank_divided_rrf" else {}
-
-    for one in near:
-        if not one.blended or one.method not in RANKED:
-            yield form(one, k(one))
-    for fixed in ({}, divisor) if len(paths) > 1 else ({},):
-        for one in near:
-            if not fixed or one.method != "combmax":  # a divisor is, as minmax is, a factor of each query
-                if fixed:
-                    yield form(one, k(one), fixed)
-                extra = {**k(one), **boost, **(blend if one.blended else {})}
-                if one.method == "rrf":
-                    yield form(one, {**extra, **bonus}, {**fixed, "fusion.top_rank_bonus.mode": "best_rank"})
-                yield form(one, {**extra, **(bonus if one.method == "rrf" else {})}, fixed)
+def _nearest(coarse: Sequence[_Near]) -> Iterator[_Form]:
+    """The forms of the points that leave least, those with the fewest additions first."""
+    some = sorted(
+        (one for one in coarse if one.left < FAR), key=lambda one: one.left * (1 + (one.inside + one.blended) / 2)
+    )
+    near: list[_Near] = []
+    met: set[Any] = set()
+    further = MOST_REFINED
+    for one in some:  # of each method the best, and some more of the best
+        own = one.method, one.inside, one.blended
+        if further > 0 and (own not in met or len(near) < MOST_REFINED // 2):
+            met.add(own)
+            near.append(one.search.refined(one, min((other.left for other in near), default=1.0)))
+            further = min(further - 1, 2) if near[-1].left < 2e-4 and True not in own else further - 1
+    near.sort(key=lambda one: (round(one.left, 4), one.blended))
+    near = [one for one in near if one.left <= min(NEAR / (1 + len(one.point.theta)), max(10 * near[0].left, 3e-3))]
+    every = [some for one in near for some in one.search.forms(one) if some[0] < 2 or one.left < NEAR / 5]
+    seen: set[Any] = set()
+    for additions, form in sorted(every, key=lambda one: one[0]):
+        key = (
+            additions,
+            str(form.config.model_dump()),
+            tuple(form.start),
+            tuple(float(f"{value:.2g}") for value in form.start.values()),
+        )
+        if key not in seen:
+            seen.add(key)
+            yield form
 
 
 @dataclass(frozen=True)
@@ -765,19 +800,6 @@ def _least_squares(program: _Program, form: _Form, rows: Ints, start: Floats | N
         if np.sqrt(2 * done.cost / len(rows)) > 0.02 * program.y.std() / scale + 2 * float(tolerance.max()) / scale:
             break
     return values, np.abs(done.fun) * scale / program.tolerance(form.at(values))[rows]
-
-
-def _renormed(program: _Program, form: _Form, values: Floats, rows: Ints) -> _Form | None:
-    """The form with the normalisation of one list changed, where that brings its scores much nearer; None where none does."""
-    if form.config.fusion.method in (*RANKED, "dbsf") and "fusion.score_blend" not in form.start:
-        return None
-
-    def off(config: PipelineConfig) -> float:
-        return float(np.linalg.norm((program.scores(_Form(config, form.start).at(values)) - program.y)[rows]))
-
-    others = [_normalised(form.config, source, norm) for source in program.sources for norm in NORMS]
-    best = min(others, key=off)
-    return replace(form, config=best) if off(best) < 0.95 * off(form.config) else None
 
 
 def _slopes(program: _Program, form: _Form, values: Floats) -> Floats:
@@ -831,13 +853,36 @@ def _constants(program: _Program, form: _Form, values: Floats, fit_rows: Ints) -
         range(len(paths)), key=lambda j: (bool(WEIGHTS.match(paths[j])), "bonus" in paths[j], paths[j] != "fusion.k")
     )
     low, high = form.bounds()
+    tied = [j for j, path in enumerate(paths) if _proportional(form.config, path)] if _scaled(form.config) else []
     used = fit_rows[:: max(1, len(fit_rows) // ROWS_OF_PROGRAM)]
     for _ in range(5):
         chosen, free = values.copy(), list(range(len(paths)))
         tolerance = program.tolerance(form.at(values))
         slopes = _slopes(program, form, values)
-        waiting, later = list(order), 0
-        while waiting:
+        waiting, later, together = [j for j in order if j not in tied], 0, bool(tied)
+        while waiting or together:
+            if not waiting:
+                together, waiting, later = False, [j for j in order if j in tied], 0
+                off = (program.y - program.scores(form.at(chosen)))[used]
+                moves_of = {
+                    j: _range(slopes[np.ix_(used, np.array(free))], off, tolerance[used], free.index(j))
+                    for j in waiting
+                }
+                held = {
+                    paths[j]: (chosen[j] + one[0], chosen[j] + one[1]) for j, one in moves_of.items() if one is not None
+                }
+                short = _in_proportion(program, form.at(chosen), held) if len(held) == len(waiting) else None
+                if short is not None:
+                    return _Fit(
+                        replace(form, config=short),
+                        np.array(
+                            [
+                                float(short.get(path)) if path in held else one
+                                for path, one in zip(paths, chosen, strict=True)
+                            ]
+                        ),
+                        used,
+                    )
             j = waiting.pop(0)
             off = (program.y - program.scores(form.at(chosen)))[used]
             if not np.abs(slopes[used, j]).max(initial=0.0):
@@ -894,33 +939,48 @@ def _ranges(program: _Program, fit: _Fit) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _shorter(program: _Program, fit: _Fit, ranges: Mapping[str, tuple[float, float]]) -> PipelineConfig:
-    """The config with its weights times a number that makes all of them short, where only their proportions count."""
+def _proportional(config: PipelineConfig, path: str) -> bool:
+    """Whether a constant is larger with the weights, where only their proportions count: for k of shares of weight, k - 1 smaller."""
+    divided = config.fusion.method == "rank_divided_rrf" and path == "fusion.k"
+    return divided or "bonus" in path or bool(WEIGHTS.match(path))
+
+
+def _in_proportion(
+    program: _Program, config: PipelineConfig, held: Mapping[str, tuple[float, float]]
+) -> PipelineConfig | None:
+    """The config with its weights, and what is in proportion to them, times the number that makes all short; None where none does."""
     paths = [f"lists.{source}.weight" for source in program.sources]
-    bonus = [path for path in ("fusion.top_rank_bonus.rank1", "fusion.top_rank_bonus.rank2_3") if fit.config.get(path)]
-    if all(path in ranges for path in paths) or fit.config.fusion.method == "rank_divided_rrf":
-        return fit.config
-    held = {path: ranges.get(path, (1.0, 1.0)) for path in (*paths, *bonus)}
-    tried = []
-    for n in range(5, 301):
-        values = {
-            path: simplest(low * n / 100, high * n / 100, np.inf)
-            for path, (low, high) in held.items()
-            if np.isfinite(low)
-        }
-        tried.append(
-            (sum(_decimals(value) if np.isfinite(value) else 99 for value in values.values()), abs(n - 100), values)
-        )
-    for _, _, values in sorted(tried, key=lambda one: one[:2])[:12]:
-        config = fit.config
-        for path, value in values.items():
-            config = changed(config, path, value)
-        if (
-            all(np.isfinite(list(values.values())))
-            and (np.abs(program.scores(config) - program.y) <= program.tolerance(config)).all()
-        ):
-            return config
-    return fit.config
+    held = {path: (config.get(path), config.get(path)) for path in paths} | dict(held)
+    tried: dict[float, tuple[float, float, dict[str, float]]] = {}
+    for path, n in itertools.product(paths, range(5, 301)):
+        low, high = held[path]
+        scale = n / 50 / (low + high) if low > 0 else 1.0
+        values = {}
+        for other, (least, most) in held.items():
+            if other == "fusion.k":
+                least, most = 1 + (least - 1) / scale, 1 + (most - 1) / scale
+            elif least == most and low > 0:  # the one that was kept at 1
+                least, most = least * n / 100 / high, most * n / 100 / low
+            else:
+                least, most = least * scale, most * scale
+            values[other] = simplest(least, most, np.inf)
+        values[path] = n / 100
+        cost = sum(_length(value) for value in values.values())
+        tried.setdefault(round(scale, 9), (cost, abs(math.log(scale)), values))
+    for cost, _, values in sorted(tried.values(), key=lambda one: one[:2])[:40]:
+        if cost < 99:
+            short = config
+            for path, value in values.items():
+                short = changed(short, path, value)
+            if _same(program, short):
+                return short
+    return None
+
+
+def _length(value: float) -> float:
+    """How unlikely a constant is: its decimals, of which people mostly write one or two."""
+    decimals = _decimals(value) if np.isfinite(value) else 99
+    return decimals + (decimals > 2)
 
 
 def _decimals(value: float) -> int:
@@ -934,7 +994,7 @@ def _open(ranges: Mapping[str, tuple[float, float]], fit: _Fit) -> list[str]:
         low, high = ranges[path]
         if np.isinf(low):
             found.append(f"{path}: no row shows it")
-        elif not _alone(value, low, high):
+        elif not _alone(value, low, high) or (_scaled(fit.config) and WEIGHTS.match(path) and high - low > 1e-6 * high):
             found.append(f"{path}: {low:.6g} to {high:.6g} fit, {value:.6g} is the simplest")
     return found
 
@@ -946,11 +1006,24 @@ def _unseen(program: _Program, reading: _Reading, config: PipelineConfig) -> Ite
         short = any(score is not None and round(score, 2) == score for some in scores for score in some)
         if short and all(len({*some}) == len(some) for some in scores):
             yield f"lists.{source}.ties"
-    bonus = config.fusion.top_rank_bonus
-    mode = "per_list" if bonus.mode == "best_rank" else "best_rank"
-    other = changed(config, "fusion.top_rank_bonus.mode", mode)
-    if (bonus.rank1 or bonus.rank2_3) and (np.abs(program.scores(other) - program.y) <= program.tolerance(other)).all():
-        yield "fusion.top_rank_bonus.mode"
+    fusion, by_score = config.fusion, config.fusion.method not in (*RANKED, "dbsf") or config.fusion.score_blend
+    others: dict[str, tuple[Any, ...]] = {
+        "fusion.normalize": ("none", "minmax"),
+        "fusion.divisor": ("none", "active_lists"),
+    }
+    others |= {
+        f"lists.{source}.normalization": NORMS for source in program.sources if by_score and source != "entities"
+    }
+    if fusion.top_rank_bonus.rank1 or fusion.top_rank_bonus.rank2_3:
+        others["fusion.top_rank_bonus.mode"] = ("per_list", "best_rank")
+    for path, values in others.items():
+        if any(_same(program, changed(config, path, value)) for value in values if value != config.get(path)):
+            yield path
+
+
+def _same(program: _Program, config: PipelineConfig) -> bool:
+    """Whether a config gives every row its score."""
+    return bool((np.abs(program.scores(config) - program.y) <= program.tolerance(config)).all())
 
 
 def _formula(program: _Program, config: PipelineConfig, roles: Mapping[str, str]) -> str:
@@ -1049,10 +1122,6 @@ def _peels(roles: Mapping[str, str]) -> list[_Peel]:
     ]
 
 
-def _lists_of(one: Explained) -> set[str]:
-    return {name for row in one.rows for name in row.lists}
-
-
 def _joined(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {key: value for part in parts for key, value in part.items()}
 
@@ -1104,34 +1173,26 @@ def _bands(program: _Program, form: _Form, rows: Ints) -> Iterator[_Form]:
 
 
 GRIDS: Mapping[str, tuple[float, ...]] = {
-    f"{DECAY}.half_life_days": tuple(float(x) for x in np.geomspace(2, 1000, 10)),
+    f"{DECAY}.half_life_days": (3.0, 7.0, 14.0, 28.0, 55.0, 110.0, 250.0),
     f"{DECAY}.alpha": (0.2, 0.7),
-    f"{DECAY}.floor": (0.1, 0.3),
-    "adjust.pinned_factor": tuple(float(x) for x in np.geomspace(0.3, 3, 12)),
+    f"{DECAY}.floor": (0.1, 0.35),
+    "adjust.pinned_factor": (0.5, 0.8, 1.1, 1.3, 1.6, 2.0),
     "adjust.count.alpha": (0.05, 0.2, 0.5, 1.0),
 }
 """Where the constants of factors start, as far as they are looked for before all others."""
 
 
-def _placed(program: _Program, base: PipelineConfig, peel: _Peel) -> tuple[float, _Form]:
-    """What a peel leaves of the scores, and its form on a config, the constants of its factors those that leave least."""
-    form = _Form(with_values(base, peel[0]), peel[1], peel[2])
+def _placed(program: _Program, form: _Form) -> _Form:
+    """The form of a known fusion, its factors with the constants of the grids that leave least of the scores."""
     paths = [path for path in form.start if path in GRIDS]
 
-    def left(values: Sequence[float]) -> float:
-        return _Start(
-            program, replace(form, start={**form.start, **dict(zip(paths, values, strict=True))})
-        ).left_by_any()
+    def at(values: Sequence[float]) -> _Form:
+        return replace(form, start={**form.start, **dict(zip(paths, values, strict=True))})
 
-    if not paths:
-        return left(()), form
-    tried = {values: left(values) for values in itertools.product(*(GRIDS[path] for path in paths))}
-    best = min(tried, key=lambda values: tried[values])
-    if tried[best] > 0.6:
-        return tried[best], form
-    done = _descended(lambda values: left(np.exp(values).tolist()), np.log(best), 0.2, 20 * len(best))
-    best = tuple(np.exp(done.x).tolist())
-    return float(done.fun), replace(form, start={**form.start, **dict(zip(paths, best, strict=True))})
+    def left(one: _Form) -> float:
+        return float(np.linalg.norm(program.scores(one.at(one.start.values())) - program.y))
+
+    return min((at(values) for values in itertools.product(*(GRIDS[path] for path in paths))), key=left)
 
 
 def solve(explained: Sequence[Explained]) -> Solved:
@@ -1169,35 +1230,36 @@ class _Solver:
         key = tuple(roles.items())
         if key not in self.programs:
             some: list[Explained] = []
-            unseen = set(self.reading.sources)
+            held = {id(one): {name for row in one.rows for name in row.lists} for one in self.explained}
+            for name in roles:  # a floor or a cap shows at the ends of a part
+                ends = [(row.parts[name], id(one)) for one in self.explained for row in one.rows if name in row.parts]
+                held[max(ends)[1]].add(f"most {name}")
+            unseen = set().union(*held.values())
             rest = list(self.explained)
             while rest and (
                 len(some) < 2 or unseen or sum(row.final is not None for one in some for row in one.rows) < MOST_ROWS
             ):
-                rest.sort(key=lambda one: (-len(unseen & _lists_of(one)), -len(one.rows)))
+                rest.sort(key=lambda one: (-len(unseen & held[id(one)]), -len(one.rows)))
                 some.append(rest.pop(0))
-                unseen -= _lists_of(some[-1])
+                unseen -= held[id(some[-1])]
             whole = _Program(self.explained, roles, self.target, self.reading)
             self.programs[key] = whole, whole if not rest else _Program(some, roles, self.target, self.reading)
         return self.programs[key]
 
     def forms(self) -> Iterator[Iterator[_Form]]:
-        """The forms of each peel, simplest first."""
+        """The forms of all peels of a number of constants, fewest first."""
         for _, peels in itertools.groupby(_peels(self.roles), lambda peel: len(peel[2]) + len(peel[1])):
-            placed: list[Any] = []
-            for peel in peels:
-                program = self.program(peel[2])[1]
-                left, form = _placed(program, self.fused or program.base, peel)
-                placed.append((left, len(placed), program, form))
-            most = MOST_PEELS if self.fused is None else len(placed)
-            for left, _, program, form in sorted(placed, key=lambda one: one[:2])[:most]:
-                if left > FAR and len(self.roles) > 0 and BANDS not in (form.start if self.fused else ()):
+            coarse: list[_Near] = []
+            known: list[_Form] = []
+            for values, start, roles in peels:
+                whole, program = self.program(roles)
+                form = _Form(with_values(self.fused or program.base, values), start, roles)
+                if self.fused is None and not _replaces(form.config):
+                    coarse += _Search(program, form).coarse()
                     continue
-                if self.fused is not None or _replaces(form.config):
-                    whole = self.program(form.roles)[0]
-                    yield itertools.chain([form], _bands(whole, form, _fitted(whole)) if BANDS in form.start else [])
-                else:
-                    yield _forms(_Start(program, form))
+                known.append(_placed(program, form))
+                known += _bands(whole, form, _fitted(whole)) if BANDS in start else []
+            yield itertools.chain(known, _nearest(coarse))
 
     def solve(self) -> Solved:
         """The first form whose constants give every score and the order."""
@@ -1228,10 +1290,19 @@ class _Solver:
                 break
         if not found:
             return self.unsolved(of)
+        found.sort(
+            key=lambda one: (
+                sum(_length(value) + 1 for value in one[0].values.tolist() if value),
+                METHODS.index(one[0].config.fusion.method),
+            )
+        )
         fit, text = found[0]
         program, _ = self.program(fit.form.roles)
         ranges = _ranges(program, fit)
-        config = fit.config if self.fused is not None or _replaces(fit.config) else _shorter(program, fit, ranges)
+        config = fit.config
+        for path in ("fusion.normalize", "fusion.divisor"):
+            plain = changed(config, path, "none")
+            config = plain if _same(program, plain) else config
         text = _formula(program, config, fit.form.roles)
         ordered, problem, ties = _in_order(program, config) if self.target is None else (config, "", "")
         undetermined = [
@@ -1251,12 +1322,6 @@ class _Solver:
         if len(rows) < len(form.start) + 3:
             return None
         values, off = _least_squares(some, form, rows)
-        for _ in range(3):
-            other = _renormed(some, form, values, rows) if off.max() > ROUGH else None
-            if other is None:
-                break
-            form = other
-            values, off = _least_squares(some, form, rows, values)
         if whole is not some and off.max() <= ROUGH:
             rows = _fitted(whole)
             if len(form.start):
