@@ -672,32 +672,25 @@ class _Search:
         """The forms at a point, each with its number of additions: plain, with boost and bonus, and divided by the weights."""
         program, count, linear = self.program, len(self.rank), near.linear
         paths = [f"lists.{source}.weight" for source in program.sources]
-        rest = linear[count:]
-        boost = float(np.median(rest[:count] / np.maximum(linear[:count], 1e-9))) if self.more.any() else 0.0
-        rest = rest[count:] if self.more.any() else rest
-        bonus = rest[:4] if near.method == "rrf" else np.zeros(4)
-        config = changed(
-            changed(self.peel.config, "fusion.method", near.method),
-            "fusion.normalize",
-            "minmax" if near.inside else "none",
-        )
+        rest, boost = linear[count:], 0.0
+        if self.more.any():
+            rest, boost = rest[count:], float(np.median(rest[:count] / np.maximum(linear[:count], 1e-9)))
+        config = changed(self.peel.config, "fusion.method", near.method)
+        config = changed(config, "fusion.normalize", "minmax" if near.inside else "none")
         for i, source in enumerate(program.sources):
             config = _normalised(config, source, NORMS[near.point.norms[i]])
         weights = np.maximum(linear[:count], 1e-3 * linear[:count].max(initial=1e-3))
         alone = rest[4 if near.method == "rrf" else 0 :]
-        factors = dict(zip(self.paths, near.point.theta, strict=True))
         if near.inside and (near.blended or len(self.unit)):  # the same for all queries, now that the weights are known
             bare = with_values(config, {"adjust": NEUTRAL.adjust.model_dump(), "rerank.backend": "none"})
-            k = {"fusion.k": near.point.added[0] + 1 - config.fusion.rank_base}
-            fused = program.scores(
-                with_values(bare, {**dict(zip(paths, np.clip(weights, 0, 100).tolist(), strict=True)), **k})
-            )[self.kept]
+            bare = changed(bare, "fusion.k", near.point.added[0] + 1 - config.fusion.rank_base)
+            for path, weight in zip(paths, np.clip(weights, 0, 100).tolist(), strict=True):
+                bare = changed(bare, path, weight)
             best = np.where(self.has, self.scores[near.point.norms, np.arange(count)], -np.inf).max(axis=0)
-            parts = np.concatenate([fused[None], best[None][: int(near.blended)], self.unit]) * self.factor(
-                near.point.theta
-            )
-            alone = np.linalg.lstsq(parts.T, self.y, rcond=None)[0][1:]
-        extra = dict(self.peel.start) | factors
+            parts = [program.scores(bare)[self.kept], *([best] if near.blended else []), *self.unit]
+            design = np.stack(parts, axis=1) * self.factor(near.point.theta)[:, None]
+            alone = np.linalg.lstsq(design, self.y, rcond=None)[0][1:]
+        extra = dict(self.peel.start) | dict(zip(self.paths, near.point.theta, strict=True))
         if len(self.unit):
             extra[BANDS] = float(np.clip(1 - alone[-1], 0.05, 0.95))
         share = extra.get(BANDS, 1.0)
@@ -709,13 +702,14 @@ class _Search:
         weights = np.clip(weights, 1e-6, 100.0)
         begin = dict(zip(paths, weights.tolist(), strict=True))
         more = {"fusion.multi_list_boost": float(np.clip(boost, 0.01, 1.0))} if self.more.any() else {}
-        bonuses = [{}]
+        bonuses: list[tuple[str, Mapping[str, float]]] = [("per_list", {})]
         if near.method == "rrf":
             extra["fusion.k"] = float(added[0]) + 1 - config.fusion.rank_base
-            bonus = np.maximum(bonus, 0.0) * float(weights[0] / max(linear[0], 1e-9)) if linear[0] > 0 else np.zeros(4)
+            bonus = np.maximum(rest[:4], 0.0) * float(weights[0] / linear[0] if linear[0] > 0 else 0.0)
+            names = ("fusion.top_rank_bonus.rank1", "fusion.top_rank_bonus.rank2_3")
             bonuses = [
-                {"fusion.top_rank_bonus.rank1": float(one), "fusion.top_rank_bonus.rank2_3": float(two)}
-                for one, two in (bonus[2:], bonus[:2])
+                (mode, dict(zip(names, some.tolist(), strict=True)))
+                for mode, some in (("best_rank", bonus[2:]), ("per_list", bonus[:2]))
             ]
         for divided in (False, True) if len(paths) > 1 else (False,):
             only = near.inside or divided
@@ -729,11 +723,11 @@ class _Search:
                 extra["fusion.k"] = 1 + float(np.median(added * scale / weights))
             if not divided:
                 yield 0, _Form(own, {**start, **extra}, self.peel.roles, near.left)
-            for i, some in enumerate(bonuses):
-                added_to = {path: value / scale for path, value in some.items()}
-                form = changed(own, "fusion.top_rank_bonus.mode", "best_rank" if i == 0 and added_to else "per_list")
-                if more or added_to or divided:
-                    yield 1 + divided, _Form(form, {**start, **extra, **more, **added_to}, self.peel.roles, near.left)
+            for mode, some in bonuses:
+                form = changed(own, "fusion.top_rank_bonus.mode", mode)
+                further = {**more, **{path: value / scale for path, value in some.items()}}
+                if further or divided:
+                    yield 1 + divided, _Form(form, {**start, **extra, **further}, self.peel.roles, near.left)
 
 
 def _nearest(coarse: Sequence[_Near]) -> Iterator[_Form]:
@@ -864,25 +858,14 @@ def _constants(program: _Program, form: _Form, values: Floats, fit_rows: Ints) -
             if not waiting:
                 together, waiting, later = False, [j for j in order if j in tied], 0
                 off = (program.y - program.scores(form.at(chosen)))[used]
-                moves_of = {
-                    j: _range(slopes[np.ix_(used, np.array(free))], off, tolerance[used], free.index(j))
-                    for j in waiting
-                }
-                held = {
-                    paths[j]: (chosen[j] + one[0], chosen[j] + one[1]) for j, one in moves_of.items() if one is not None
-                }
-                short = _in_proportion(program, form.at(chosen), held) if len(held) == len(waiting) else None
+                held = {}
+                for j in waiting:
+                    moves = _range(slopes[np.ix_(used, np.array(free))], off, tolerance[used], free.index(j))
+                    held[paths[j]] = (np.nan, np.nan) if moves is None else (chosen[j] + moves[0], chosen[j] + moves[1])
+                short = _in_proportion(program, form.at(chosen), held)
                 if short is not None:
-                    return _Fit(
-                        replace(form, config=short),
-                        np.array(
-                            [
-                                float(short.get(path)) if path in held else one
-                                for path, one in zip(paths, chosen, strict=True)
-                            ]
-                        ),
-                        used,
-                    )
+                    chosen[waiting] = [short.get(paths[j]) for j in waiting]
+                    return _Fit(replace(form, config=short), chosen, used)
             j = waiting.pop(0)
             off = (program.y - program.scores(form.at(chosen)))[used]
             if not np.abs(slopes[used, j]).max(initial=0.0):
@@ -951,6 +934,8 @@ def _in_proportion(
     """The config with its weights, and what is in proportion to them, times the number that makes all short; None where none does."""
     paths = [f"lists.{source}.weight" for source in program.sources]
     held = {path: (config.get(path), config.get(path)) for path in paths} | dict(held)
+    if not np.isfinite(list(held.values())).all():
+        return None
     tried: dict[float, tuple[float, float, dict[str, float]]] = {}
     for path, n in itertools.product(paths, range(5, 301)):
         low, high = held[path]
@@ -968,12 +953,11 @@ def _in_proportion(
         cost = sum(_length(value) for value in values.values())
         tried.setdefault(round(scale, 9), (cost, abs(math.log(scale)), values))
     for cost, _, values in sorted(tried.values(), key=lambda one: one[:2])[:40]:
-        if cost < 99:
-            short = config
-            for path, value in values.items():
-                short = changed(short, path, value)
-            if _same(program, short):
-                return short
+        short = config
+        for path, value in values.items():
+            short = changed(short, path, value)
+        if cost < 99 and _same(program, short):
+            return short
     return None
 
 
