@@ -272,17 +272,13 @@ class _Program:
         self.names, self.sources = tuple(reading.sources), tuple(reading.sources.values())
         self.table = to_table(reading.evidence(explained, roles))
         index = [{key: c for c, key in enumerate(ids)} for ids in self.table.ids]
-        given = [
-            (q, row, row.final if target is None else row.parts.get(target))
-            for q, one in enumerate(explained)
-            for row in one.rows
-        ]
         known = [
             (q, row, score)
-            for q, row, score in given
+            for q, one in enumerate(explained)
+            for row in one.rows
+            for score in [row.final if target is None else row.parts.get(target)]
             if score is not None and math.isfinite(score) and row.id in index[q]
         ]
-        self.outside = sum(row.final is not None and row.id not in index[q] for q, row, _ in given)
         self.rows = [row for _, row, _ in known]
         self.query: Ints = np.array([q for q, *_ in known], dtype=np.int64)
         self.cells = self.query, np.array([index[q][row.id] for q, row, _ in known], dtype=np.int64)
@@ -442,7 +438,8 @@ class _Form:
     def bounds(self) -> tuple[list[float], list[float]]:
         """The allowed range of each free parameter."""
         specs = [(0.0, 1.0) if path == BANDS else (field_spec(path).low, field_spec(path).high) for path in self.start]
-        return [low or 0.0 for low, _ in specs], [1e4 if high is None else high for _, high in specs]
+        least = [1e-3 if path.endswith("half_life_days") else 0.0 for path in self.start]
+        return [low or some for (low, _), some in zip(specs, least, strict=True)], [high or 1e4 for _, high in specs]
 
 
 class _Point(NamedTuple):
@@ -747,17 +744,7 @@ def _nearest(coarse: Sequence[_Near]) -> Iterator[_Form]:
     near.sort(key=lambda one: (round(one.left, 4), one.blended))
     near = [one for one in near if one.left <= min(NEAR / (1 + len(one.point.theta)), max(10 * near[0].left, 3e-3))]
     every = [some for one in near for some in one.search.forms(one) if some[0] < 2 or one.left < NEAR / 5]
-    seen: set[Any] = set()
-    for additions, form in sorted(every, key=lambda one: one[0]):
-        key = (
-            additions,
-            str(form.config.model_dump()),
-            tuple(form.start),
-            tuple(float(f"{value:.2g}") for value in form.start.values()),
-        )
-        if key not in seen:
-            seen.add(key)
-            yield form
+    yield from (form for _, form in sorted(every, key=lambda one: one[0]))
 
 
 @dataclass(frozen=True)
