@@ -95,7 +95,7 @@ def traced(least: float, cut: int, file: Path) -> dict[str, Evidence]:
     found = {}
     for rows in spans.values():
         for one in queries_of([read_span(n, row) for n, row in enumerate(rows, 1)]):
-            kept = {key: Memory(key, "text") for key in one.recorded.ids()}
+            kept = {key: Memory(key, "text") for key in one.recorded.ids}
             found[one.qid] = Evidence(one.query, kept, notes={RECORDED: one.recorded.to_json()})
     return found
 
