@@ -308,7 +308,7 @@ def test_every_form_is_tested_here():
 
 READ_ALONE = """queries-csv facts-jsonl messages messages-jsonl cems-export convomem markdown-notes mcp-memory-server memory-records
 memoryagentbench ltr-text locomo longmemeval beam cems-hook-events openinference-spans openinference-traces query-log
-observations expected-ids rag-samples recorded-calls"""
+observations expected-ids rag-samples recorded-calls explanations"""
 
 
 def test_every_form_that_is_read_is_written_but_those_that_only_make_memories_and_logs():

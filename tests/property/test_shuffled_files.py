@@ -464,6 +464,17 @@ def hook_events(random):
     return *objects(random, rows, only_lines=True), {(None, row["query"]) for row in rows}
 
 
+@makes("explanations")
+def explained_answers(random):
+    def row(text: str) -> Row:
+        said = {"semantic_score": 0.5, "bm25_score": 0.0, "entity_boost": 0.0, "max_possible_score": 1.0, "threshold": 0.1}
+        found = {"id": "m01", "memory": "a", "score": 0.5, "score_details": shuffled(random, said)}
+        return {"query": text, "results": [shuffled(random, found)]}
+
+    texts = some(random, TEXTS)
+    return list(map(row, texts)), {(None, text) for text in texts}
+
+
 @makes("recorded-calls")
 def recorded_calls(random):
     answer = json.dumps({"results": [{"id": "m01", "score": 0.5}]})
