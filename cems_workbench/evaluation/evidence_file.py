@@ -468,7 +468,7 @@ def differences(was: Header, now: Header) -> list[str]:
     elif was.content_version != now.content_version:
         lines.append(f"content of the store: version {was.content_version}, then {now.content_version}")
     if was.embedder != now.embedder:
-        lines.append(f"embedder: {was.embedder}, then {now.embedder}")
+        lines.append(f"embedder: {was.embedder or 'that of another system'}, then {now.embedder or 'that of another system'}")
     if was.only_project != now.only_project:
         lines.append(f"within each project only: {was.only_project}, then {now.only_project}")
     old, new = gather_parameters(was.config), gather_parameters(now.config)
