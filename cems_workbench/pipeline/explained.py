@@ -20,7 +20,7 @@ from typing import Any, TextIO
 
 from cems_workbench import extensions
 from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
-from cems_workbench.errors import InputError, one_line
+from cems_workbench.errors import InputError, counted, one_line
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.records import Memory, RankedIds, RecordedAnswer, Returned, RowError
 
@@ -117,7 +117,7 @@ def not_shown(evidence: Evidence, named: str) -> str:
     if note is None:
         return ""
     shown = int(note.get("shown", 0))
-    least = f"the depth must be at least {shown + 1}"
+    least = f"the depth must be at least {shown + 1}, if the system has it"
     return f"{one_line(named, 60)} is not among the {shown} it shows: no slider can bring it; {least}"
 
 
@@ -135,5 +135,5 @@ def said_of(evidence: Evidence) -> tuple[str, ...]:
         gives = "gives its order, not its scores" if note.get("same_order") else "does not give its order"
         how, kept = f"how it fuses its lists is not known: {note['assumed']} is assumed,", f"which {gives}: a guess"
     lists = f"; its lists: {named}" if named else ""
-    first = f"explained by {note['system'] or 'a system'}: {note['shown']} memories; {how} {kept}{lists}"
+    first = f"explained by {note['system'] or 'a system'}: {counted(int(note['shown']), 'memories')}; {how} {kept}{lists}"
     return (first, *map(str, note.get("lines", ())))

@@ -42,7 +42,7 @@ BASE = "langchain"
 """The preset that a formula is a change of: one list, and nothing after it."""
 MOST_UNSHOWN = 1_000
 """Unshown memories of a list; a rank further down is refused."""
-NOT_SCORED = "the explanation has no score of it"
+NOT_SCORED = "without a score in the explanation"
 MOST_TRIES = 3
 """Formulas that are solved of one system in a text; each takes about a second."""
 TOLERANCE = 1e-6
@@ -150,10 +150,15 @@ def _solved(explained: Explained, solved: Solved) -> Evidence:
     from workbench_explanations import formula
 
     (evidence,) = formula.evidence_of([_bare(explained)], solved.roles)
+    as_of = evidence.as_of if _aged(solved) else explained.as_of
     said: dict[str, Any] = {row.id: {"content": row.text, "title": row.title} for row in explained.rows}
-    return replace(
-        evidence, memories={key: replace(one, **said.get(key, {})) for key, one in evidence.memories.items()}
-    )
+    memories = {key: replace(one, **said.get(key, {})) for key, one in evidence.memories.items()}
+    return replace(evidence, memories=memories, as_of=as_of)
+
+
+def _aged(solved: Solved) -> bool:
+    """Whether a formula takes a part for an age, which counts back from a moment that no explanation says."""
+    return not {"age", "around"}.isdisjoint(solved.roles.values())
 
 
 def _replays(explained: Explained, evidence: Evidence, config: PipelineConfig) -> bool:
@@ -198,6 +203,8 @@ def evidence_of(explained: Explained, formulas: Formulas, following: Sequence[Ex
             if _replays(explained, own, limited):
                 evidence, config, base, said = own, limited, REFERENCE_PRESET, solved.formula
                 doubts += [f"not determined: {one}" for one in solved.undetermined]
+                if _aged(solved) and own.as_of is not None:
+                    doubts.append(f"it says ages and no dates: they are counted back from {own.as_of:%Y-%m-%d}, which is assumed")
         elif solved is not None and solved.unexplained:
             doubts.append(f"no formula was found: {solved.unexplained}")
     ours, wanted = _scores(evidence, config), [row.id for row in explained.returned]

@@ -62,7 +62,9 @@ def documents(text: TextIO) -> Iterator[tuple[int, Any]]:
                 return
             number += 1
             why = "is nested too deeply" if fault is None else f"is not JSON: {fault.msg.removesuffix(' at')}"
-            yield number, ValueError("is cut off" if cut else why)
+            # A text of JSON has no line's end in it.
+            in_text = fault is not None and fault.msg.startswith("Invalid control") and rest[fault.pos] in "\r\n"
+            yield number, ValueError("is cut off" if cut or in_text else why)
             rest, size = _next(rest, text), PART
             continue
         number, rest, size = number + 1, rest[end:], PART

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from cems_workbench.errors import one_line, short, some
+from cems_workbench.errors import counted, one_line, short, some
 from cems_workbench.formats.base.fields import FieldError, finite, identifier, storable
 from cems_workbench.formats.base.names import ANSWER
 from cems_workbench.formats.base.payload import ANY_NAMES, text_of
@@ -54,6 +54,18 @@ class Reading:
                     raise FieldError("", f"must be an object, found {short(row)}")
                 yield place, row
 
+    def identity(self, row: Document, where: str) -> tuple[str, str]:
+        """The id and the text of a row; a text that is none is reported, and the row kept. Raises FieldError without an id."""
+        fields = flat(dict(row))
+        key = next((str(fields[name]) for name in IDS if isinstance(fields.get(name), str | int)), "")
+        if not key:
+            raise FieldError("id", "is missing")
+        text = text_of(None, fields, ANY_NAMES) or _stored(row)
+        field = ANY_NAMES.found(fields, "content")
+        if not text and field is not None and not isinstance(fields.get(field, ""), str):
+            self.errors.append(RowError(self.source, self.number, f"must be text, found {short(fields[field])}", f"{where}{field}"))
+        return key, text
+
 
 @dataclass(frozen=True, slots=True)
 class System:
@@ -74,13 +86,12 @@ def number(row: Document, name: str, where: str = "") -> float:
     return found
 
 
-def identity(row: Document) -> tuple[str, str]:
-    """The id and the text of a row. Raises FieldError without an id."""
-    fields = flat(dict(row))
-    key = next((str(fields[name]) for name in IDS if isinstance(fields.get(name), str | int)), "")
-    if not key:
-        raise FieldError("id", "is missing")
-    return key, text_of(None, fields, ANY_NAMES) or _stored(row)
+def place_in(row: Document, name: str, where: str = "") -> int:
+    """A rank that a row must have, from 1. Raises FieldError."""
+    found = number(row, name, where)
+    if found < 1 or not found.is_integer():
+        raise FieldError(f"{where}{name}", f"must be at least 1, and whole, found {short(row[name])}")
+    return int(found)
 
 
 def _stored(row: Document) -> str:
@@ -95,6 +106,13 @@ def object_of(row: Document, name: str) -> Document:
     if not isinstance(found, dict):
         raise FieldError(name, "is missing" if found is None else f"must be an object, found {short(found)}")
     return found
+
+
+def whole_answer(document: Document, name: str, inner: str) -> Any:
+    """The rows of an answer, below two names. Raises FieldError, of a row alone with what to write down."""
+    if name not in document:
+        raise FieldError(name, f'is missing: write down the whole answer, {{"{name}": {{"{inner}": […]}}}}')
+    return object_of(document, name).get(inner)
 
 
 def ranked(rows: Sequence[Row], source: Mapping[str, str]) -> list[Row]:
@@ -122,7 +140,7 @@ def _mem0(document: Document, reading: Reading) -> Iterator[Explained]:
     found, parts = [], dict[str, float]()
     for place, row, details in given:
         with reported(reading.errors, reading.source, reading.number, f"results[{place - 1}]."):
-            key, text = identity(row)
+            key, text = reading.identity(row, f"results[{place - 1}].")
             parts = {name: number(details, name, "score_details.") for name in names}
             shown = {name: value for name, value in parts.items() if value or name == "semantic_score"}
             found.append(Row(key, number(row, "score"), place, {}, shown, text))
@@ -152,28 +170,30 @@ def _qmd(document: Document, reading: Reading) -> Iterator[Explained]:
         with reported(reading.errors, reading.source, reading.number, f"results[{place - 1}]."):
             rrf = object_of(explain, "rrf")
             lists: dict[str, tuple[int, float | None]] = {}
-            for _, one in reading.each(rrf.get("contributions"), f"results[{place - 1}].explain.rrf.contributions"):
+            for i, one in reading.each(rrf.get("contributions"), f"results[{place - 1}].explain.rrf.contributions"):
                 source = {"fts": "fts5", "vec": "vector"}.get(str(one.get("source")))
                 if source is None:
                     raise FieldError(
                         "explain.rrf.contributions.source", f"is not fts or vec, found {short(one.get('source'))}"
                     )
                 name = f"{source}:{texts[str(one.get('query', ''))]}"
+                rank = place_in(one, "rank", f"explain.rrf.contributions[{i - 1}].")
                 weights.setdefault(name, set()).add(number(one, "weight"))
-                lists.setdefault(name, (int(number(one, "rank")), number(one, "backendScore")))
+                lists.setdefault(name, (rank, number(one, "backendScore")))
             parts = {"rerank": number(explain, "rerankScore"), "rrf": number(rrf, "totalScore")}
             plain = plain and number(rrf, "weight") == 1.0
-            fused.append(int(number(rrf, "rank")))
-            file = row.get("file")
-            key, text = (str(file), str(row.get("body") or row.get("snippet") or "")) if file else identity(row)
+            fused.append(place_in(rrf, "rank", "explain.rrf."))
+            file, where = row.get("file"), f"results[{place - 1}]."
+            said_text = str(row.get("body") or row.get("snippet") or "")
+            key, text = (str(file), said_text) if file else reading.identity(row, where)
             rows.append(Row(key, number(explain, "blendedScore"), place, lists, parts, text, row.get("title")))
     said, doubts = _weights({name: max(values) for name, values in weights.items()}, len(texts))
     changes: dict[str, Any] = {"lists.lexical.enabled": False, "lists.fts5.normalization": "none", **said}
     changes |= {"rerank.backend": "none"} if plain else {"rerank.depth": 40}
     query, *more = texts or {"": 0}
     if not plain and fused and max(fused) > len(fused):
-        unshown = f"{max(fused) - len(fused)} of its first {max(fused)} candidates are not shown"
-        doubts = (*doubts, f"{unshown}, and their places count: ask for all, -n 40")
+        unshown = f"not shown: {max(fused) - len(fused)} of its first {max(fused)} candidates"
+        doubts = (*doubts, f"{unshown}, whose places count too: ask for all, -n 40")
     how: dict[str, Any] = {"reranked": "" if plain else "rerank", "texts": tuple(more), "doubts": doubts}
     yield Explained(query, rows, "QMD", "qmd_head", changes, taken={"fts": "fts5", "vec": "vector"}, **how)
 
@@ -208,10 +228,12 @@ def _hindsight(document: Document, reading: Reading) -> Iterator[Explained]:
     about = object_of(document, "query")
     found: dict[str, list[tuple[float, str]]] = {}
     texts: dict[str, str] = {}
+    undated = list[str]()
     for _, method in reading.each(document["retrieval_results"], "retrieval_results"):
         for _, hit in reading.each(method.get("results"), "retrieval_results.results"):
             found.setdefault(str(method.get("method_name")), []).append((number(hit, "score"), str(hit.get("node_id"))))
             texts[str(hit.get("node_id"))] = str(hit.get("text") or "")
+            undated += [short(said)] if (said := hit.get("event_date")) is not None and _moment(said) is None else []
     scores = {(arm, key): score for arm, hits in found.items() for score, key in hits}
     # Up to 0.6 its ranks are missing: those of each arm over all kinds of fact, as it joins them.
     missing: dict[str, dict[str, int]] = {}
@@ -229,7 +251,7 @@ def _hindsight(document: Document, reading: Reading) -> Iterator[Explained]:
         with reported(reading.errors, reading.source, reading.number, f"rrf_merged[{place - 1}]."):
             key = str(row.get("node_id") or "")
             given = object_of(row, "source_ranks") or missing.get(key, {})
-            ranks = {name.removesuffix("_rank"): int(number(given, name)) for name in given}
+            ranks = {name.removesuffix("_rank"): place_in(given, name, "source_ranks.") for name in given}
             unknown |= ranks.keys() - HINDSIGHT_LISTS.keys()
             known = {ours: arm for arm, ours in HINDSIGHT_LISTS.items() if arm in ranks}
             lists = {ours: (ranks[arm], scores.get((arm, key))) for ours, arm in known.items()}
@@ -245,6 +267,10 @@ def _hindsight(document: Document, reading: Reading) -> Iterator[Explained]:
     changes: dict[str, Any] = {"assembly.max_tokens": None, "rerank.raw_scale": scale, "threshold.mode": "none"}
     changes |= {"lists.relations.weight": 1.0, "adjust.priority": True}
     doubts = [f"its list {name} is not used" for name in sorted(unknown)]
+    if moment is None and about.get("timestamp") is not None:
+        doubts.append(f"query.timestamp: {NO_DATE}, found {short(about['timestamp'])}: without it no age is known")
+    if undated:
+        doubts.append(f"event_date: {NO_DATE}, found {some(list(dict.fromkeys(undated)), 3)}; ages are those of its recency")
     if cut := len(order.keys() - final):
         budget = about.get("max_tokens")
         doubts.append(f"the order is that before its budget of {budget} tokens, which leaves out {cut} of {len(order)}")
@@ -274,6 +300,9 @@ HINDSIGHT_LISTS = {"semantic": "vector:0", "bm25": "ts_rank_cd:0", "graph": "rel
 """Which of its arms is which list here; it calls ts_rank_cd bm25."""
 
 
+NO_DATE = "must be a date, such as 2026-09-01T00:00:00Z"
+
+
 def _moment(said: Any) -> datetime | None:
     try:
         found = datetime.fromisoformat(str(said))
@@ -294,7 +323,7 @@ def _sources(names: Sequence[str]) -> dict[str, str]:
         order = [_kind(name), *FREE[start:], *FREE[:start], "vector", "entities"]
         free = next((one for one in order if one and one not in found.values()), None)
         if free is None:
-            raise FieldError("", f"has {len(names)} lists; {len(found)} at most are replayed")
+            raise FieldError("", f"has {counted(len(names), 'lists')}; {len(found)} at most are replayed")
         found[name] = free
     return found
 
@@ -330,7 +359,7 @@ def _qdrant(document: Document, reading: Reading) -> Iterator[Explained]:
     def rows_of(answer: Any, where: str) -> Iterator[tuple[int, str, float]]:
         for place, row in reading.each([] if answer is None else list(answer.rows[0]), where):
             with reported(reading.errors, reading.source, reading.number, f"{where}[{place - 1}]."):
-                key, text = identity(row)
+                key, text = reading.identity(row, f"{where}[{place - 1}].")
                 texts.setdefault(key, text)
                 yield place, key, number(row, "score")
 
@@ -351,12 +380,24 @@ def _qdrant(document: Document, reading: Reading) -> Iterator[Explained]:
     rrf = said.get("rrf") if isinstance(said, dict) else None
     fusion = "rrf" if isinstance(rrf, dict) else said.get("fusion") if isinstance(said, dict) else None
     ways = [dict(known[str(fusion)])] if fusion in known else [dict(one) for one in known.values()]
+    doubts = []
     if isinstance(rrf, dict):
-        ways[0] |= {"fusion.k": rrf["k"]} if finite(rrf.get("k")) is not None else {}
-        given_weights = zip(names, rrf.get("weights") or (), strict=False)
-        ways[0] |= {f"lists.{sources[name]}.weight": weight for name, weight in given_weights}
+        k, weights = rrf.get("k"), rrf.get("weights")
+        if _within(k, 1, 10_000):
+            ways[0] |= {"fusion.k": k}
+        elif k is not None:
+            doubts.append(f"request.query.rrf.k: must be a number from 1 to 10,000, found {short(k)}: it is not used")
+        if isinstance(weights, list) and len(weights) == len(names) and all(_within(one, 0, 100) for one in weights):
+            ways[0] |= {f"lists.{sources[name]}.weight": weight for name, weight in zip(names, weights, strict=True)}
+        elif weights is not None:
+            allowed = f"must be a list of {counted(len(names), 'numbers')} from 0 to 100, one for each prefetch"
+            doubts.append(f"request.query.rrf.weights: {allowed}, found {short(weights)}: they are not used")
     taken = {name: f"{source}:0" for name, source in sources.items()}
-    yield Explained("", rows, "Qdrant", "", ways[0], others=tuple(ways[1:]), taken=taken)
+    yield Explained("", rows, "Qdrant", "", ways[0], others=tuple(ways[1:]), taken=taken, doubts=tuple(doubts))
+
+
+def _within(value: Any, low: float, high: float) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
 _FIELD = re.compile(r"weight\((?:Synonym\()?([\w.@-]+):|\[field=([\w.@-]+)\]|Term\(field=(\d+)")
@@ -387,7 +428,7 @@ def _tree(document: Document, reading: Reading) -> Iterator[Explained]:
     RRF 1 / (constant + rank)."""
     if "profile" in document and "_explanation" not in _first(document, "hits", "hits"):
         raise FieldError("profile", "has the times of a search and no scores: `profile` alone explains no ranking, `explain: true` does")
-    held = object_of(document, "hits").get("hits")
+    held = whole_answer(document, "hits", "hits")
     if any(_retrieved(row.get("_explanation")) for _, row in objects(held)):
         yield _retrievers(held, reading)
         return
@@ -395,7 +436,7 @@ def _tree(document: Document, reading: Reading) -> Iterator[Explained]:
     queries, technique, constant = list[str](), ("", ""), 0
     for place, row in reading.each(held, "hits.hits"):
         with reported(reading.errors, reading.source, reading.number, f"hits.hits[{place - 1}]."):
-            key, text = identity(row)
+            key, text = reading.identity(row, f"hits.hits[{place - 1}].")
             top = object_of(row, "_explanation")
             hybrid = _HYBRID.match(str(top.get("description", "")))
             children = [one for one in top.get("details") or () if isinstance(one, dict)]
@@ -458,7 +499,7 @@ def _remnic(document: Document, reading: Reading) -> Iterator[Explained]:
     rows, rejected = list[Row](), []
     for place, row in reading.each(found.get("results"), "results"):
         with reported(reading.errors, reading.source, reading.number, f"results[{place - 1}]."):
-            key, _ = identity({"id": row.get("memoryId")})
+            key, _ = reading.identity({"id": row.get("memoryId")}, "")
             if row.get("rejectedBy"):
                 rejected.append(f"{one_line(key, 40)} by {one_line(str(row['rejectedBy']), 40)}")
                 continue
@@ -497,7 +538,7 @@ def _retrievers(hits: Any, reading: Reading) -> Explained:
     weights, k = dict[str, float](), 0
     for place, row in reading.each(hits, "hits.hits"):
         with reported(reading.errors, reading.source, reading.number, f"hits.hits[{place - 1}]."):
-            key, text = identity(row)
+            key, text = reading.identity(row, f"hits.hits[{place - 1}].")
             top = _retrieved(object_of(row, "_explanation"))
             if top is None:
                 raise FieldError("_explanation", "says nothing of the retrievers that the other hits are explained by")
@@ -534,9 +575,9 @@ def _vespa(document: Document, reading: Reading) -> Iterator[Explained]:
     """Vespa: `matchfeatures` beside the relevance, of which a formula is solved. A distance is less for what is nearer: it is taken as the
     closeness that Vespa makes of it. Features of the query are the same for every hit, and no list."""
     found, of_query = [], dict[str, float]()
-    for place, row in reading.each(object_of(document, "root").get("children"), "root.children"):
+    for place, row in reading.each(whole_answer(document, "root", "children"), "root.children"):
         with reported(reading.errors, reading.source, reading.number, f"root.children[{place - 1}]."):
-            key, text = identity(row)
+            key, text = reading.identity(row, f"root.children[{place - 1}].")
             features = dict[str, float]()
             given = object_of(object_of(row, "fields"), "matchfeatures")
             for name, value in ((name, value) for name, said in given.items() if (value := finite(said)) is not None):
@@ -663,10 +704,12 @@ def system_of(document: Any) -> System | None:
 def explained_in(document: Any, number: int, source: str, errors: list[RowError]) -> Iterator[Explained]:
     """The explanations in a document, each with its query and id, where they are said. Raises FieldError for a document of no system that
     is read, or of another version of one."""
-    system = system_of(document)
+    system, answer = system_of(document), _answer(document)
     if system is None and isinstance(document, dict) and of_rows(document):
         system, document = system_of([document]), [document]
     if system is None:
+        if isinstance(answer, dict) and not isinstance(results := answer.get("results", []), list):
+            raise FieldError("results", f"must be a list, found {short(results)}")
         empty = isinstance(document, dict) and next((name for name in ANSWER["lists"] if document.get(name) == []), "")
         known = f"is no explanation of {', '.join(one.name for one in SYSTEMS)}"
         raise FieldError(empty or "", "is empty: nothing was returned" if empty else known)
@@ -679,7 +722,10 @@ def explained_in(document: Any, number: int, source: str, errors: list[RowError]
         for row in one.rows:
             with reported(errors, source, number, f"{short(row.id)}: "):
                 if identifier({"id": row.id}, "id") in rows:
-                    raise FieldError("id", "stands already above")
+                    raise FieldError("id", "stands already above: the row is left out")
+                unranked = next((name for name, (rank, _) in row.lists.items() if rank < 1), None)
+                if unranked is not None:
+                    raise FieldError(f"{unranked}.rank", f"must be at least 1, found {row.lists[unranked][0]}")
                 rows[row.id] = replace(row, text="")  # where its text is none
                 storable("content", row.text)
                 rows[row.id] = row

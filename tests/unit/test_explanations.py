@@ -105,11 +105,45 @@ def change(make: Callable[[dict[str, Any]], Any]) -> str:
             "pasted:1: mem0 of another version than 2.2: lacks threshold",
         ),
         (change(lambda d: None)[:900], "pasted:1: is cut off"),
+        (change(lambda d: None)[:250] + "\n", "pasted:1: is cut off"),
+        (change(lambda d: d["results"][2].update(memory=5)), "pasted:1: results[2].memory: must be text, found 5"),
+        (
+            change(lambda d: d["results"].append(d["results"][0])),
+            f"pasted:1: '{recorded('mem0.jsonl')['results'][0]['id']}': id: stands already above: the row is left out",
+        ),
+        ('{"results": {}}', "pasted:1: results: must be a list, found {}"),
+        (
+            '{"id": "a", "relevance": 1, "fields": {"matchfeatures": {"f": 1}}}',
+            'pasted:1: root: is missing: write down the whole answer, {"root": {"children": […]}}',
+        ),
         (change(lambda d: {"query": "a", "results": []}), "pasted:1: results: is empty: nothing was returned"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(text: str, error: str) -> None:
     assert read(text)[1] == [error]
+
+
+@pytest.mark.parametrize("rank", [0, -1, 1.5])
+def test_a_rank_is_at_least_1_or_its_row_is_left_out(rank: float) -> None:
+    qmd, hindsight = recorded("qmd.jsonl"), recorded("hindsight.jsonl")
+    qmd["results"][1]["explain"]["rrf"]["contributions"][0]["rank"] = rank
+    hindsight["trace"]["rrf_merged"][1]["source_ranks"]["semantic_rank"] = rank
+    for document, where in (
+        (qmd, "results[1].explain.rrf.contributions[0].rank"),
+        (hindsight, "rrf_merged[1].source_ranks.semantic_rank"),
+    ):
+        (_, errors) = read(json.dumps(document))
+        assert errors == [f"pasted:1: {where}: must be at least 1, and whole, found {rank}"]
+
+
+def test_a_setting_or_a_date_that_cannot_be_used_is_said() -> None:
+    qdrant, hindsight = recorded("qdrant.jsonl"), recorded("hindsight.jsonl")
+    qdrant["request"]["query"] = {"rrf": {"k": "ten", "weights": [1]}}
+    hindsight["trace"]["query"]["timestamp"] = "x"
+    hindsight["trace"]["retrieval_results"][0]["results"][0]["event_date"] = "yesterday"
+    found, _ = read(json.dumps([qdrant, hindsight]))
+    said = [line.split(":")[0] for one in found for line in said_of(one)]
+    assert {"request.query.rrf.k", "request.query.rrf.weights", "query.timestamp", "event_date"} <= {*said}
 
 
 def test_scores_that_contradict_the_ranks_are_said_and_the_ranks_taken() -> None:
@@ -152,6 +186,7 @@ def test_a_formula_that_nothing_states_is_solved_and_another_is_not_stated() -> 
     for evidence in found:
         note, config = explained(evidence), explained_config(evidence)
         assert note is not None and note["same_order"] and config is not None
+        assert note["formula"] and evidence.as_of is None
         assert sorted([config.get("lists.fts5.weight"), config.get("lists.lexical.weight")]) == [1.0, 3.0], note[
             "formula"
         ]
@@ -271,8 +306,9 @@ def test_the_command_pipes_replays_explains_and_names_the_bound(tmp_path: Path) 
         bound = run(commands, ["why", document["query"], "m999", "--evidence", str(name)])
         assert (
             str(bound.exception)
-            == "m999 is not among the 20 it shows: no slider can bring it; the depth must be at least 21"
+            == "m999 is not among the 20 it shows: no slider can bring it; the depth must be at least 21, if the system has it"
         )
+        assert str(run(commands, ["why", document["query"], "", "--evidence", str(name)]).exception) == "name a memory"
     several = run(
         commands,
         ["search", "--explained", str(RECORDED / "mem0.jsonl"), "--bundle", str(tmp_path / "all.evidence"), "--json"],

@@ -70,6 +70,8 @@ def stored_memory(named: str, resources: Resources) -> str:
 
 def known_memory(named: str, memories: Mapping[str, Memory], bound: str = "") -> str:
     """The same among the memories of an evidence; `bound` is why no other memory can be in it."""
+    if not named.strip():
+        raise InputError("name a memory")
     if named not in memories and not _is_text(named) and bound:
         raise InputError(bound)
     if named in memories or not _is_text(named):

@@ -30,8 +30,8 @@ TEXT, FILE, CHOSEN, SAID = (f"{OPEN}:{name}" for name in ("text", "file", "chose
 MOST = 200
 """Explanations of a text that are read here; `search --explained` reads any number."""
 ABOUT = (
-    "What mem0, QMD, Hindsight, Qdrant or a search engine says of how it made an answer: its scores replay here, and every slider, "
-    "breakpoint and fix works on them. The data stays on this machine."
+    "What mem0, QMD, Hindsight, Qdrant, Vespa, remnic, LangSmith, Langfuse or a search engine says of how it made an answer: its scores "
+    "replay here, and every slider, breakpoint and fix works on them. The data stays on this machine."
 )
 
 
