@@ -33,6 +33,7 @@ from scipy.stats import spearmanr
 from cems_workbench.config import PipelineConfig, field_spec, with_values
 from cems_workbench.config.model import changed
 from cems_workbench.config.sections import Band
+from cems_workbench.errors import counted
 from cems_workbench.pipeline.evidence import Evidence, Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.list_sources import DAY
 from cems_workbench.pipeline.replay import run, to_table
@@ -1236,7 +1237,8 @@ class _Solver:
         """The first form whose constants give every score and the order."""
         lists, of = len(self.reading.sources), sum(row.final is not None for one in self.explained for row in one.rows)
         if of < LEAST_ROWS or not lists:
-            return Solved(None, "", 0, of, f"{of} rows with a score and {lists} lists are too few to fit a formula")
+            few = f"too few to fit a formula: {counted(of, 'rows')} with a score and {counted(lists, 'lists')}"
+            return Solved(None, "", 0, of, few)
         found: list[tuple[_Fit, str]] = []
         for forms in self.forms():
             tried = 0
