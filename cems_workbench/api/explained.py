@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
-from itertools import chain, islice
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, TextIO
@@ -18,7 +17,14 @@ from cems_workbench.config import portable_yaml
 from cems_workbench.errors import InputError, counted
 from cems_workbench.formats.base.files import open_file
 from cems_workbench.pipeline import Evidence, replay
-from cems_workbench.pipeline.explained import explained, explained_config, qid_of, read_explanations
+from cems_workbench.pipeline.explained import (
+    explained,
+    explained_config,
+    is_of,
+    no_explanation,
+    qid_of,
+    read_explanations,
+)
 from cems_workbench.records import Query, RowError
 from cems_workbench.results import Report
 
@@ -37,17 +43,20 @@ def explained_answers(
     errors: list[RowError],
     config_of: Callable[[Evidence], PipelineConfig | None],
 ) -> Iterator[Answer]:
-    """The answers of a text, each under its config; of several those of the query, if it is named.
+    """The answers of a text, each under its config; those of the query, if it is named by its words, its id or "#number".
 
-    Raises InputError as `read_explanations` does.
+    Raises InputError as `read_explanations` does, and if none is of the query.
     """
-    found = read_explanations(text, source, errors, query)
-    begun = list(islice(found, 2))
-    for evidence in chain(begun, found):
-        if query and evidence.query != query and len(begun) > 1:  # a single one may name its query otherwise
+    others, any_of, number = list[Evidence](), False, 0
+    for number, evidence in enumerate(read_explanations(text, source, errors, query), 1):
+        if query and not is_of(evidence, number, query):
+            others += [evidence] if len(others) < 3 else []
             continue
+        any_of = True
         if (config := config_of(evidence)) is not None:
             yield Answer(replay(evidence, config, clock=perf_counter))
+    if others and not any_of:
+        raise no_explanation(source, query, others, number)
 
 
 def explanations(source: str | Path, query: str = "", config: ConfigLike | None = None) -> tuple[Answer, ...]:
@@ -55,7 +64,7 @@ def explanations(source: str | Path, query: str = "", config: ConfigLike | None 
 
     Args:
         source: a path, or the JSON itself: an explanation, a list of them or JSON lines (docs/use/explanations.md has the systems).
-        query: only the explanations of this query; also the query of one that does not say it.
+        query: only the explanations of this query, by its words, its id or its number ("#2"); also the query of one that does not say it.
         config: a config, the name of a preset, or the path of a config file; None is the one that each explanation says.
 
     Raises:
@@ -68,7 +77,7 @@ def explanations(source: str | Path, query: str = "", config: ConfigLike | None 
     with io.StringIO(str(source)) if pasted else opened(name) as text:
         found = tuple(explained_answers(text, name, query.strip(), errors, lambda one: chosen or explained_config(one)))
     if not found:
-        raise InputError(str(errors[0]) if errors else f"{name}: no explanation of {query!r}")
+        raise InputError(str(errors[0]) if errors else f"{name}: no explanation")
     return found
 
 

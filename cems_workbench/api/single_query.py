@@ -206,7 +206,7 @@ class Answer(Result):
         budget, left_out = trace.stage(ASSEMBLY).fields.budget, len(trace.skipped_for_budget)
         used = f"{trace.tokens_used} tokens" + (f" of {budget}" if budget is not None else "")
         yield f"{used}{f', {left_out} memories did not fit' if left_out else ''}; config {self.config.name}"
-        yield from said_of(self.evidence)
+        yield from said_of(self.evidence, self.config)
         yield from depth_notes(self.config)
         yield from effect_lines(trace, self.request is None or self.request.as_of is not None)
         yield from searched_lines(self.evidence.notes)

@@ -225,6 +225,7 @@ def _comparison(files: Sequence[Path], configs: Sequence[tuple[PipelineConfig, m
 def _why_lost(lost: Losses, found: measuring.Measured, name: str) -> list[str] | None:
     """`why` of the first memory that the first config loses where it loses most; None if it loses none, or without the store of the
     evidence. Of external traces it is of the recorded stages."""
+    from cems_workbench.jobs.traced_sets import traced_header
     from cems_workbench.jobs.tuning import store_of
     from cems_workbench.pipeline.gather import Request
 
@@ -240,7 +241,11 @@ def _why_lost(lost: Losses, found: measuring.Measured, name: str) -> list[str] |
         options = ["--evidence", name, *asked, *cli.given_options(store=found.how.store)]
         return words_of("why", row.query, row.memory_id, options=options)
     chosen, named = found.configs[0]
-    if any(option == "--ablate" for option, _ in named) or not (named or chosen.name in preset_names()):
+    ablated = any(option == "--ablate" for option, _ in named)
+    if not ablated and traced_header(cli.settings_for(found.how.store).store, name) is not None:
+        options = ["--evidence", name, *flat(named), *cli.given_options(store=found.how.store)]
+        return words_of("why", row.query, row.memory_id, options=options)
+    if ablated or not (named or chosen.name in preset_names()):
         return None
     named = named or [("--preset", chosen.name)]
     try:

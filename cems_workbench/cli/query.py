@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from cems_workbench.analysis.of_query import Operation
     from cems_workbench.analysis.why.report import Why
     from cems_workbench.api.single_query import Answer, Explanation
-    from cems_workbench.config import PipelineConfig
     from cems_workbench.evaluation.evidence_file import Header
     from cems_workbench.jobs.memory_use import MemoryReport
     from cems_workbench.pipeline import Evidence, Trace
@@ -99,31 +98,37 @@ def _explained_search(
         found = explained_answers(text, name, query.strip(), errors, choice.of)
         answer, second = next(found, None), next(found, None)
         if answer is None:
-            raise InputError(str(errors[0]) if errors else f"{name}: no explanation of {query!r}")
+            raise InputError(str(errors[0]) if errors else f"{name}: no explanation")
         if second is None:
             cli.say_left_out(errors)
             if bundle is not None:
                 answer.save(bundle, redact=redact)
             _print(answer, as_json, stages, explain, ids=ids)
-            return None if as_json else _after_replay(answer, bundle or Path(name), choice)
+            return None if as_json else _after_replay(answer, bundle or Path(name), choice, "" if bundle else query)
         if bundle is None:
             raise InputError(
-                f"{name}: has several explanations: name a query of it, or write them all with --bundle FILE"
+                f"{name}: has several explanations: name a query of it, its id or its number (#2), or write them all with --bundle FILE"
             )
         report = write_explained(itertools.chain((answer, second), found), bundle, name, errors)
     cli.say_left_out(errors)
     cli.present(report, as_json, words_of("memory", bundle, options=["--hubs"]))
 
 
-def _after_replay(answer: Answer, bundle: Path, choice: cli.ConfigChoice) -> None:
-    """Say what explains the first memory that a replay did not return."""
+def _after_replay(answer: Answer, bundle: Path, choice: cli.ConfigChoice, query: str = "") -> None:
+    """Say which changes have no effect, and what explains the first memory that a replay did not return; `query` as it was named."""
+    from cems_workbench.config import parse_assignment
+    from cems_workbench.pipeline.effects import idle_parameters
     from cems_workbench.pipeline.explained import UNSHOWN
 
+    idle = idle_parameters(answer.config) if choice.changes else {}
+    for path in dict(map(parse_assignment, choice.changes or ())):
+        if path in idle:
+            say(f"--set {path}: {idle[path][0].lower()}{idle[path][1:]}")
     left = (one for one in answer.evidence.memories if one not in answer.ids and not one.startswith(UNSHOWN))
     missing = next(left, None)
     if missing is not None:
         options = ["--evidence", str(bundle), *choice.words()]
-        say_next(why_words(answer.evidence.query, missing, options=options).words())
+        say_next(why_words(query.strip() or answer.evidence.query, missing, options=options).words())
 
 
 def _after_search(step: NextStep, trace: Trace, asked: Sequence[str], options: Sequence[str]) -> list[list[str]]:
@@ -150,6 +155,7 @@ def replay_command(
     explain: bool = False,
     stages: bool = False,
     spans: Path | None = None,
+    query: str = "",
     ids: cli.IdsOption = False,
     as_json: cli.JsonOption = False,
 ) -> None:
@@ -162,14 +168,14 @@ def replay_command(
     from cems_workbench.pipeline.trace_spans import trace_spans
     from cems_workbench.platform.atomic_write import write_text
 
-    evidence = read_bundle(bundle)
+    evidence = read_bundle(bundle, query.strip())
     answer = Answer(replay(evidence, choice.of(evidence), clock=time.perf_counter))
     if spans is not None:
         write_text(spans, "".join(f"{line}\n" for line in trace_spans(answer.trace)))
     _print(answer, as_json, stages, explain, ids=ids)
     if as_json:
         return
-    _after_replay(answer, bundle, choice)
+    _after_replay(answer, bundle, choice, query)
 
 
 def _print(
@@ -365,10 +371,7 @@ def _evidence_of(query: str, name: Path, store: Path | None) -> tuple[Evidence, 
     folder = cli.settings_for(store).store
     path = name if name.exists() or traced_header(folder, str(name)) is None else traced_path(folder, str(name))
     if not is_evidence_file(path):
-        bundle = read_bundle(path, query.strip())
-        if query.strip() != bundle.query:
-            raise InputError(f"{path} holds the evidence of another query: {bundle.query}")
-        return bundle, None, None
+        return read_bundle(path, query.strip()), None, None
     with EvidenceStream([path]) as stream:
         found = stream.of_queries(stream.qids_of(query.strip())).evidences
         if not found:
@@ -412,7 +415,7 @@ def what_if_command(
     if recorded is not None and upstream is None:
         raise InputError("--recorded: only with --upstream")
     if upstream is not None:
-        return _what_if_upstream(upstream, queries, recorded, choice.read(store), choice.words(store), store, as_json)
+        return _what_if_upstream(upstream, queries, recorded, choice, store, as_json)
     if query is None:
         from cems_workbench.api.memories import what_if_vectors
 
@@ -451,18 +454,25 @@ def _what_if_upstream(
     fault: str,
     queries: str | None,
     recorded: Path | None,
-    config: PipelineConfig,
-    words: list[str],
+    choice: cli.ConfigChoice,
     store: Path | None,
     as_json: bool,
 ) -> None:
     from cems_workbench.jobs.query_set_evidence import ALL_QUERIES
+    from cems_workbench.jobs.traced_sets import is_external, traced_header
     from cems_workbench.jobs.upstream import fault_named, forecast
 
-    known, query_set = fault_named(fault, config), queries or ALL_QUERIES
+    config, query_set = choice.read(store), queries or ALL_QUERIES
+    if not (choice.preset or choice.config or recorded):
+        own = traced_header(cli.settings_for(store).store, query_set)
+        config = config if own is None or is_external(own) else own.config
+    known = fault_named(fault, config)
     with cli.progress_bar(as_json) as progress, cli.filled_resources(store) as resources:
         found = forecast(known, config, query_set, resources, progress, recorded)
-    cli.present(found, as_json, words_of("evaluate", query_set, options=["--losses", *words]))
+    then = words_of("evaluate", query_set, options=["--losses", *choice.words(store)])
+    if recorded is not None:
+        then = words_of("import", recorded, options=cli.given_options(store=store))
+    cli.present(found, as_json, then)
 
 
 def memory_command(

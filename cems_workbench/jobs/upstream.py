@@ -41,6 +41,8 @@ from cems_workbench.records import Query, RowError
 
 FILE = Path(__file__).parents[1] / "config" / "presets" / "upstream.json"
 MEASURE = "nDCG@10"
+MET = 0.9
+"""The share of recorded answers that the config as it is must give: of fewer, the recording does not show the fault as described."""
 GUESS = (
     "a guess: nothing is recorded of the program (--recorded FILE), so that the lists are the store's own; of Graphiti's fault they gave "
     "the sign of 29 of 50 changed queries, recorded lists that of all 50"
@@ -232,7 +234,9 @@ def forecast(
     found = recorded_in(query_set if recorded is None else recorded, selection.queries, config, resources)
     base = config if found is None else found.config
     if preset_behind(base) not in fault.presets:
-        raise InputError(f"{recorded}: it is of {base.name}, and {fault.id} a fault of {', '.join(fault.presets)}")
+        raise InputError(
+            f"{recorded or query_set}: it is of {base.name}, and {fault.id} a fault of {', '.join(fault.presets)}"
+        )
     sides, reports = fault.configs(base), []
     for side in sides:
         if found is not None:
@@ -251,19 +255,27 @@ def forecast(
     moved = [qid for qid, before, now in zip(first.qids, first.results, second.results, strict=True) if before != now]
     told = f"{len(moved)} of {len(first.qids)} queries get other results: {', '.join(moved[:SHOWN])}{'…' if len(moved) > SHOWN else ''}"
     said = (*comparison.changed(SHOWN), told) if moved else ("no query gets other results",)
-    source = f"{fault.what}; {fault.state}; seen {fault.seen}, {fault.url}; {fault.basis}"
+    ran = "" if fault.basis.startswith("read") else "measured by the project on its sample, not on these lists: "
+    source = f"{fault.what}; {fault.state}; seen {fault.seen}, {fault.url}; {ran}{fault.basis}"
     basis: tuple[str, ...] = (GUESS,)
+    verdict = got_worse(comparison, Asserted(no_loss=(MEASURE,)))
+    shown: bool | None = None
     if found is not None:
         met = sum(
             list(ours[:SHOWN]) == list(found.answers[qid][:SHOWN])
             for qid, ours in zip(first.qids, first.results, strict=True)
         )
         basis = (*found.said, f"as it is, the first ten of {met} of {len(first.qids)} recorded answers come out")
+        shown = met >= MET * len(first.qids)
+        if not shown:
+            of = f"{recorded or query_set} does not show {fault.id} as described"
+            none = f"{of}: {basis[-1]}. The forecast says nothing of this program."
+            verdict, said = Regression(comparison=comparison), (none, told)
     values = {"fault": fault.id, "url": fault.url, "seen": fault.seen, "state": fault.state, "basis": fault.basis}
     return replace(
-        got_worse(comparison, Asserted(no_loss=(MEASURE,))),
+        verdict,
         said=said,
         tables=comparison.tables,
         notes=(*basis, source, *comparison.notes),
-        values={**values, "lists": list(basis), "changed": moved, **comparison.to_json()},
+        values={**values, "lists": list(basis), "shown": shown, "changed": moved, **comparison.to_json()},
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -26,11 +27,11 @@ ALWAYS = ("project", "session", "category", "created_at", "last_accessed", "kind
 
 
 def read_bundle(path: Path, query: str = "") -> Evidence:
-    """Read an evidence bundle, or what a live system explained: of several explanations that of the query. Raises InputError naming file
-    and field."""
-    from cems_workbench.pipeline.explained import may_explain
+    """Read an evidence bundle, or what a live system explained, "-" for stdin: of several explanations that of the query, by its words, its
+    id or its number ("#2"). Raises InputError naming file and field, also for the evidence of another query."""
+    from cems_workbench.pipeline.explained import is_of, may_explain
 
-    text = read_text(path, "bundle", MAX_FILE_BYTES)
+    text = sys.stdin.read() if str(path) == "-" else read_text(path, "bundle", MAX_FILE_BYTES)
     try:
         bundle = json_values(text, str(path), MAX_FILE_BYTES)
     except InputError:
@@ -40,20 +41,26 @@ def read_bundle(path: Path, query: str = "") -> Evidence:
     first = bundle[0] if isinstance(bundle, list) and bundle else bundle
     own = isinstance(bundle, dict) and "format" in bundle
     if bundle is not None and (own or not (may_explain(bundle) or may_explain(first))):
-        return evidence_from(bundle, str(path))
+        evidence = evidence_from(bundle, str(path))
+        if query and not is_of(evidence, 1, query):
+            raise InputError(f"{path} holds the evidence of another query: {evidence.query}")
+        return evidence
     return explained_in(text, str(path), query)
 
 
 def explained_in(text: str, source: str, query: str = "") -> Evidence:
     """The only explanation of a text, or that of a query. Raises InputError, with the first error where nothing can be used."""
-    from cems_workbench.pipeline.explained import read_explanations
+    from cems_workbench.pipeline.explained import is_of, no_explanation, read_explanations
 
     errors: list[RowError] = []
     found = list(read_explanations(io.StringIO(text), source, errors, query))
-    own = [one for one in found if one.query == query.strip()] if len(found) > 1 else found
+    if not found:
+        raise InputError(str(errors[0]))
+    if not query and len(found) > 1:
+        raise InputError(f"{source}: has several explanations: name the query, or #1 for the first, of {len(found)}")
+    own = [one for number, one in enumerate(found, 1) if not query or is_of(one, number, query.strip())]
     if not own:
-        of_query = f"no explanation of {short(query)}" if query else "has several explanations: name the query"
-        raise InputError(f"{source}: {of_query}, of {len(found)}" if found else str(errors[0]))
+        raise no_explanation(source, query, found, len(found))
     return own[0]
 
 

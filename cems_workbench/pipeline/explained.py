@@ -11,7 +11,8 @@ systems are read is for a reader to know, an entry point of the group `cems_work
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,8 +20,8 @@ from itertools import zip_longest
 from typing import Any, TextIO
 
 from cems_workbench import extensions
-from cems_workbench.config import PipelineConfig, preset, preset_names, with_values
-from cems_workbench.errors import InputError, counted, one_line
+from cems_workbench.config import PipelineConfig, difference, preset, preset_names, with_values
+from cems_workbench.errors import InputError, counted, one_line, short
 from cems_workbench.pipeline.evidence import Evidence
 from cems_workbench.records import Memory, RankedIds, RecordedAnswer, Returned, RowError
 
@@ -50,7 +51,7 @@ def read_explanations(text: TextIO, source: str, errors: list[RowError], query: 
     reader = next(iter(READERS.values()), None)
     if reader is None:
         raise InputError(f"{source}: nothing here reads explanations")
-    return reader.read(text, source, errors, query)
+    return reader.read(text, source, errors, "" if is_number(query) else query)
 
 
 def may_explain(document: Any) -> bool:
@@ -91,6 +92,24 @@ def qid_of(evidence: Evidence) -> str:
     return str((explained(evidence) or {}).get("qid", ""))
 
 
+def is_number(query: str) -> bool:
+    """Whether a query is named by the number of its explanation in a file: "#2"."""
+    return re.fullmatch(r"#[1-9]\d*", query) is not None
+
+
+def is_of(evidence: Evidence, number: int, query: str) -> bool:
+    """Whether an explanation, the `number`-th that can be used of a file, is that of a query: its words, its id or "#number"."""
+    return query in (evidence.query, qid_of(evidence), f"#{number}")
+
+
+def no_explanation(source: str, query: str, found: Sequence[Evidence], count: int) -> InputError:
+    """The error that none of the explanations is of a query, with the first of those that there are."""
+    names = ", ".join(f"{short(one.query)}{f' ({qid})' if (qid := qid_of(one)) else ''}" for one in found[:3])
+    return InputError(
+        f"{source}: no explanation of {short(query)}, of {count}: {names}{', …' if count > 3 else ''}; #1 names the first"
+    )
+
+
 def answer_of(row: int, qid: str, evidence: Evidence) -> RecordedAnswer | None:
     """What a system returned, and its lists by source, of evidence that was recorded. None where that is not known."""
     stages, note = evidence.recorded, explained(evidence)
@@ -121,8 +140,9 @@ def not_shown(evidence: Evidence, named: str) -> str:
     return f"{one_line(named, 60)} is not among the {shown} it shows: no slider can bring it; {least}"
 
 
-def said_of(evidence: Evidence) -> tuple[str, ...]:
-    """What a reader should know of an explanation, a line each; none for other evidence."""
+def said_of(evidence: Evidence, config: PipelineConfig | None = None) -> tuple[str, ...]:
+    """What a reader should know of an explanation, a line each; none for other evidence. Under another `config` than its own the formula is
+    that of the answer, not of the replay."""
     note = explained(evidence)
     if note is None:
         return ()
@@ -134,6 +154,17 @@ def said_of(evidence: Evidence) -> tuple[str, ...]:
     elif note.get("assumed"):
         gives = "gives its order, not its scores" if note.get("same_order") else "does not give its order"
         how, kept = f"how it fuses its lists is not known: {note['assumed']} is assumed,", f"which {gives}: a guess"
+    if config is not None and not _is_own(evidence, config):
+        how, kept = f"as answered: {how.removesuffix(',')}", ""
     lists = f"; its lists: {named}" if named else ""
-    first = f"explained by {note['system'] or 'a system'}: {counted(int(note['shown']), 'memories')}; {how} {kept}{lists}"
+    shown = counted(int(note["shown"]), "memories")
+    first = f"explained by {note['system'] or 'a system'}: {shown}; {f'{how} {kept}'.rstrip()}{lists}"
     return (first, *map(str, note.get("lines", ())))
+
+
+def _is_own(evidence: Evidence, config: PipelineConfig) -> bool:
+    """Whether a config is the one that an explanation says, whatever its name."""
+    with suppress(InputError):
+        own = explained_config(evidence)
+        return own is not None and all(path == "name" for path, *_ in difference(own, config))
+    return False

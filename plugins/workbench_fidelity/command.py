@@ -137,6 +137,8 @@ def fidelity_command(
             say(line, err=True)
     changes = choice.changes
     chosen = chosen_configs(choice.config, choice.preset, changes)
+    if not chosen and recorded and not (nearest or answers or ask):
+        chosen = _explained_configs(recorded, changes, store)
     if not chosen:
         chosen = [chosen_config(name, None, changes) for name in (preset_names() if nearest else [BASE_PRESET])]
     measured = []
@@ -212,6 +214,20 @@ def fidelity_command(
         elif not explain:
             say_next(repeated("--explain"))
     finish(outcomes)
+
+
+def _explained_configs(
+    recorded: Sequence[str], changes: Sequence[str] | None, store: Path | None
+) -> list[PipelineConfig]:
+    """The configs that replay the sets of explained answers, with the changes; none if one of the sets is another."""
+    from cems_workbench.config import parse_assignment, with_values
+    from cems_workbench.jobs.traced_sets import is_external, traced_header
+
+    headers = [traced_header(settings_for(store).store, name) for name in recorded]
+    own = [one.config for one in headers if one is not None and not is_external(one)]
+    values = dict(map(parse_assignment, changes or ()))
+    found = [with_values(config, values, source="--set") for config in dict.fromkeys(own)]
+    return found if len(own) == len(recorded) else []
 
 
 def _apply_nearest(result: Nearest, out: Path | None, data: Path | None, store: Path | None) -> list[str] | None:

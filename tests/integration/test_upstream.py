@@ -93,6 +93,19 @@ def test_explained_answers_of_the_store_are_replayed(command: Command, store: Pa
     assert of_set["lists"][0] == "the lists are those that hindsight explains"
     for found in (of_set, of_file):
         assert "as it is, the first ten of" in found["lists"][-1] and found["changed"]
+    mended = explanations.with_name("mem0.jsonl")  # of a version after the mend
+    assert command("import", mended, "--store", store).code == 0
+    of_mem0 = ("what-if", "--upstream", "mem0-4999", "--store", store)
+    for place in (("--preset", "mem0", "--recorded", mended), ("--queries", "mem0")):
+        said = " ".join(command(*of_mem0, *place).out.split())
+        assert f"{place[-1]} does not show mem0-4999 as described: as it is, the first ten of 0 of 3" in said
+        assert "looks better" not in said and "measured by the project on its sample, not on these lists" in said
+    other = command(
+        "what-if", "--upstream", "mem0-4805", "--preset", "mem0_keyword", "--queries", "mem0", "--store", store
+    )
+    assert other.code == 2 and "mem0: it is of mem0" in other.err
+    assert " --evidence mem0 " in command("evaluate", "mem0", "--losses", "--store", store).out
+    assert command("fidelity", "--recorded", "mem0", "--store", store).out.startswith("mem0, mem0: 3 queries")
 
 
 def test_the_page_names_the_faults_of_the_stores_target() -> None:

@@ -314,6 +314,20 @@ def test_the_command_pipes_replays_explains_and_names_the_bound(tmp_path: Path) 
         ["search", "--explained", str(RECORDED / "mem0.jsonl"), "--bundle", str(tmp_path / "all.evidence"), "--json"],
     )
     assert json.loads(several.stdout)["queries"] == 3
+    refused = run(commands, ["search", "tea", "--explained", str(place)])
+    assert "no explanation of 'tea', of 1: 'HBR-4417' (q01)" in str(refused.exception)
+    twice = str(RECORDED / "qdrant.jsonl")
+    third = run(commands, ["replay", twice, "--query", "#3", "--set", "fusion.k=20"])
+    said = " ".join(third.output.split())
+    assert "as answered: fusion.method=dbsf; its lists" in said and "fusion.k: no effect under dbsf" in said
+    assert "why '#3'" in said and "replays its order" not in said
+    by_id = json.loads(
+        run(commands, ["replay", "-", "--query", "q02", "--json"], input=Path(twice).read_text("utf-8")).stdout
+    )
+    assert by_id["query"].startswith("E_IDEMPOTENCY")
+    for other in (["search", "tea", "--explained", twice], ["why", "tea", "m001", "--evidence", twice]):
+        none = run(commands, other)
+        assert "no explanation of 'tea', of 4: 'HBR-4417' (q01)" in str(none.exception)
     measured = run(commands, ["memory", document["results"][0]["id"], str(tmp_path / "all.evidence"), "--json"])
     assert measured.exit_code == 0
 
