@@ -117,7 +117,8 @@ def import_command(
             given = _given(store)
             rules = chunks, _text_rule(resources.store.texts.rule, text, text_fields, text_tokens), language
             found = import_inputs(path, inputs, resources, options, rules, vectors, progress, briefly=_is_sample(path))
-            following = [] if as_json else _next_commands(resources.store, found.reports, path, given)
+            label = words_of("app", options=cli.given_options(store=store))
+            following = [] if as_json else _next_commands(resources.store, found.reports, path, given, label)
     cli.present(found, as_json)
     for line in [] if as_json else settled:
         say(line)
@@ -233,10 +234,10 @@ def plain_event(event: ImportEvent) -> dict[str, Any]:
 
 
 def _next_commands(
-    store: Store, reports: Sequence[ImportReport], path: Path, options: list[str]
+    store: Store, reports: Sequence[ImportReport], path: Path, options: list[str], label: list[str]
 ) -> list[list[str] | None]:
     """What to type after an import: the same with --replace where rows of others stayed; a measurement of what was judged, else a search;
-    of external traces where they lose memories or why one is lost, and the nearest preset."""
+    of external traces where they lose memories or why one is lost, and the nearest preset; else `label`, the app to judge results in."""
     from cems_workbench.jobs.importing import took_nothing
     from cems_workbench.jobs.traced_sets import is_external
     from cems_workbench.jobs.traces import is_judged, is_traced, traced_header
@@ -257,7 +258,7 @@ def _next_commands(
     first = (
         words_of("evaluate", query_set, options=["--losses", *options])
         if judged
-        else _why_of_traced(store, query_set, options)
+        else _why_of_traced(store, query_set, options) or label
     )
     if is_external(traced_header(store.path, query_set)):
         return [first, words_of("fidelity", path, options=["--nearest", *options])]

@@ -105,6 +105,7 @@ def follow(store: Store) -> list[str]:
     return [f"{planned.words}{queue}{undo}"]
 
 
+UNJUDGED = "no judgments yet: import some, such as a qrels file of these query ids, or judge results on Label"
 MAX_NAMES = 5
 NAME_CHARS = 28
 """Of an input's name in a table."""
@@ -253,7 +254,12 @@ def import_inputs(
     refreshed, unsearchable, late = refresh(resources, progress, read_given)
     total, cut, language = store.memories.count(), store.chunks.statistics(), store.language.choice()
     sets = {one.name: one for report in reports for one in report.query_sets}
-    notes = [f"query set {of.name}, version {of.version}: {of.size} queries, grades {of.scale}" for of in sets.values()]
+    judged = {row.qid for row in store.judgments.read()} if sets else set()
+    notes = []
+    for of in sets.values():
+        known = any(query.qid in judged for query in store.query_sets.queries(of.name))
+        grades = f"grades {of.scale}" if known else UNJUDGED
+        notes.append(f"query set {of.name}, version {of.version}: {of.size} queries, {grades}")
     for form in () if briefly else dict.fromkeys(report.format for report in reports):
         names = [Path(report.source).name for report in reports if report.format == form]
         more = f" and {len(names) - MAX_NAMES} more" if names[MAX_NAMES:] else ""

@@ -219,6 +219,8 @@ NOTED = (
     CHANGED := "memories with another text in a trace than the one that is kept",
     UNLIKE := "explained answers whose order does not replay",
     OTHERWISE := "explained answers with other settings than the config of the set",
+    EMPTY := "explained answers without a memory, which count as queries that found nothing",
+    SHARED := "queries that are in another set too and keep their date there; the date of this file stays with its lists",
 )
 """What an import notes of queries and documents."""
 
@@ -298,7 +300,11 @@ class _Import:
                 self.noted[REPEATED][query.qid] = query.qid
                 if query.qid not in fresh:
                     replaced.append(query.qid)
-            self.queries[query.qid] = judged or Query(query.qid, query.query, None, query.asked_at, TYPE)
+            own = Query(query.qid, query.query, None, query.asked_at, TYPE)
+            if judged is None and there is not None and there != own and self._in_another(query.qid):
+                self.noted[SHARED][query.qid] = query.qid
+                own = there
+            self.queries[query.qid] = judged or own
             fresh[query.qid] = query
             for what, lines_of in ((WARNED, query.warnings), (REMARKED, query.remarks)):
                 self.noted[what].pop(query.qid, None)
@@ -320,9 +326,15 @@ class _Import:
         self.blank |= {key for key, memory in memories.items() if not memory.content}
         self.blank -= {memory.id for memory in late}
 
+    def _in_another(self, qid: str) -> bool:
+        return any(name != self.name for name in self.store.query_sets.holding(qid))
+
     def _note_explained(self, qid: str, evidence: Evidence) -> None:
         note, own = explained(evidence), explained_config(evidence)
         if note is None or own is None:
+            return
+        if not evidence.lists:
+            self.noted[EMPTY][qid] = qid
             return
         lists = {one.source for one in evidence.lists}
         most = {"assembly.limit": max(own.assembly.limit or 1, self.settings.get("assembly.limit", 1))}

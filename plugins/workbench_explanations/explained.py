@@ -181,12 +181,18 @@ def _scores(evidence: Evidence, config: PipelineConfig) -> dict[str, float]:
     return {row.memory_id: row.score or 0.0 for row in replay(evidence, whole).results}
 
 
+def nothing_found(explained: Explained) -> Evidence:
+    """The evidence of an answer without a memory: a query that found nothing."""
+    note = {"system": explained.system, "preset": BASE, "values": {}, "qid": explained.qid, "shown": 0, "order": [], "same_order": True}
+    return Evidence(explained.query, {}, as_of=explained.as_of, notes={EXPLAINED: note})
+
+
 def evidence_of(explained: Explained, formulas: Formulas, following: Sequence[Explained] = ()) -> Evidence:
     """The evidence of an explanation, with its note and the config that replays it: that of its system, else the formula that is solved,
     also from the explanations that follow it. Raises InputError for one without a row, with a list that no source has, or with a rank too
     far down."""
     if not explained.returned:
-        raise InputError("explains no memory")
+        raise InputError("is empty: nothing was returned" if not explained.rows else "explains no memory")
     evidence, base, doubts = _evidence(explained), explained.preset or BASE, list(explained.doubts)
     config, said = config_of(explained), ""
     for changes in (explained.changes, *explained.others):

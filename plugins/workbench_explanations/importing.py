@@ -99,7 +99,7 @@ def _queries(
     errors: list[RowError],
     name_of: NameOf,
 ) -> Iterator[TracedQuery]:
-    from workbench_explanations.explained import evidence_of
+    from workbench_explanations.explained import evidence_of, nothing_found
 
     names: dict[str, str] = {}
     for row in one.rows:
@@ -107,7 +107,7 @@ def _queries(
         names[row.id] = memory_id_of(_document(row)) if name in names.values() else name  # of two that are one memory the first
     named = replace(one, rows=[replace(row, id=names[row.id]) for row in one.rows])
     try:
-        evidence = evidence_of(named, formulas, following)
+        evidence = evidence_of(named, formulas, following) if one.rows else nothing_found(one)
     except InputError as error:
         errors.append(RowError(source, one.number, str(error)))
         return
@@ -117,10 +117,10 @@ def _queries(
 
 
 def _sniff(sample: Sample) -> bool:
-    from workbench_explanations.systems import RUNS, of_rows, system_of
+    from workbench_explanations.systems import RUNS, beside_query, of_rows, system_of
 
-    def explains(document: Any) -> bool:  # runs have formats of their own
-        return system_of(document) not in (None, RUNS)
+    def explains(document: Any) -> bool:  # runs that stand beside no query have formats of their own
+        return (system := system_of(document)) is not None and (system is not RUNS or beside_query(document))
 
     return explains(sample.document) if of_rows(next(iter(sample.rows), {})) else sample.mostly(explains)
 

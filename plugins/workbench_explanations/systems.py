@@ -710,9 +710,12 @@ def explained_in(document: Any, number: int, source: str, errors: list[RowError]
     if system is None:
         if isinstance(answer, dict) and not isinstance(results := answer.get("results", []), list):
             raise FieldError("results", f"must be a list, found {short(results)}")
-        empty = isinstance(document, dict) and next((name for name in ANSWER["lists"] if document.get(name) == []), "")
-        known = f"is no explanation of {', '.join(one.name for one in SYSTEMS)}"
-        raise FieldError(empty or "", "is empty: nothing was returned" if empty else known)
+        if isinstance(document, dict) and any(document.get(name) == [] for name in ANSWER["lists"]):
+            said, qid = _asked(document)
+            storable("query", said)
+            yield Explained(said, (), qid=qid, number=number)
+            return
+        raise FieldError("", f"is no explanation of {', '.join(one.name for one in SYSTEMS)}")
     said, qid = _asked(document)
     answer = _answer(document)
     answer = {"results": answer} if isinstance(answer, list) else answer
@@ -729,7 +732,8 @@ def explained_in(document: Any, number: int, source: str, errors: list[RowError]
                 rows[row.id] = replace(row, text="")  # where its text is none
                 storable("content", row.text)
                 rows[row.id] = row
-        one = replace(one, rows=[*rows.values()], query=one.query or said, qid=one.qid or qid, number=number)
+        own, qid = qid or one.qid, ""  # of several retrievals in a document its id is that of the first
+        one = replace(one, rows=[*rows.values()], query=one.query or said, qid=own, number=number)
         if not one.returned and len(errors) > before:
             continue  # each of its rows is reported
         storable("query", one.query)
@@ -744,6 +748,11 @@ def _answer(document: Any) -> Any:
         (document[name] for name in ("response", "answer", "explanation", "trace") if name in document), document
     )
     return within if isinstance(within, dict | list) else document
+
+
+def beside_query(document: Any) -> bool:
+    """Whether a document is a query with an answer beside it."""
+    return _answer(document) is not document and bool(_asked(document)[0])
 
 
 def _asked(document: Any) -> tuple[str, str]:

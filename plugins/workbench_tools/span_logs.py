@@ -12,8 +12,8 @@ empty answer. Checked with what the SDKs of Langfuse 5.0 and LangSmith 0.15 writ
 - Spans of another kind are counted. A retrieval that failed is reported.
 - A retrieval whose input has no words, such as an embedding, has those that were embedded in its trace, if these are one text, as where
   Haystack embeds the query in another component; else it is reported, each reason in one line with its count.
-- A retrieval directly below another of the same words is that one, which some frameworks record twice; where only the inner one says what
-  was returned, or which ids, that counts.
+- A retrieval directly below another of the same words and documents is that one, which some frameworks record twice; where only the inner
+  one says what was returned, or which ids, that counts. With other documents it is a list that the outer one joins, and a note says so.
 - A time that cannot be read costs the time.
 """
 
@@ -81,7 +81,7 @@ class _Reading:
     def __init__(self, source: str, errors: list[RowError], documents: str) -> None:
         self._source, self._errors, self._documents = source, errors, documents
         self._found: list[_Retrieval] = []
-        self._others = self._inner = self._embedded = 0
+        self._others = self._inner = self._joined = self._embedded = 0
         self._lacking: list[str] = []
         """A line for each retrieval that may lack documents."""
         self._around: dict[tuple[str, str], tuple[str, str]] = {}
@@ -151,6 +151,9 @@ class _Reading:
             if outer is None or outer is one or outer.asked.query != one.asked.query:
                 kept.append(one)
                 continue
+            if _other_documents(outer.asked, one.asked):
+                self._joined += 1
+                continue
             self._inner += 1
             outer.asked = _fuller(outer.asked, one.asked)
         return [one.asked for one in kept]
@@ -189,6 +192,9 @@ class _Reading:
             notes.append(f"{self._lacking[0]}{several}")
         if self._inner:
             notes.append(f"{self._inner} spans are the same retrieval as the one around them, recorded twice")
+        if self._joined:
+            how = "`import --format explanations` keeps such lists, where the file is a JSON list of runs or one trace"
+            notes.append(f"{self._joined} spans are lists that the retrieval around them joins, and are left out; {how}")
         if self._embedded:
             several = "1 retrieval was" if self._embedded == 1 else f"{self._embedded:,} retrievals were"
             notes.append(f"{several} given an embedding: the words are those that the trace embedded")
@@ -200,6 +206,15 @@ def _place(values: Mapping[str, Any]) -> tuple[str, str, str]:
         str(spans.first_of(values, names) or "") for names in (spans.TRACE_IDS, spans.SPAN_IDS, spans.PARENT_IDS)
     )
     return trace, span, parent
+
+
+def _other_documents(outer: Asked, inner: Asked) -> bool:
+    """Whether both say what they returned, and these are neither the same ids nor the same texts in order."""
+    if not isinstance(outer, RecordedAnswer) or not isinstance(inner, RecordedAnswer):
+        return False
+    ids, texts = ([(row.memory_id, row.content)[part] for row in outer.returned] for part in (0, 1))
+    same = ids == [row.memory_id for row in inner.returned] and any(ids)
+    return not same and texts != [row.content for row in inner.returned]
 
 
 def _fuller(outer: Asked, inner: Asked) -> Asked:

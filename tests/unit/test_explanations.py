@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cems_workbench import explanations, replay
+from cems_workbench import explanations, formats, replay
 from cems_workbench.analysis.known_mistakes import next_step
 from cems_workbench.cli.main import commands
 from cems_workbench.config import with_values
@@ -116,7 +116,7 @@ def change(make: Callable[[dict[str, Any]], Any]) -> str:
             '{"id": "a", "relevance": 1, "fields": {"matchfeatures": {"f": 1}}}',
             'pasted:1: root: is missing: write down the whole answer, {"root": {"children": […]}}',
         ),
-        (change(lambda d: {"query": "a", "results": []}), "pasted:1: results: is empty: nothing was returned"),
+        (change(lambda d: {"query": "a", "results": []}), "pasted:1: is empty: nothing was returned"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(text: str, error: str) -> None:
@@ -255,7 +255,7 @@ def test_the_retrievers_of_elasticsearch_say_ranks_and_weights(rrf: bool) -> Non
     assert any(name.startswith(UNSHOWN) for name in names) == rrf  # rank 2 of the first list is of no hit shown
 
 
-def test_runs_are_read_alone_nested_and_by_page() -> None:
+def test_runs_are_read_alone_nested_and_by_page(tmp_path: Path) -> None:
     def run(name: str, parent: str | None, *texts: str) -> dict[str, Any]:
         found = [{"page_content": text, "type": "Document", "metadata": {}} for text in texts]
         at = {"start_time": "2026-08-01T00:00:00", "end_time": "2026-08-01T00:00:01", "trace_id": "t"}
@@ -268,6 +268,11 @@ def test_runs_are_read_alone_nested_and_by_page() -> None:
         note = explained(evidence)
         assert note is not None and not errors
         assert note["taken"] == {"bm25": "lexical:0", "vectors": "vector:0"}
+    path = tmp_path / "runs.json"
+    path.write_text(json.dumps([top, {**top, "id": "again", "parent_run_id": "both"}, *below]), "utf-8")
+    notes = formats.read_path(path)[0].notes
+    assert any(note.startswith("1 spans are the same retrieval") for note in notes)
+    assert any(note.startswith("2 spans are lists that the retrieval around them joins") for note in notes)
     ((alone,), _) = read(json.dumps(below[0]))
     assert "one list, in its order" in said_of(alone)[0]
 
@@ -335,6 +340,7 @@ def test_the_command_pipes_replays_explains_and_names_the_bound(tmp_path: Path) 
 def test_a_file_is_a_query_set_whose_lists_replay_and_a_bad_row_costs_only_itself(tmp_path: Path) -> None:
     lines = (RECORDED / "mem0.jsonl").read_text("utf-8").splitlines()
     good, first = [json.loads(line) for line in lines], recorded("mem0.jsonl")["results"]
+    good.append({"query": "what nobody wrote", "qid": "none", "results": []})
     bad = [
         change(lambda d: d.pop("query") and None),
         change(
@@ -347,7 +353,7 @@ def test_a_file_is_a_query_set_whose_lists_replay_and_a_bad_row_costs_only_itsel
         lines[0][:900],
     ]
     path = tmp_path / "live.jsonl"
-    path.write_text("\n".join([*lines, *bad]), "utf-8")
+    path.write_text("\n".join([*lines, *bad, json.dumps(good[-1])]), "utf-8")
     with Store.open(tmp_path / "store") as store:
         known = Memory("ours", first[0]["memory"])
         store.add(ParsedInput("memories", "memories-jsonl", memories=(known,)))
@@ -362,7 +368,9 @@ def test_a_file_is_a_query_set_whose_lists_replay_and_a_bad_row_costs_only_itsel
         assert any("whose order does not replay: 1, such as t: the answer: rank 2 (" in note for note in report.notes)
         found = read_traced(store, "live")
         assert found is not None and not found.external and found.header.config.assembly.limit == 20
-        assert [query.qid for query in found.queries] == [*(one["qid"] for one in good), "n", "t"]
+        assert [query.qid for query in found.queries] == [*(one["qid"] for one in good[:-1]), "n", "t", "none"]
+        assert not replay(found.evidences["none"], found.header.config).ids
+        assert any(note.endswith("which count as queries that found nothing: 1, such as none") for note in report.notes)
         assert store.memories.count() == 1 + report.memories.added
         evidence = found.evidences[good[0]["qid"]]
         replayed = replay(evidence, found.header.config)
@@ -374,6 +382,14 @@ def test_a_file_is_a_query_set_whose_lists_replay_and_a_bad_row_costs_only_itsel
         assert list(kept.lists) == ["vector"] and len(kept.lists["vector"][0]) == 20
         (again,) = inputs_of(path, "auto")
         assert add_input(again, store).memories.added == 0
+        # Hindsight says a date for the same queries, which stays with its own lists, whichever is imported last.
+        before = store.queries.read()
+        for other in (RECORDED / "hindsight.jsonl", path, RECORDED / "hindsight.jsonl"):
+            add_input(inputs_of(other, "auto")[0], store)
+            assert store.queries.read() == before
+        dated = read_traced(store, "hindsight")
+        assert dated is not None and all(one.as_of is not None for one in dated.evidences.values())
+        assert [one.name for one in store.query_sets.versions("live")] == ["live"]
     assert "m999 (grade 3), which is not among the 20 it shows" in next_step(replayed.trace, {"m999": 3}).words
 
 
@@ -444,10 +460,15 @@ def test_a_remnic_xray_replays_what_its_cap_kept_and_names_what_its_filters_left
 
 @pytest.mark.parametrize("path", sorted(RECORDED.glob("*.jsonl")), ids=lambda path: path.stem)
 def test_an_imported_recording_replays_under_the_one_config_of_its_set(path: Path, tmp_path: Path) -> None:
+    listed = tmp_path / f"{path.stem}.json"
+    lines = path.read_text("utf-8").splitlines()
+    listed.write_text(f"[{','.join(lines)}]", "utf-8")
+    asked = [json.loads(line)["qid"] for line in lines]
+    assert formats.detect(path) == formats.detect(listed) == "explanations"
     with Store.open(tmp_path / "store") as store:
         import_traces(path, "explanations", store)
         found = read_traced(store, path.stem)
-    assert found is not None and found.evidences
+    assert found is not None and [*found.evidences] == list(dict.fromkeys(asked))
     for evidence in found.evidences.values():
         order = (explained(evidence) or {})["order"]
         ours = {row.memory_id: row.score or 0.0 for row in replay(evidence, found.header.config).trace.results}
