@@ -22,6 +22,7 @@ from cems_workbench.ui.kit.html import excerpt, plain, uploaded_text
 from cems_workbench.ui.kit.widgets import opened_popover
 
 if TYPE_CHECKING:
+    from cems_workbench.pipeline import Trace
     from cems_workbench.pipeline.resources import Resources
 
 OPEN = "inspect:explanation"
@@ -87,9 +88,9 @@ def shown(resources: Resources) -> bool:
     return evidence is not None and explained(evidence) is not None
 
 
-def draw_said(evidence: Evidence, searchable: bool) -> None:
+def draw_said(trace: Trace, searchable: bool) -> None:
     """Draw what the page shows instead of a search, and the way back to it."""
-    first, *rest = said_of(evidence)
+    first, *rest = said_of(trace.evidence, trace.config)
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="inspect:explained"):
         st.caption(f":material/content_paste: {plain(first)}", width="stretch")
         if searchable:

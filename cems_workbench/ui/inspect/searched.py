@@ -278,7 +278,7 @@ def _draw_ranking(
     trace, against = context.trace, context.against
     st.html(results.strip_html(trace, 1000 * (time.perf_counter() - started)) + results.warnings_html(trace))
     if explained(trace.evidence) is not None:
-        pasted.draw_said(trace.evidence, context.resources.store.memories.count() > 0)
+        pasted.draw_said(trace, context.resources.store.memories.count() > 0)
     shown = () if trace.external else trace.stage(LISTS).fields.shown(trace.config)
     answered = answered_lists(trace.evidence.notes, shown)
     if answered or (asks_source(trace.config) and context.resources.engine() is not None):
