@@ -24,9 +24,9 @@ import numpy as np
 
 from cems_workbench.errors import InputError, one_line, short
 from cems_workbench.pipeline.list_sources import SOURCES, Source
-from cems_workbench.pipeline.recorded import RECORDED, RecordedStages, read_recorded
+from cems_workbench.pipeline.recorded import RECORDED, read_recorded
 from cems_workbench.pipeline.supersession import EXCLUDED, SUPERSEDED, Successor, check_excluded, check_note, superseded
-from cems_workbench.records import ENGLISH, LANGUAGES, Chunk, Judgment, Memory, Query, Relation
+from cems_workbench.records import ENGLISH, LANGUAGES, Chunk, Judgment, Memory, Query, RecordedStages, Relation
 from cems_workbench.records import Request as Request
 
 FORMAT = "cems-workbench-evidence/1"

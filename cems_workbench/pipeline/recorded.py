@@ -22,11 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cems_workbench.platform.typed_json import Misread, expect, reader
-from cems_workbench.records import RecordedList as RecordedList
-from cems_workbench.records import RecordedStage as RecordedStage
-from cems_workbench.records import RecordedStages as RecordedStages
-from cems_workbench.records import Scored as Scored
-from cems_workbench.records import StageKind
+from cems_workbench.records import RecordedStages, Scored, StageKind
 
 RECORDED = "recorded_stages"
 """The note."""

@@ -34,11 +34,11 @@ from cems_workbench.config.sections import Detectors
 from cems_workbench.pipeline.evidence import GRAPH, QUESTIONS, Evidence, ModelScore, RankedList
 from cems_workbench.pipeline.list_sources import SOURCES, without_source
 from cems_workbench.pipeline.missing_evidence import LEFT_OUT
-from cems_workbench.pipeline.recorded import NOT_RETURNED, RECORDED, RecordedList, RecordedStages, Scored
+from cems_workbench.pipeline.recorded import NOT_RETURNED, RECORDED
 from cems_workbench.pipeline.stages.query import cuts_a_word, detect
 from cems_workbench.pipeline.supersession import SUPERSEDED
 from cems_workbench.pipeline.table import Floats
-from cems_workbench.records import PROJECT_REFERENCE, Chunk, Memory, Relation
+from cems_workbench.records import PROJECT_REFERENCE, Chunk, Memory, RecordedList, RecordedStages, Relation, Scored
 
 EVERY = "abcdefghijklmnopqrstuvwxyz0123456789"
 NO_VOWELS = "bcdfghjklmnpqrstvwxz0123456789"

@@ -28,7 +28,7 @@ from cems_workbench.pipeline.evidence import VARIANT_KINDS, Evidence, Hit, Model
 from cems_workbench.pipeline.list_sources import LIST_SOURCES, SOURCES
 from cems_workbench.pipeline.missing_evidence import Need, unmet
 from cems_workbench.pipeline.nested import nested_table, with_nested
-from cems_workbench.pipeline.recorded import RecordedStages, heads, passed_on, ways
+from cems_workbench.pipeline.recorded import heads, passed_on, ways
 from cems_workbench.pipeline.stages import stages_of
 from cems_workbench.pipeline.stages.assembly import ASSEMBLY
 from cems_workbench.pipeline.stages.lists import LISTS
@@ -63,7 +63,7 @@ from cems_workbench.pipeline.table import (
     memoized,
     word_overlaps,
 )
-from cems_workbench.records import Memory
+from cems_workbench.records import Memory, RecordedStages
 
 Clock = Callable[[], float]
 """Seconds from any origin; passed by callers that time the stages."""

@@ -380,8 +380,7 @@ folder, every, recorded = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 all_pairs, minilm_embedder.RECORDED = minilm_judge.recorded_pairs, recorded
 minilm_judge.recorded_pairs = lambda *of: all_pairs(*of)[::every]
 found = [minilm_judge.loaded(minilm_judge.FOLDER).agreement]
-if every == 1:  # the embedder is run by the same ways
-    found.append(minilm_embedder.loaded(Path(folder), "", minilm_embedder.EIGHT_BIT_ID).agreement)
+found.append(minilm_embedder.loaded(Path(folder), "", minilm_embedder.EIGHT_BIT_ID).agreement)
 print(json.dumps([[agreement.way.ordered, agreement.way.precise, agreement.error] for agreement in found]))
 """
 

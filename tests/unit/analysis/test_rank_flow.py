@@ -31,9 +31,9 @@ from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, Trace, replay
 from cems_workbench.pipeline.evidence import Hit, ModelScore, RankedList, Variant
 from cems_workbench.pipeline.gather import Request, gather_lists
-from cems_workbench.pipeline.recorded import RECORDED, RecordedList, RecordedStage, RecordedStages
+from cems_workbench.pipeline.recorded import RECORDED
 from cems_workbench.pipeline.resources import Resources, Servers
-from cems_workbench.records import Memory
+from cems_workbench.records import Memory, RecordedList, RecordedStage, RecordedStages
 from cems_workbench.store import Store
 from cems_workbench.store.search.vector_index import VectorIndex
 from cems_workbench.ui.inspect.results import message

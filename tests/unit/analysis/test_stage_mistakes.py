@@ -15,9 +15,9 @@ from cems_workbench.analysis.stage_mistakes import StageMistakes
 from cems_workbench.jobs.traces import traced_config
 from cems_workbench.pipeline import Evidence, replay
 from cems_workbench.pipeline.evidence import ModelScore
-from cems_workbench.pipeline.recorded import ASKED, RECORDED, RecordedList, RecordedStage, RecordedStages, Scored
+from cems_workbench.pipeline.recorded import ASKED, RECORDED
 from cems_workbench.pipeline.replay import run, to_table
-from cems_workbench.records import Memory
+from cems_workbench.records import Memory, RecordedList, RecordedStage, RecordedStages, Scored
 from tests.unit.pipeline.cases import configured
 from tests.unit.pipeline.cases import evidence as own_evidence
 

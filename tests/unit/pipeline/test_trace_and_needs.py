@@ -28,13 +28,13 @@ from cems_workbench.pipeline.evidence import Hit, RankedList, Variant
 from cems_workbench.pipeline.gather import gather_scores
 from cems_workbench.pipeline.missing_evidence import gather_parameters
 from cems_workbench.pipeline.reading import Head, kernel, read_promising, similarity_part
-from cems_workbench.pipeline.recorded import RECORDED, RecordedList, RecordedStage, RecordedStages
+from cems_workbench.pipeline.recorded import RECORDED
 from cems_workbench.pipeline.redact import redacted
 from cems_workbench.pipeline.replay import run, to_table
 from cems_workbench.pipeline.resources import Resources
 from cems_workbench.pipeline.stages import STAGES
 from cems_workbench.pipeline.stages.rerank import RERANK
-from cems_workbench.records import Chunk, Memory, Query
+from cems_workbench.records import Chunk, Memory, Query, RecordedList, RecordedStage, RecordedStages
 from cems_workbench.settings import Settings
 from cems_workbench.store import Store
 

@@ -17,9 +17,9 @@ from cems_workbench.analysis.ranks import RankComparison
 from cems_workbench.analysis.side_by_side import side_by_side
 from cems_workbench.config import PipelineConfig, preset, with_values
 from cems_workbench.pipeline import Evidence, Hit, ModelScore, RankedList, Variant, replay
-from cems_workbench.pipeline.recorded import RECORDED, RecordedList, RecordedStage, RecordedStages
+from cems_workbench.pipeline.recorded import RECORDED
 from cems_workbench.pipeline.scoring import given_chunks
-from cems_workbench.records import Chunk, Memory
+from cems_workbench.records import Chunk, Memory, RecordedList, RecordedStage, RecordedStages
 from cems_workbench.ui.inspect.results import message, results_html, settling_html
 from cems_workbench.ui.inspect.tables import alignment, alignment_html, token_matches
 from cems_workbench.ui.inspect.views.rerank import defaults
