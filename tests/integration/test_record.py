@@ -28,6 +28,7 @@ from llama_cpp_server import LlamaCpp
 
 from cems_workbench.progress import silent
 from cems_workbench.records import RowError
+from tests.event_loop import run
 from workbench_explanations.reading import READER
 from workbench_recorder import calls as recorded_calls
 from workbench_recorder.proxy import CallsFile, Proxy
@@ -212,10 +213,10 @@ def test_another_user_is_refused(tmp_path: Path) -> None:
             return (await reader.readline()).split()[1]
 
     own = os.geteuid()
-    assert asyncio.run(status(own, own)) == b"502"
-    assert asyncio.run(status(own + 1, own)) == b"403"
+    assert run(status(own, own)) == b"502"
+    assert run(status(own + 1, own)) == b"403"
     if own == 0:
-        assert asyncio.run(status(own, 65534)) == b"403"
+        assert run(status(own, 65534)) == b"403"
 
 
 def row(path: str, request: Any, answer: Any, **more: Any) -> dict[str, Any]:
